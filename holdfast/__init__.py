@@ -1,0 +1,5 @@
+"""Holdfast: back up SQL databases into shared archives and restore them to any point in time."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

@@ -1,0 +1,45 @@
+"""Errors that reach the person at the keyboard: one sentence, what to do, and an exit code.
+
+The exit codes are part of the public surface: 0 done, 1 failed, 2 wrong usage, 3 busy,
+4 damaged or not equal, 5 refused because it would lose data, 6 outcome unknown.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """Something failed; the message says what, and what to do about it."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(HoldfastError):
+    """What was asked for makes no sense as it stands: a bad name, URL, option or configuration."""
+
+    exit_code = 2
+
+
+class BusyError(HoldfastError):
+    """Somebody else holds what is needed; the message names them."""
+
+    exit_code = 3
+
+
+class DamagedError(HoldfastError):
+    """Stored bytes are not what was written, or two things that must be equal are not."""
+
+    exit_code = 4
+
+
+class RefusedError(HoldfastError):
+    """Done as asked, it would lose data or restore something other than what was meant."""
+
+    exit_code = 5
+
+
+class OutcomeUnknownError(HoldfastError):
+    """A request may or may not have taken effect: look before trying again."""
+
+    exit_code = 6

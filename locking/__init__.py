@@ -1,0 +1,3 @@
+"""Put-and-verify locks on any object store."""
+
+from __future__ import annotations
