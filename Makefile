@@ -1,0 +1,61 @@
+# `make help` lists the targets. Everything runs from .venv, which `make setup` builds.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
+
+BIN := .venv/bin
+# Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
+IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
+
+.PHONY: help setup setup-tests demo test test-fast lint types format bench lock wheel clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Build .venv from the hashed requirements and find a Java runtime.
+	@scripts/setup.sh
+
+setup-tests: setup # Build the S3 server of the tests and the bench.
+	@scripts/setup_tests.sh
+
+demo: setup ## Back up and restore a sample database through Airflow and Spark; KEEP=1 leaves it running.
+	@$(IN_ENV) python -m demo
+
+test: setup-tests lint types ## Run everything: lint, types, import floors, all tests.
+	@$(IN_ENV) pytest --durations=15
+
+test-fast: setup ## Run the tests that start no server.
+	@$(IN_ENV) pytest -m "not service and not e2e"
+
+lint: setup ## Check style and import floors.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: setup ## Check types.
+	$(BIN)/mypy
+
+format: setup ## Rewrite the code in the house style.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup-tests ## Measure backup and restore beside COPY, pg_dump and Spark's JDBC; report in bench/results/.
+	@$(IN_ENV) python -m bench
+
+LOCK = $$UV pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command 'make lock' $(LOCK_OPTIONS)
+
+lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--upgrade takes newer versions.
+	@. .work/env; \
+	$(LOCK) pyproject.toml --all-extras --group dev -o requirements/dev.txt; \
+	$(LOCK) --group setup -o requirements/uv.txt; \
+	$(LOCK) --group go -o requirements/go.txt
+
+wheel: setup ## Build the wheel into dist/.
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
+
+clean: ## Remove everything that was built, the environment too.
+	rm -rf .venv .work build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
