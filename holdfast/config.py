@@ -1,0 +1,312 @@
+"""archives.yaml: which archives there are, what goes into them and when.
+
+One file serves the DAGs, the operators and the command. Every mistake in it is one sentence with the
+file, the key and what to write instead; an unknown key is a mistake, never ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from holdfast.errors import UsageError
+
+FILE_NAME = "archives.yaml"
+ENVIRONMENT = "HOLDFAST_ARCHIVES"
+"""The environment variable that names the file."""
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+
+
+def _without_secret(url: str) -> str:
+    """Refuse a URL that carries a password: archives.yaml is read by many and kept in git."""
+    try:
+        password = urlsplit(url).password
+    except ValueError as error:
+        raise PydanticCustomError("url", "this is not a URL ({reason})", {"reason": str(error)}) from None
+    if password is not None:
+        raise PydanticCustomError(
+            "secret",
+            "a URL here may not hold a password: keep it in the Airflow connection, PGPASSWORD or AWS_*",
+        )
+    return url
+
+
+Name = Annotated[str, StringConstraints(pattern=f"^{_NAME}$")]
+"""Names of archives, sources and replicas: they become parts of DAG ids and of lock names."""
+
+Url = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_secret)]
+
+
+class _Section(BaseModel):
+    """A part of the file: immutable, strict, and it knows its own keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        for key in data:
+            if key not in cls.model_fields:
+                hint = _nearest(str(key), cls.model_fields) or f"; known: {', '.join(cls.model_fields)}"
+                raise PydanticCustomError(
+                    "unknown_key", "unknown key '{key}'{hint}", {"key": key, "hint": hint}
+                )
+        return data
+
+
+class SourceConfig(_Section):
+    """A database to back up.
+
+    :param connection: id of the Airflow connection; the command needs `url` when Airflow is down.
+    :param url: `postgresql://user@host:port/db` without a password, or `sqlite:///file`.
+    :param tables: globs of `schema.table` to take.
+    :param exclude: globs to leave out of these.
+    """
+
+    connection: str | None = None
+    url: Url | None = None
+    tables: list[str] = Field(default_factory=lambda: ["*.*"], min_length=1)
+    exclude: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _has_an_address(self) -> Self:
+        if self.connection is None and self.url is None:
+            raise PydanticCustomError(
+                "address", "a source needs 'connection' (the id of an Airflow connection) or 'url'"
+            )
+        return self
+
+
+class ScheduleConfig(_Section):
+    """When each operation runs: a cron expression or a preset such as `@daily`; absent means by hand."""
+
+    full: str | None = None
+    changes: str | None = None
+    compaction: str | None = None
+    truncation: str | None = None
+    verification: str | None = None
+    drill: str | None = None
+
+
+class KeepConfig(_Section):
+    """Which restore points to keep: the rules of `--keep`, added together."""
+
+    last: int | None = Field(default=None, ge=1)
+    hourly: int | None = Field(default=None, ge=1)
+    daily: int | None = Field(default=None, ge=1)
+    weekly: int | None = Field(default=None, ge=1)
+    monthly: int | None = Field(default=None, ge=1)
+    yearly: int | None = Field(default=None, ge=1)
+    within: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*[hdwmy]$")] | None = None
+
+
+class ArchiveConfig(_Section):
+    """One archive: where it is and what goes into it.
+
+    :param url: a folder, `file://…` or `s3://bucket/prefix`; relative folders start at the file.
+    :param replicas: name to URL, instead of `url`.
+    :param quorum: how many replicas must hold a backup before it counts.
+    :param spark_connection: id of the Airflow connection to Spark.
+    """
+
+    url: Url | None = None
+    replicas: dict[Name, Url] | None = None
+    quorum: int | None = Field(default=None, ge=1)
+    sources: dict[Name, SourceConfig] = Field(default_factory=dict)
+    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
+    keep: KeepConfig = Field(default_factory=KeepConfig)
+    spark_connection: str = "spark_default"
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if (self.url is None) == (self.replicas is None):
+            raise PydanticCustomError("place", "an archive needs either 'url' or 'replicas'")
+        if self.replicas is not None and len(self.replicas) < 2:
+            raise PydanticCustomError("replicas", "'replicas' needs two or more; for one place write 'url'")
+        if self.quorum is not None and self.quorum > len(self.replicas or {}):
+            raise PydanticCustomError("quorum", "'quorum' is larger than the number of 'replicas'")
+        return self
+
+    def only_url(self) -> str:
+        """Return the URL of an archive at one place.
+
+        :raises UsageError: it has replicas.
+        """
+        if self.url is None:
+            names = ", ".join(sorted(self.replicas or {}))
+            raise UsageError(
+                f"this archive has replicas ({names}), which backups and restores cannot use yet: "
+                "name one place with 'url' instead"
+            )
+        return self.url
+
+    def source(self, name: str | None) -> tuple[str, SourceConfig]:
+        """Return a source and its name; without a name, the only one there is.
+
+        :raises UsageError: no such source, or several to choose from.
+        """
+        if name is None and len(self.sources) == 1:
+            return next(iter(self.sources.items()))
+        known = ", ".join(sorted(self.sources)) or "none"
+        if name is None:
+            raise UsageError(f"say which source; this archive has: {known}")
+        if name not in self.sources:
+            raise UsageError(
+                f"no source '{name}' in this archive{_nearest(name, self.sources)}; known: {known}"
+            )
+        return name, self.sources[name]
+
+
+class Config(_Section):
+    """The whole file."""
+
+    archives: dict[Name, ArchiveConfig] = Field(default_factory=dict)
+
+    def archive(self, name: str) -> ArchiveConfig:
+        """Return the archive of this name.
+
+        :raises UsageError: there is none.
+        """
+        if name not in self.archives:
+            known = ", ".join(sorted(self.archives)) or "none"
+            raise UsageError(
+                f"no archive '{name}' in {FILE_NAME} (it has: {known}){_nearest(name, self.archives)} "
+                "For an archive that is not in the file, write its URL."
+            )
+        return self.archives[name]
+
+
+def find_config() -> Path | None:
+    """Return the file in force: `$HOLDFAST_ARCHIVES`, else archives.yaml here, else in `$AIRFLOW_HOME`.
+
+    :raises UsageError: the variable names a file that is not there.
+    """
+    if named := os.environ.get(ENVIRONMENT):
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise UsageError(f"{ENVIRONMENT} says {path}, but there is no such file")
+        return path
+    places = [Path.cwd(), Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()]
+    return next((place / FILE_NAME for place in places if (place / FILE_NAME).is_file()), None)
+
+
+def load_config(path: Path | str | None = None) -> Config:
+    """Read archives.yaml.
+
+    :param path: the file; without it, the one `find_config` finds.
+    :raises UsageError: no file, or a mistake in it; the sentence names file, key and remedy.
+    """
+    found = Path(path) if path is not None else find_config()
+    if found is None:
+        raise UsageError(f"there is no {FILE_NAME} here or in AIRFLOW_HOME: write one, or set {ENVIRONMENT}")
+    try:
+        text = found.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{found} cannot be read: {error}") from error
+    return _parse(text, found)
+
+
+def find_archive(archive: str) -> ArchiveConfig:
+    """Return what is known of an archive given as a name in archives.yaml or as a URL or path.
+
+    :raises UsageError: an unknown name, or a mistake in the file.
+    """
+    if re.fullmatch(_NAME, archive):
+        return load_config().archive(archive)
+    try:
+        return ArchiveConfig(url=archive)
+    except ValidationError as error:
+        raise UsageError(f"archive {_explain(error)}") from None
+
+
+def _parse(text: str, path: Path) -> Config:
+    try:
+        # _Loader is a SafeLoader, which makes plain values only.
+        data = yaml.load(text, _Loader)  # noqa: S506
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is not valid YAML: {_yaml_sentence(error)}") from error
+    try:
+        config = Config.model_validate({} if data is None else data)
+    except ValidationError as error:
+        raise UsageError(f"{path}: {_explain(error)}") from None
+    archives = {name: _anchored(archive, path.parent) for name, archive in config.archives.items()}
+    return config.model_copy(update={"archives": archives})
+
+
+def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
+    """Make relative folders start at the file, so that they mean the same from everywhere."""
+
+    def absolute(url: str) -> str:
+        return url if "://" in url else str((folder / Path(url).expanduser()).absolute())
+
+    replicas = archive.replicas and {name: absolute(url) for name, url in archive.replicas.items()}
+    return archive.model_copy(update={"url": archive.url and absolute(archive.url), "replicas": replicas})
+
+
+def _explain(error: ValidationError) -> str:
+    """Say the first mistake as one sentence that begins with its key."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"] if part != "[key]") or "the file"
+    if first["type"] in ("model_type", "dict_type"):
+        return f"{key}: write a block of 'key: value' lines here, not {first['input']!r}"
+    if first["type"] == "string_pattern_mismatch":
+        return f"{key}: {first['input']!r} does not fit: {_PATTERNS[first['ctx']['pattern']]}"
+    got = "" if isinstance(first["input"], Mapping) else f" (it says {first['input']!r})"
+    if first["type"] == "secret":
+        got = ""
+    return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{got}"
+
+
+_PATTERNS = {
+    f"^{_NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
+    r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",
+}
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _yaml_sentence(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return str(error)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key written twice: the plain loader would drop the first archive without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node)
+            if not isinstance(key, Hashable):
+                break  # the plain loader refuses it with a sentence of its own
+            if key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"'{key}' is written twice", problem_mark=key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
