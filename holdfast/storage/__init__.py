@@ -1,0 +1,36 @@
+"""Where archives are kept: one contract, a folder or S3 behind it, chosen by URL."""
+
+from __future__ import annotations
+
+from holdfast.storage.base import ConditionNotSupported, ObjectStore, StoreFull
+from holdfast.storage.folder import FolderStore
+from holdfast.storage.keys import InvalidKey, check_key
+from holdfast.storage.url import open_store
+from locking.store import (
+    Listing,
+    ObjectExists,
+    ObjectInfo,
+    ObjectNotFound,
+    StoreDenied,
+    StoreError,
+    StoreOutcomeUnknown,
+    StoreUnavailable,
+)
+
+__all__ = [
+    "ConditionNotSupported",
+    "FolderStore",
+    "InvalidKey",
+    "Listing",
+    "ObjectExists",
+    "ObjectInfo",
+    "ObjectNotFound",
+    "ObjectStore",
+    "StoreDenied",
+    "StoreError",
+    "StoreFull",
+    "StoreOutcomeUnknown",
+    "StoreUnavailable",
+    "check_key",
+    "open_store",
+]

@@ -1,0 +1,131 @@
+"""The object store that archives live in: small objects through it, bulk data through its filesystem."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, TYPE_CHECKING, Any
+
+from locking.store import Listing, ObjectExists, ObjectInfo, StoreError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from pyarrow.fs import FileSystem
+
+PROBE_ROUNDS = 3
+
+
+class ObjectStore(ABC):
+    """Objects under keys, at one URL. Safe for threads; a pickled store opens the same URL again.
+
+    It is a :class:`locking.store.LockStore` with what an archive needs beyond that. Errors are those of
+    :mod:`locking.store`; a key that is none raises :class:`holdfast.storage.keys.InvalidKey`.
+    """
+
+    url: str
+    """Where the store is; never contains a secret."""
+
+    listing_is_ordered: bool
+
+    @abstractmethod
+    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+        """Every object whose key starts with ``prefix`` and sorts after ``start_after``, by key."""
+
+    @abstractmethod
+    def head(self, key: str) -> ObjectInfo:
+        """Size and time of one object; raises :class:`ObjectNotFound`."""
+
+    @abstractmethod
+    def get(self, key: str) -> bytes:
+        """The whole content of a small object; raises :class:`ObjectNotFound`."""
+
+    @abstractmethod
+    def put(self, key: str, body: bytes) -> None:
+        """Write or replace an object; readers see the old content or the new, never a part."""
+
+    @abstractmethod
+    def create(self, key: str, body: bytes) -> None:
+        """Write an object only if the key is free, decided by the store in one step.
+
+        :raises ObjectExists: the key was taken; nothing was changed
+        :raises StoreOutcomeUnknown: read the key back to learn whose content it has
+        """
+
+    @abstractmethod
+    def touch(self, key: str, body: bytes) -> None:
+        """Make the object's ``modified`` the store's present time (:meth:`LockStore.touch`)."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove an object; removing what is not there succeeds."""
+
+    @abstractmethod
+    def filesystem(self) -> tuple[FileSystem, str]:
+        """The pyarrow filesystem for bulk data, and this store's root path inside it."""
+
+    @abstractmethod
+    def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
+        """A binary file to fill with a new object of any size.
+
+        The object appears, durable, when the block ends without an error; after an error nothing stays.
+        Keys are meant to be unique per attempt; where the store can tell, a taken key raises
+        :class:`ObjectExists`.
+        """
+
+    @abstractmethod
+    def open_read(self, key: str) -> IO[bytes]:
+        """A seekable binary file on one object; raises :class:`ObjectNotFound`."""
+
+    def probe_create_if_absent(self, threads: int = 8) -> bool:
+        """Whether of several concurrent creates of one key exactly one wins, and its content stands.
+
+        Servers that call themselves S3-compatible have let several win. Leaves nothing behind.
+        """
+        return all(self._one_creator_wins(threads) for _ in range(PROBE_ROUNDS))
+
+    def _one_creator_wins(self, threads: int) -> bool:
+        key = f"probes/create-{uuid.uuid4().hex}"
+        barrier = threading.Barrier(threads)
+
+        def contend(number: int) -> bytes | None:
+            body = f"creator {number}".encode()
+            barrier.wait()
+            try:
+                self.create(key, body)
+            except ObjectExists:
+                return None
+            return body
+
+        try:
+            with ThreadPoolExecutor(threads) as pool:
+                winners = [body for body in pool.map(contend, range(threads)) if body is not None]
+            return len(winners) == 1 and self.get(key) == winners[0]
+        except ConditionNotSupported:
+            return False
+        finally:
+            # A scratch object that could not be removed is only litter; the probe's answer stands.
+            with contextlib.suppress(StoreError):
+                self.delete(key)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_url, (self.url,)
+
+    @classmethod
+    @abstractmethod
+    def from_url(cls, url: str) -> ObjectStore:
+        """The store at ``url`` as its own :attr:`url` says it."""
+
+
+class StoreFull(StoreError):  # noqa: N818 - named after the situation, like the store errors
+    """There is no room left (disk or quota); nothing was written."""
+
+
+class ConditionNotSupported(StoreError):  # noqa: N818 - named after the situation, like the store errors
+    """The store does not know create-if-absent."""

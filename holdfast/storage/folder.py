@@ -1,0 +1,327 @@
+"""An object store in a folder of a file system: local, or shared between hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NoReturn, cast
+
+from holdfast.storage.base import ObjectStore, StoreFull
+from holdfast.storage.keys import TEMPORARY_PREFIX, check_key, check_prefix
+from locking.store import (
+    Listing,
+    ObjectExists,
+    ObjectInfo,
+    ObjectNotFound,
+    StoreDenied,
+    StoreError,
+    StoreOutcomeUnknown,
+    StoreUnavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyarrow.fs import FileSystem
+
+WRITE_BUFFER = 1 << 20
+"""Bytes gathered before a bulk write goes to the file system."""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_DOUBTFUL = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
+
+
+class FolderStore(ObjectStore):
+    """Each object is a file; its key is the path below the root.
+
+    Objects appear under their name complete and durable: written beside, fsynced, then linked (create) or
+    renamed (put). Times are the file system's own, also on a network file system. Symbolic links below
+    the root are refused: they could lead out of it.
+    """
+
+    # One pass over a directory is no snapshot and follows no order: it can miss a client whose
+    # intent goes while its target comes.
+    listing_is_ordered = False
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = Path(root).resolve()
+        self.url = str(self._root)
+
+    @classmethod
+    def from_url(cls, url: str) -> FolderStore:
+        return cls(url)
+
+    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+        check_prefix(prefix)
+        try:
+            now = self._clock()
+            found = [
+                info
+                for key, entry in self._walk(prefix.rpartition("/")[0], prefix, start_after)
+                if key > start_after and (info := _info_of(key, entry)) is not None
+            ]
+        except OSError as error:
+            _raise_read("list", prefix, error)
+        return Listing(tuple(sorted(found, key=lambda info: info.key)), now)
+
+    def head(self, key: str) -> ObjectInfo:
+        path = self._path(key)
+        try:
+            status = path.lstat()
+        except OSError as error:
+            _raise_read("look at", key, error)
+        if not _is_file(status):
+            raise ObjectNotFound(f"{key} is not there.")
+        return _info(key, status)
+
+    def get(self, key: str) -> bytes:
+        path = self._path(key)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            _raise_read("read", key, error)
+
+    def put(self, key: str, body: bytes) -> None:
+        self._write(key, body, Path.replace)
+
+    def create(self, key: str, body: bytes) -> None:
+        self._write(key, body, _link)
+
+    def touch(self, key: str, body: bytes) -> None:
+        del body
+        path = self._path(key)
+        try:
+            os.utime(path)
+        except OSError as error:
+            _raise_write("touch", key, error)
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        try:
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            _raise_write("delete", key, error)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        from pyarrow.fs import LocalFileSystem
+
+        return LocalFileSystem(), str(self._root)
+
+    @contextlib.contextmanager
+    def open_write(self, key: str) -> Iterator[IO[bytes]]:
+        path = self._path(key)
+        if path.exists():
+            raise ObjectExists(f"{key} is there already.")
+        with self._temporary(key) as (temporary, file):
+            try:
+                yield file
+            except OSError as error:
+                if error.errno in _FULL:
+                    _raise_write("write", key, error)
+                raise
+            self._publish(key, file, temporary, path, _link)
+
+    def open_read(self, key: str) -> IO[bytes]:
+        from pyarrow import OSFile
+
+        path = self._path(key)
+        try:
+            return cast("IO[bytes]", OSFile(str(path), "rb"))
+        except OSError as error:
+            _raise_read("read", key, error)
+
+    def _path(self, key: str) -> Path:
+        path = self._root / check_key(key)
+        if path.resolve() != path:
+            raise StoreDenied(
+                f"{key} is, or is behind, a symbolic link, and those could lead out of {self.url}."
+            )
+        return path
+
+    def _write(self, key: str, body: bytes, place: Callable[[Path, Path], object]) -> None:
+        path = self._path(key)
+        with self._temporary(key) as (temporary, file):
+            try:
+                file.write(body)
+            except OSError as error:
+                _raise_write("write", key, error)
+            self._publish(key, file, temporary, path, place)
+
+    @contextlib.contextmanager
+    def _temporary(self, key: str) -> Iterator[tuple[Path, IO[bytes]]]:
+        temporary = self._scratch()
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            file = temporary.open("xb", buffering=WRITE_BUFFER)
+        except OSError as error:
+            _raise_write("write", key, error)
+        try:
+            yield temporary, file
+        finally:
+            # What could not be flushed is being thrown away: its error was raised above.
+            with contextlib.suppress(OSError):
+                file.close()
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+    def _publish(
+        self, key: str, file: IO[bytes], temporary: Path, path: Path, place: Callable[[Path, Path], object]
+    ) -> None:
+        """Make the file durable, give it its name, and make the name durable."""
+        try:
+            file.flush()
+            os.fsync(file.fileno())
+            _make_folders(path.parent, self._root)
+            place(temporary, path)
+        except OSError as error:
+            _raise_write("write", key, error)
+        try:
+            _sync_folder(path.parent)
+        except OSError as error:
+            raise StoreOutcomeUnknown(
+                f"Whether {key!r} would survive a power failure is not known: {error.strerror}."
+            ) from error
+
+    def _scratch(self) -> Path:
+        return self._root / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+
+    def _clock(self) -> datetime:
+        """The file system's present time, from a scratch file: a server may keep another time than we."""
+        scratch = self._scratch()
+        try:
+            descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except OSError as error:
+            if error.errno in _DENIED | _FULL | {errno.ENOENT}:
+                # Who cannot write here cannot end anybody's lock either, so our clock will do.
+                return datetime.fromtimestamp(time.time(), UTC)
+            raise
+        try:
+            return _time(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+            scratch.unlink()
+
+    def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        path = self._path(folder) if folder else self._root
+        try:
+            entries = os.scandir(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with entries:
+            for entry in entries:
+                key = f"{folder}/{entry.name}" if folder else entry.name
+                if not folder and entry.name.startswith(TEMPORARY_PREFIX):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    inside = f"{key}/"
+                    if _may_start(inside, prefix) and (
+                        inside > start_after or start_after.startswith(inside)
+                    ):
+                        yield from self._walk(key, prefix, start_after)
+                elif key.startswith(prefix):
+                    yield key, entry
+
+
+def _may_start(folder: str, prefix: str) -> bool:
+    return folder.startswith(prefix) or prefix.startswith(folder)
+
+
+def _info_of(key: str, entry: os.DirEntry[str]) -> ObjectInfo | None:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not _is_file(status):
+        # Left out, it could hide a lock or a commit from who lists.
+        raise StoreError(
+            f"{key} is no regular file; remove it: a store's folder holds files and folders only."
+        )
+    return _info(key, status)
+
+
+def _is_file(status: os.stat_result) -> bool:
+    return status.st_mode & 0o170000 == 0o100000
+
+
+def _info(key: str, status: os.stat_result) -> ObjectInfo:
+    # A changed object is another file, or at least a later one.
+    identity = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+    etag = hashlib.sha256(identity.encode()).hexdigest()[:32]
+    return ObjectInfo(key=key, size=status.st_size, modified=_time(status), etag=etag)
+
+
+def _time(status: os.stat_result) -> datetime:
+    seconds, rest = divmod(status.st_mtime_ns, 10**9)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1000)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Give the file its name only if the name is free."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        # A network file system repeats a link whose answer was lost, and then finds its own.
+        if temporary.stat().st_nlink != 2:
+            raise
+
+
+def _make_folders(folder: Path, root: Path) -> None:
+    missing = []
+    while folder != root and not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for name in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            name.mkdir()
+        _sync_folder(name.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _raise_read(action: str, key: str, error: OSError) -> NoReturn:
+    if isinstance(error, (NotADirectoryError, IsADirectoryError)):
+        raise ObjectNotFound(f"{key} is not there.") from error
+    _raise_certain(action, key, error)
+    raise StoreUnavailable(f"Could not {action} {key!r}: {error.strerror or error}.") from error
+
+
+def _raise_write(action: str, key: str, error: OSError) -> NoReturn:
+    _raise_certain(action, key, error)
+    if error.errno in _DOUBTFUL:
+        raise StoreOutcomeUnknown(
+            f"Whether {key!r} was changed is not known ({error.strerror}): look before trying again."
+        ) from error
+    raise StoreError(f"Could not {action} {key!r}: {error.strerror or error}.") from error
+
+
+def _raise_certain(action: str, key: str, error: OSError) -> None:
+    """Raise what the error number says for certain; return where it does not."""
+    if isinstance(error, FileExistsError):
+        raise ObjectExists(f"{key} is there already.") from error
+    if isinstance(error, FileNotFoundError):
+        raise ObjectNotFound(f"{key} is not there.") from error
+    if error.errno in _FULL:
+        raise StoreFull(
+            f"No room left to {action} {key!r} ({error.strerror}): free some and try again."
+        ) from error
+    if error.errno in _DENIED:
+        raise StoreDenied(f"Not allowed to {action} {key!r}: {error.strerror}.") from error
+    if error.errno in {errno.ENOTDIR, errno.EISDIR}:
+        raise StoreError(
+            f"Could not {action} {key!r}: a file is where a folder should be, or the reverse."
+        ) from error

@@ -1,0 +1,103 @@
+"""What an error of an S3 request means: certainly nothing done, or nobody knows.
+
+Sources: Amazon S3's list of error responses, and where botocore raises each of its exceptions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NoReturn
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProxyConnectionError,
+)
+
+from holdfast.storage.base import ConditionNotSupported
+from locking.store import (
+    ObjectExists,
+    ObjectNotFound,
+    StoreDenied,
+    StoreError,
+    StoreOutcomeUnknown,
+    StoreUnavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The request never reached the server.
+_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+
+_NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError)
+
+# Refused by S3 itself before anything was done. A bare 503 may come from a proxy whose server went on.
+_THROTTLED = {
+    "SlowDown",
+    "ServiceUnavailable",
+    "RequestLimitExceeded",
+    "Throttling",
+    "ThrottlingException",
+    "RequestTimeout",
+    "RequestTimeTooSkewed",
+    "TooManyRequests",
+    "429",
+}
+_NOT_THERE = {"NoSuchKey", "NotFound", "404"}
+
+
+@contextlib.contextmanager
+def s3_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
+    """Turn botocore's errors of the block into the store's.
+
+    :param action: what was tried, for the message: "read", "list", …
+    :param writes: whether an answer that never came leaves the outcome unknown
+    """
+    try:
+        yield
+    except ClientError as error:
+        _raise_answer(action, key, error, writes=writes)
+    except _NO_CREDENTIALS as error:
+        raise StoreDenied(
+            f"Could not {action} {key!r}: no S3 credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        ) from error
+    except _NEVER_SENT as error:
+        raise StoreUnavailable(f"Could not {action} {key!r}: {error}") from error
+    except BotoCoreError as error:
+        _raise_lost(action, key, str(error), error, writes=writes)
+
+
+def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) -> NoReturn:
+    """Raise what the server's own error answer means."""
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    code = error.response.get("Error", {}).get("Code", "")
+    said = error.response.get("Error", {}).get("Message", "") or code
+    what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code})."
+    if code in _THROTTLED or status == 409:
+        raise StoreUnavailable(what) from error
+    if status in {401, 403}:
+        raise StoreDenied(what) from error
+    if code == "NoSuchBucket":
+        raise StoreError(f"Could not {action} {key!r}: the bucket does not exist.") from error
+    if code in _NOT_THERE:
+        raise ObjectNotFound(f"{key} is not there.") from error
+    if status == 412:
+        raise ObjectExists(f"{key} is there already.") from error
+    if status == 501:
+        raise ConditionNotSupported(what) from error
+    if status >= 500:
+        _raise_lost(action, key, f"{said} (HTTP {status}, {code})", error, writes=writes)
+    raise StoreError(what) from error
+
+
+def _raise_lost(action: str, key: str, why: str, error: Exception, *, writes: bool) -> NoReturn:
+    if writes:
+        raise StoreOutcomeUnknown(
+            f"Whether {key!r} was changed is not known: look before trying again ({why})."
+        ) from error
+    raise StoreUnavailable(f"Could not {action} {key!r}: {why}.") from error

@@ -1,0 +1,109 @@
+"""What a lock needs of a store: one small protocol, with the errors that tell outcomes apart.
+
+The distinction that matters is between a request that *certainly* had no effect and one whose outcome
+nobody knows: after the second, nothing may be assumed and nothing cleaned up as if it had failed.
+"""
+
+# The names are public surface (they read as the situation, not as the mechanism).
+# ruff: noqa: N818
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+class StoreError(Exception):
+    """A request to the store failed; the message says which one, and what to do about it."""
+
+
+class ObjectNotFound(StoreError):
+    """There is no object under this key."""
+
+
+class ObjectExists(StoreError):
+    """There is an object under this key already, so it was not created."""
+
+
+class StoreDenied(StoreError):
+    """The store refused the credentials or the permission; never retried."""
+
+
+class StoreUnavailable(StoreError):
+    """The request certainly changed nothing (refused, throttled, or only a read): try again."""
+
+
+class StoreOutcomeUnknown(StoreError):
+    """A write may or may not have happened, or may still happen: time-out, cut connection, error 500."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object as a listing shows it.
+
+    :param key: its name, relative to the store's root, parts separated by ``/``
+    :param size: bytes
+    :param modified: aware UTC, by the *store's* clock; may be rounded down to a whole second
+    :param etag: changes when the content does; without quotes
+    """
+
+    key: str
+    size: int
+    modified: datetime
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The answer to one listing.
+
+    :param objects: ordered by key
+    :param now: the store's own clock, aware UTC, read after the listing was asked for and not later than
+        its first page arrived. It may be rounded down to a whole second. So ``now - modified`` is an
+        object's age when the listing began, give or take a second.
+    """
+
+    objects: tuple[ObjectInfo, ...]
+    now: datetime
+
+
+class LockStore(Protocol):
+    """A store with read-after-write and list-after-write consistency.
+
+    Every method may raise :class:`StoreDenied` and :class:`StoreUnavailable`; ``put``, ``touch`` and
+    ``delete`` also :class:`StoreOutcomeUnknown`. No method repeats a write on its own.
+    """
+
+    @property
+    def listing_is_ordered(self) -> bool:
+        """Whether a listing reads the names in key order.
+
+        Only then can one listing not miss a client that moves from its intent to its target
+        (intents sort first). Otherwise a check takes the union of two listings.
+        """
+        ...
+
+    def list(self, prefix: str) -> Listing:
+        """Every object whose key starts with ``prefix``."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """The content; raises :class:`ObjectNotFound`."""
+        ...
+
+    def put(self, key: str, body: bytes) -> None:
+        """Write or replace the object in one step."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove the object; removing what is not there succeeds."""
+        ...
+
+    def touch(self, key: str, body: bytes) -> None:
+        """Make the object's ``modified`` the store's present time; ``body`` is its present content.
+
+        A store that can do so leaves the object in place and raises :class:`ObjectNotFound` where it is
+        gone; one that cannot writes ``body`` again, which brings a removed object back.
+        """
+        ...

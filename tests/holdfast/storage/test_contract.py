@@ -1,0 +1,245 @@
+"""What every store promises, on each of them."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from holdfast.storage import InvalidKey, ObjectExists, ObjectNotFound, ObjectStore
+from holdfast.storage.base import PROBE_ROUNDS
+
+
+def keys(store: ObjectStore, prefix: str = "", *, start_after: str = "") -> list[str]:
+    return [info.key for info in store.list(prefix, start_after=start_after).objects]
+
+
+def test_what_was_put_is_read_back(store: ObjectStore) -> None:
+    store.put("commits/1.json", b"one")
+    assert store.get("commits/1.json") == b"one"
+    store.put("commits/1.json", b"")
+    assert store.get("commits/1.json") == b""
+
+
+def test_create_takes_a_free_key_once(store: ObjectStore) -> None:
+    store.create("commits/1.json", b"first")
+    with pytest.raises(ObjectExists):
+        store.create("commits/1.json", b"second")
+    assert store.get("commits/1.json") == b"first"
+
+
+def test_a_key_is_free_again_after_its_object_was_deleted(store: ObjectStore) -> None:
+    store.create("a/b", b"1")
+    store.delete("a/b")
+    store.create("a/b", b"2")
+    assert store.get("a/b") == b"2"
+
+
+def test_of_many_concurrent_creates_exactly_one_wins(store: ObjectStore) -> None:
+    contenders = 8
+    for number in range(5):
+        barrier = threading.Barrier(contenders)
+
+        def create(who: int, key: str = f"c/{number}", barrier: threading.Barrier = barrier) -> bool:
+            barrier.wait()
+            try:
+                store.create(key, str(who).encode())
+            except ObjectExists:
+                return False
+            return True
+
+        with ThreadPoolExecutor(contenders) as pool:
+            won = list(pool.map(create, range(contenders)))
+        assert won.count(True) == 1
+        assert store.get(f"c/{number}") == str(won.index(True)).encode()
+
+
+def test_a_reader_never_sees_a_part_of_a_small_object(store: ObjectStore) -> None:
+    bodies = [bytes([letter]) * 200_000 for letter in b"xy"]
+    store.put("k", bodies[0])
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(lambda: [store.put("k", bodies[n % 2]) for n in range(20)])
+        seen = {store.get("k") for _ in range(20)}
+        while not writing.done():
+            seen.add(store.get("k"))
+        writing.result()
+    assert seen <= set(bodies)
+
+
+def test_what_is_not_there_is_said_so(store: ObjectStore) -> None:
+    for ask in (store.get, store.head, store.open_read):
+        with pytest.raises(ObjectNotFound, match="no/such"):
+            ask("no/such")
+
+
+def test_deleting_is_idempotent(store: ObjectStore) -> None:
+    store.put("a", b"")
+    store.delete("a")
+    store.delete("a")
+    store.delete("b/c")
+    assert keys(store) == []
+
+
+def test_a_listing_is_recursive_and_ordered_by_key(store: ObjectStore) -> None:
+    names = ["data/10", "data/9", "data/a-b/x", "data/a/z", "data/a.b", "z", "data/ä"]
+    for name in names:
+        store.put(name, name.encode())
+    assert keys(store) == sorted(names)
+    assert keys(store, "data/a") == ["data/a-b/x", "data/a.b", "data/a/z"]
+    assert keys(store, "data/a/") == ["data/a/z"]
+    assert keys(store, "nothing/here/") == []
+
+
+def test_a_listing_starts_after_a_key(store: ObjectStore) -> None:
+    for name in ("a/1", "a/2", "a/3", "b/1"):
+        store.put(name, b"")
+    assert keys(store, start_after="a/2") == ["a/3", "b/1"]
+    assert keys(store, "a/", start_after="a/2") == ["a/3"]
+    assert keys(store, "a/", start_after="a/25") == ["a/3"]
+    assert keys(store, start_after="a") == ["a/1", "a/2", "a/3", "b/1"]
+
+
+def test_a_long_listing_is_complete(store: ObjectStore) -> None:
+    names = [f"many/{number:05d}" for number in range(1100)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: store.put(name, b""), names))
+    assert keys(store, "many/") == names
+
+
+def test_an_empty_store_lists_nothing_and_tells_the_time(store: ObjectStore) -> None:
+    listing = store.list("locks/")
+    assert listing.objects == ()
+    assert abs(listing.now - datetime.now(UTC)) < timedelta(seconds=5)
+
+
+def test_times_are_the_stores_own_and_aware(store: ObjectStore) -> None:
+    before = store.list("").now
+    store.put("a", b"12345")
+    listing = store.list("a")
+    (info,) = listing.objects
+    second = timedelta(seconds=1)
+    assert before - second <= info.modified <= listing.now + second
+    assert (info.size, info.modified.tzinfo) == (5, UTC) or info.modified.utcoffset() == timedelta(0)
+    assert store.head("a").modified.replace(microsecond=0) == info.modified.replace(microsecond=0)
+    assert store.head("a").size == 5
+
+
+def test_touching_makes_an_object_younger_and_keeps_its_content(store: ObjectStore) -> None:
+    store.put("a", b"same")
+    first = store.head("a").modified
+    time.sleep(1.1)  # the coarsest clock of a store counts whole seconds
+    store.touch("a", b"same")
+    assert store.head("a").modified > first
+    assert store.get("a") == b"same"
+
+
+def test_bulk_data_is_written_and_read_as_a_file(store: ObjectStore) -> None:
+    block = bytes(range(256)) * 4096
+    with store.open_write("data/1/big") as file:
+        for _ in range(12):
+            file.write(block)
+    with store.open_read("data/1/big") as read:
+        read.seek(256)
+        assert read.read(4) == b"\0\1\2\3"
+    assert store.head("data/1/big").size == 12 * len(block)
+
+
+def test_parquet_goes_through_both_ways(store: ObjectStore) -> None:
+    table = pa.table({"n": list(range(1000))})
+    with store.open_write("data/t.parquet") as file:
+        pq.write_table(table, file)
+    with store.open_read("data/t.parquet") as read:
+        assert pq.read_table(read).equals(table)
+    filesystem, root = store.filesystem()
+    assert pq.read_table(f"{root}/data/t.parquet", filesystem=filesystem).equals(table)
+
+
+def test_nothing_stays_of_a_write_that_failed(store: ObjectStore) -> None:
+    class Broken(Exception):
+        pass
+
+    def write_half() -> None:
+        with store.open_write("data/half") as file:
+            file.write(b"x" * 100)
+            raise Broken
+
+    with pytest.raises(Broken):
+        write_half()
+    assert keys(store) == []
+    with pytest.raises(ObjectNotFound):
+        store.get("data/half")
+
+
+def test_nothing_is_seen_of_a_write_that_is_under_way(store: ObjectStore) -> None:
+    with store.open_write("data/x") as file:
+        file.write(b"x" * 100)
+        assert keys(store) == []
+    assert keys(store) == ["data/x"]
+
+
+def test_a_pickled_store_opens_the_same_place(store: ObjectStore) -> None:
+    store.put("a", b"1")
+    twin: ObjectStore = pickle.loads(pickle.dumps(store))  # noqa: S301 - our own bytes
+    assert twin.url == store.url
+    assert twin.get("a") == b"1"
+
+
+def test_the_probe_finds_create_if_absent_and_leaves_nothing(store: ObjectStore) -> None:
+    assert store.probe_create_if_absent() is True
+    assert keys(store) == []
+
+
+def test_the_probe_notices_a_store_that_lets_several_creators_win(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "create", store.put)
+    assert store.probe_create_if_absent(threads=2) is False
+    assert PROBE_ROUNDS >= 1
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "/a",
+        "a/",
+        "a//b",
+        "..",
+        "a/../b",
+        "./a",
+        "a\\b",
+        "a\0b",
+        "a\nb",
+        "x" * 256,
+        "a/" * 600 + "b",
+        "\udc80",
+    ],
+)
+def test_a_key_that_could_mislead_is_refused(store: ObjectStore, key: str) -> None:
+    for use in (store.get, store.head, store.delete, store.open_read, lambda k: store.put(k, b"")):
+        with pytest.raises(InvalidKey):
+            use(key)
+    with pytest.raises(InvalidKey), store.open_write(key):
+        pass
+
+
+@pytest.mark.parametrize("prefix", ["/", "../", "a/../", "a//", ".."])
+def test_a_prefix_that_could_mislead_is_refused(store: ObjectStore, prefix: str) -> None:
+    with pytest.raises(InvalidKey):
+        store.list(prefix)
+
+
+def test_keys_with_unusual_letters_come_back_as_they_were(store: ObjectStore) -> None:
+    names = ["a b", "a+b", "a%20b", "ü/ñ", "日本", "q?x=1&y", "semi;colon", "...", "it's"]
+    for name in names:
+        store.put(name, name.encode())
+    assert keys(store) == sorted(names)
+    assert [store.get(name) for name in names] == [name.encode() for name in names]
+    assert all(left < right for left, right in pairwise(keys(store)))
