@@ -42,7 +42,7 @@ install_uv() {
     pip=(.work/pip/bin/python -m pip)
   fi
   rm -rf .work/uv
-  "${pip[@]}" install --quiet --target .work/uv --no-deps --require-hashes -r requirements/uv.txt >&2
+  PIP_ROOT_USER_ACTION=ignore "${pip[@]}" install --quiet --target .work/uv --no-deps --require-hashes -r requirements/uv.txt >&2
   cp requirements/uv.txt .work/uv/installed.txt
 }
 
@@ -93,7 +93,8 @@ build_venv() {
   rm -f .work/*.stamp
   # Always from nothing: pyspark and pyspark-client own the same files, so an upgrade in place would lose some.
   "$uv" venv --quiet --clear --no-project --python "$python" .venv
-  "$uv" pip install --quiet --python .venv --require-hashes --build-constraints requirements/dev.txt -r requirements/dev.txt
+  "$uv" pip install --quiet --python .venv --compile-bytecode --require-hashes \
+    --build-constraints requirements/dev.txt -r requirements/dev.txt
   stamp packages requirements/dev.txt
 }
 
