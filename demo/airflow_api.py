@@ -1,0 +1,201 @@
+"""Airflow's own REST API, as far as the demo and the tests need it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_FINISHED = frozenset({"success", "failed"})
+_LOG_PAGES = 100
+
+
+class AirflowApiError(HoldfastError):
+    """Airflow answered with an error."""
+
+
+class AirflowTimeoutError(HoldfastError):
+    """What was waited for did not come in time."""
+
+
+@dataclass(frozen=True)
+class TaskInstance:
+    """What Airflow says of one task of a run. `duration_s` is None until it has ended."""
+
+    task_id: str
+    map_index: int
+    state: str | None
+    try_number: int
+    duration_s: float | None
+
+
+class AirflowApi:
+    """A logged-in client.
+
+    :param url: where the API server listens, such as `http://127.0.0.1:8080`.
+    """
+
+    def __init__(self, *, url: str, username: str, password: str) -> None:
+        self._login = {"username": username, "password": password}
+        self._http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def health(self) -> dict[str, Any] | None:
+        """Return the health of each component, or None while nobody answers; needs no log-in."""
+        try:
+            answer = self._http.get("/api/v2/monitor/health", timeout=5.0)
+            return dict(answer.json()) if answer.is_success else None
+        except (httpx.HTTPError, ValueError):
+            return None
+
+    def log_in(self) -> None:
+        """Get a token for all that follows.
+
+        :raises AirflowApiError: the name or the password is wrong.
+        """
+        answer = self._http.post("/auth/token", json=self._login)
+        self._http.headers["Authorization"] = f"Bearer {_checked(answer)['access_token']}"
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, run_id: str | None = None) -> str:
+        """Create a run and return its id.
+
+        :raises AirflowApiError: no such DAG, or `conf` does not fit its form.
+        """
+        # A null logical date is how the API asks for a run that stands for no schedule.
+        body: dict[str, Any] = {"logical_date": None, "conf": dict(conf or {})}
+        if run_id is not None:
+            body["dag_run_id"] = run_id
+        answer = self._http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body)
+        return str(_checked(answer)["dag_run_id"])
+
+    def state(self, dag_id: str, run_id: str) -> str:
+        """Return the state of a run: queued, running, success or failed."""
+        return str(self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
+
+    def end_run(self, dag_id: str, run_id: str, state: str = "failed") -> None:
+        """Mark a run as ended; its running tasks are killed."""
+        _checked(self._http.patch(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", json={"state": state}))
+
+    def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
+        """Return the task instances of a run."""
+        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", limit=100)
+        return [
+            TaskInstance(
+                task_id=task["task_id"],
+                map_index=task["map_index"],
+                state=task["state"],
+                try_number=task["try_number"],
+                duration_s=task["duration"],
+            )
+            for task in found["task_instances"]
+        ]
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+        """Return the log of one try as text, errors with their whole traceback."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
+        lines: list[str] = []
+        token: str | None = None
+        for _ in range(_LOG_PAGES):
+            page = self._get(path, **({"token": token} if token else {"full_content": "true"}))
+            lines += [_log_line(entry) for entry in page["content"]]
+            token = page.get("continuation_token")
+            if not token or not page["content"]:
+                break
+        return "\n".join(lines)
+
+    def rendered_fields(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+        """Return the template fields as Airflow shows them for one task instance."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        return dict(self._get(path)["rendered_fields"])
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """Return what a task passed on.
+
+        :raises AirflowApiError: nothing under this key.
+        """
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
+        return self._get(path)["value"]
+
+    def import_errors(self) -> dict[str, str]:
+        """Return the DAG files that could not be read, each with its traceback."""
+        found = self._get("/api/v2/importErrors")["import_errors"]
+        return {error["filename"]: error["stack_trace"] for error in found}
+
+    def dag_ids(self) -> list[str]:
+        """Return the DAGs Airflow knows."""
+        return [dag["dag_id"] for dag in self._get("/api/v2/dags", limit=100)["dags"]]
+
+    def wait_for_dag(self, dag_id: str, *, timeout: float = 60.0) -> None:
+        """Wait until Airflow has read a DAG.
+
+        :raises AirflowTimeoutError: it has not; the message quotes Airflow's import errors.
+        """
+        deadline = time.monotonic() + timeout
+        while dag_id not in self.dag_ids():
+            if time.monotonic() > deadline:
+                errors = "; ".join(
+                    f"{file}: {text.splitlines()[-1]}" for file, text in self.import_errors().items()
+                )
+                raise AirflowTimeoutError(
+                    f"Airflow has not read the DAG {dag_id} in {timeout:g} s. {errors}".rstrip()
+                )
+            time.sleep(0.2)
+
+    def wait_for_run(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        timeout: float = 600.0,
+        poll: float = 0.3,
+        on_poll: Callable[[str], None] | None = None,
+    ) -> str:
+        """Wait until a run has ended and return its state, success or failed.
+
+        :param on_poll: called with the state at every look.
+        :raises AirflowTimeoutError: it has not ended.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            state = self.state(dag_id, run_id)
+            if on_poll is not None:
+                on_poll(state)
+            if state in _FINISHED:
+                return state
+            if time.monotonic() > deadline:
+                raise AirflowTimeoutError(f"run {run_id} of {dag_id} is still {state} after {timeout:g} s")
+            time.sleep(poll)
+
+    def _get(self, path: str, **query: Any) -> dict[str, Any]:
+        return _checked(self._http.get(path, params=query))
+
+
+def _checked(answer: httpx.Response) -> dict[str, Any]:
+    if not answer.is_success:
+        request = answer.request
+        raise AirflowApiError(
+            f"{request.method} {request.url.path}: {answer.status_code} {answer.text[:500]}"
+        )
+    return dict(answer.json())
+
+
+def _log_line(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return str(entry)
+    known = ("timestamp", "level", "event", "error_detail", "logger", "filename", "lineno", "loc")
+    parts = [str(entry[key]) for key in ("timestamp", "level", "event") if entry.get(key)]
+    parts += [f"{key}={value}" for key, value in entry.items() if key not in known and value]
+    for error in entry.get("error_detail") or ():
+        parts.append(f"\n  {error.get('exc_type')}: {error.get('exc_value')}")
+        parts += [f"\n    {at['filename']}:{at['lineno']} {at['name']}" for at in error.get("frames") or ()]
+    return " ".join(parts)
