@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from locking.errors import LockBusy, LockStateUnknown
+from locking.store import StoreOutcomeUnknown
+
 
 class HoldfastError(Exception):
     """Something failed; the message says what, and what to do about it."""
@@ -43,3 +46,13 @@ class OutcomeUnknownError(HoldfastError):
     """A request may or may not have taken effect: look before trying again."""
 
     exit_code = 6
+
+
+_EXIT_CODES: dict[type[BaseException], int] = {LockBusy: 3, LockStateUnknown: 6, StoreOutcomeUnknown: 6}
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code an error stands for; 1 for any that has none of its own."""
+    if isinstance(error, HoldfastError):
+        return error.exit_code
+    return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1)

@@ -1,0 +1,204 @@
+"""A block's files: written once under a name of their own, checked whenever they are read."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from holdfast.archive.model import FileRecord
+from holdfast.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from holdfast.storage import ObjectStore
+
+ROW_GROUP_BYTES = 32 << 20
+"""Arrow bytes collected into one row group: bounds the memory of writer and reader."""
+
+FILE_BYTES = 128 << 20
+"""A file that has grown past this is closed and the next one begun: readers hold one file in memory."""
+
+COMPRESSION = "zstd"
+COMPRESSION_LEVEL = 1
+
+
+def table_folder(source: str, table: str, block: str) -> str:
+    """Return the folder of a table's snapshot files; named by ids, since names change."""
+    return f"data/{source}/{table}/snapshot/{block}"
+
+
+def new_attempt() -> str:
+    """Return a name no other attempt has, so that a retry or a speculative twin overwrites nothing."""
+    return secrets.token_hex(6)
+
+
+class _HashingFile:
+    """Passes bytes on and hashes them: the checksum is of what was sent, not of what was read back."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self._sha256.update(data)
+        self._file.write(data)
+        self.size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def hexdigest(self) -> str:
+        return self._sha256.hexdigest()
+
+
+def write_bytes(store: ObjectStore, path: str, body: bytes) -> FileRecord:
+    """Store a small file of a block."""
+    with store.open_write(path) as file:
+        file.write(body)
+    return FileRecord(path=path, size=len(body), sha256=hashlib.sha256(body).hexdigest())
+
+
+def write_parquet(
+    store: ObjectStore,
+    stem: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    key: str | None = None,
+    on_batch: Callable[[pa.RecordBatch], None] = lambda batch: None,
+) -> Iterator[FileRecord]:
+    """Write batches to one or more Parquet files `<stem>[.<part>]-<attempt>.parquet`; yields their records.
+
+    :param key: column whose least and greatest value are recorded.
+    :param on_batch: called with every batch, for hashes and progress.
+    """
+    groups = _groups(batches, on_batch)
+    attempt = new_attempt()
+    part = 0
+    more = True
+    while more:
+        path = f"{stem}{f'.{part}' if part else ''}-{attempt}.parquet"
+        record, more = _write_file(store, path, schema, groups, key)
+        if record.rows or part == 0:
+            yield record
+        part += 1
+
+
+def _write_file(
+    store: ObjectStore, path: str, schema: pa.Schema, groups: Iterator[pa.Table], key: str | None
+) -> tuple[FileRecord, bool]:
+    """Write groups until the file is full; says whether there may be more."""
+    rows = 0
+    keys = _KeyRange(key)
+    more = False
+    with store.open_write(path) as file:
+        hashing = _HashingFile(file)
+        with pq.ParquetWriter(
+            hashing,
+            schema,
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            write_page_checksum=True,
+        ) as writer:
+            for group in groups:
+                writer.write_table(group, row_group_size=max(1, group.num_rows))
+                rows += group.num_rows
+                keys.add(group)
+                if hashing.size >= FILE_BYTES:
+                    more = True
+                    break
+    record = FileRecord(path=path, size=hashing.size, sha256=hashing.hexdigest(), rows=rows, key_range=keys.value)
+    return record, more
+
+
+class _KeyRange:
+    """The least and greatest value of a column, as text."""
+
+    def __init__(self, column: str | None) -> None:
+        self._column = column
+        self._bounds: tuple[object, object] | None = None
+
+    def add(self, group: pa.Table) -> None:
+        if self._column is None or group.num_rows == 0:
+            return
+        found = pc.min_max(group.column(self._column)).as_py()
+        low, high = found["min"], found["max"]
+        if low is None:
+            return
+        if self._bounds is not None:
+            low, high = min(low, self._bounds[0]), max(high, self._bounds[1])
+        self._bounds = (low, high)
+
+    @property
+    def value(self) -> tuple[str, str] | None:
+        return (str(self._bounds[0]), str(self._bounds[1])) if self._bounds else None
+
+
+def _groups(batches: Iterable[pa.RecordBatch], on_batch: Callable[[pa.RecordBatch], None]) -> Iterator[pa.Table]:
+    """Collect batches into row groups of about ROW_GROUP_BYTES."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        on_batch(batch)
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def read_file(store: ObjectStore, record: FileRecord) -> bytes:
+    """Return a file's bytes, proved to be those that were written.
+
+    :raises DamagedError: the file is missing, cut or changed; it is named.
+    """
+    try:
+        with store.open_read(record.path) as file:
+            body = bytes(file.read())
+    except ObjectNotFound as error:
+        raise DamagedError(f"{record.path} is missing from {store.url}") from error
+    if len(body) != record.size or hashlib.sha256(body).hexdigest() != record.sha256:
+        raise DamagedError(
+            f"{record.path} in {store.url} is damaged: it has {len(body)} bytes with another checksum than the "
+            f"{record.size} bytes that were written"
+        )
+    return body
+
+
+def read_batches(store: ObjectStore, record: FileRecord) -> Iterator[pa.RecordBatch]:
+    """Yield a data file's rows, a row group at a time, after its checksum was found right."""
+    file = pq.ParquetFile(pa.BufferReader(read_file(store, record)))
+    rows = 0
+    for group in range(file.num_row_groups):
+        for batch in file.read_row_group(group).to_batches():
+            rows += batch.num_rows
+            yield batch
+    if rows != record.rows:
+        raise DamagedError(f"{record.path} holds {rows} rows; its record says {record.rows}")

@@ -1,0 +1,132 @@
+"""Take, hold and hand over the locks of an operation, all or nothing.
+
+Locks give order; commits give safety. A job started by the holder in another process works under the
+same locks through `attach`, while the holder renews them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from holdfast.archive.lockplan import plan
+from holdfast.errors import UsageError
+from locking import LeaseHandle, RWLock
+from locking import attach as attach_lease
+from locking import blockers as lease_blockers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from holdfast.archive.lockplan import PlannedLock
+    from locking import AttachedLease, Lease, LockInfo, Owner
+    from locking.store import LockStore
+
+
+class HeldLocks:
+    """The locks of one operation, renewed until released; a context manager."""
+
+    def __init__(self, leases: Sequence[Lease]) -> None:
+        self._leases = tuple(leases)
+
+    @property
+    def fence(self) -> str | None:
+        """Return the transaction id of the write lock, which the commit records."""
+        return next((lease.txn for lease in self._leases if lease.mode == "W"), None)
+
+    def check(self) -> None:
+        """Raise LockLost unless every lock is still held."""
+        for lease in self._leases:
+            lease.check()
+
+    def handles(self) -> str:
+        """Return what another process needs to work under these locks; holds no secret."""
+        return json.dumps([json.loads(lease.handle().to_json()) for lease in self._leases])
+
+    def release(self) -> None:
+        """Give the locks back, the last taken first; goes on when one fails and raises that error."""
+        with ExitStack() as stack:
+            for lease in self._leases:
+                stack.callback(lease.release)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class AttachedLocks:
+    """The locks of the process that started this one: can be checked, not released."""
+
+    def __init__(self, leases: Sequence[AttachedLease]) -> None:
+        self._leases = tuple(leases)
+
+    @property
+    def fence(self) -> str | None:
+        """Return the transaction id of the write lock, which the commit records."""
+        return next((lease.handle.txn for lease in self._leases if lease.handle.mode == "W"), None)
+
+    def check(self) -> None:
+        """Raise LockLost unless every lock is still held and was renewed in time."""
+        for lease in self._leases:
+            lease.check()
+
+
+def acquire(
+    store: LockStore, operation: str, *, sources: Sequence[str] = (), owner: Owner, purpose: str, wait: float
+) -> HeldLocks:
+    """Take every lock of an operation, in order, or none.
+
+    :param wait: seconds for all of them together; 0 tries once.
+    :raises LockBusy: naming who is in the way.
+    """
+    deadline = time.monotonic() + wait
+    taken: list[Lease] = []
+    try:
+        for planned in plan(operation, sources):
+            left = max(0.0, deadline - time.monotonic())
+            taken.append(_take(store, planned, owner, purpose, left))
+    except BaseException:
+        HeldLocks(taken).release()
+        raise
+    return HeldLocks(taken)
+
+
+def _take(store: LockStore, planned: PlannedLock, owner: Owner, purpose: str, wait: float) -> Lease:
+    lock = RWLock(store, planned.resource, owner=owner)
+    if planned.mode == "W":
+        return lock.write(purpose=purpose, wait=wait)
+    return lock.read(purpose=purpose, wait=wait)
+
+
+def attach(store: LockStore, handles: str) -> AttachedLocks:
+    """Work under the locks that another process holds and renews.
+
+    :param handles: what its `HeldLocks.handles()` returned.
+    """
+    try:
+        documents = json.loads(handles)
+        leases = [LeaseHandle.from_json(json.dumps(document)) for document in documents]
+    except (TypeError, ValueError, KeyError) as error:
+        raise UsageError(
+            "HOLDFAST_LOCKS does not hold the locks of a job: start jobs by command or operator"
+        ) from error
+    return AttachedLocks([attach_lease(store, lease) for lease in leases])
+
+
+def blockers(store: LockStore, operation: str, *, sources: Sequence[str] = ()) -> list[LockInfo]:
+    """Return who would be in the way of an operation now; one check per lock."""
+    found: list[LockInfo] = []
+    for planned in plan(operation, sources):
+        found += lease_blockers(store, planned.resource, mode=planned.mode)
+    return found

@@ -1,0 +1,221 @@
+"""What an archive's documents hold: immutable models of everything on the store (format 1).
+
+Every commit states the format it was written in and the least reader and writer versions that may
+use the archive from then on, so that an old release refuses what it cannot understand instead of
+misreading it. Unknown fields are ignored: a later format may add some without raising `min_reader`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
+
+import holdfast
+from holdfast.errors import DamagedError
+
+FORMAT = 1
+"""The newest format this release reads and writes."""
+
+WRITER = f"holdfast {holdfast.__version__}"
+
+
+def iso(moment: datetime) -> str:
+    """Write a moment as ISO 8601 with microseconds, `Z` for UTC."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+Moment = Annotated[AwareDatetime, PlainSerializer(iso, when_used="json")]
+"""A point in time with its zone; written as ISO 8601 in UTC with microseconds."""
+
+
+class Document(BaseModel):
+    """Base of all stored documents: immutable, JSON, tolerant of fields it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON that is stored."""
+        return self.model_dump_json(indent=1).encode()
+
+    @classmethod
+    def from_bytes(cls, body: bytes, key: str) -> Self:
+        """Parse a stored document.
+
+        :raises DamagedError: the bytes under `key` are not such a document.
+        """
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"]) or "the document"
+            raise DamagedError(
+                f"{key} is damaged or not ours: {place}: {first['msg']}. "
+                "Restore this object from a copy of the archive."
+            ) from error
+
+
+class Identity(Document):
+    """`archive.json`: written once, when the archive is created."""
+
+    id: str
+    name: str
+    created: Moment
+    format: int
+    writer: str
+
+
+class FileRecord(Document):
+    """One immutable file of a block.
+
+    :param path: key in the store.
+    :param size: bytes.
+    :param sha256: of the file's bytes, in hex; checked at every read.
+    :param rows: rows in it, for a data file.
+    :param digest: the additive content hash of those rows (`rows:sum`).
+    :param key_range: least and greatest value of the first key column, as text; None where unknown.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    rows: int = 0
+    digest: str | None = None
+    key_range: tuple[str, str] | None = None
+
+
+class TableRecord(Document):
+    """The rows of one table in a block; `id` names its folder and its entry in the catalog record."""
+
+    id: str
+    table_schema: str = Field(alias="schema", serialization_alias="schema")
+    name: str
+    rows: int
+    digest: str
+    files: tuple[FileRecord, ...]
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    @property
+    def label(self) -> str:
+        """Return `schema.name`, for people."""
+        return f"{self.table_schema}.{self.name}"
+
+
+class SourceRecord(Document):
+    """The database a block was read from; `name` is its name in the archive."""
+
+    name: str
+    kind: str
+    database: str
+    version: str
+    system_identifier: str | None = None
+    timeline: int | None = None
+
+
+class Coverage(Document):
+    """What a block covers: source positions and the moments they stand for.
+
+    A snapshot has no `from_position`. `exact` says whether changes can be joined to `to_position`
+    without loss (false where the position was read beside the snapshot, not with it).
+    """
+
+    from_position: str | None = None
+    to_position: str
+    from_time: Moment
+    to_time: Moment
+    exact: bool = True
+
+
+class Block(Document):
+    """What one backup adds: immutable files and what they mean.
+
+    :param kind: "snapshot" or "changes".
+    :param catalog: our record of the source's tables, types and sequences.
+    :param schema_dump: `pg_dump -Fc --schema-only`; None where no suitable pg_dump was there.
+    :param not_included: objects named but not backed up, each with its reason.
+    """
+
+    id: str
+    kind: str
+    run: str
+    source: SourceRecord
+    covers: Coverage
+    tables: tuple[TableRecord, ...]
+    catalog: FileRecord
+    schema_dump: FileRecord | None
+    not_included: tuple[str, ...] = ()
+
+    def files(self) -> tuple[FileRecord, ...]:
+        """Return every file of the block."""
+        extra = (self.catalog, self.schema_dump) if self.schema_dump else (self.catalog,)
+        return tuple(file for table in self.tables for file in table.files) + extra
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows in the block."""
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def size(self) -> int:
+        """Return the stored bytes of the block."""
+        return sum(file.size for file in self.files())
+
+
+class Commit(Document):
+    """One atomic change to an archive: the only truth.
+
+    :param fence: transaction id of the write lock it was made under.
+    :param committed_at: by the store's clock, read just before the commit was created.
+    """
+
+    sequence: int = Field(ge=1)
+    id: str
+    parent: str | None
+    kind: str
+    format: int
+    min_reader: int
+    min_writer: int
+    fence: str | None
+    committed_at: Moment
+    writer: str
+    add: tuple[Block, ...] = ()
+    remove: tuple[str, ...] = ()
+    abandoned: tuple[str, ...] = ()
+
+
+class Versions(BaseModel):
+    """The fields every future format keeps, read before anything else is believed."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    format: int
+    min_reader: int = 1
+    min_writer: int = 1
+
+
+def read_versions(body: bytes, key: str) -> Versions:
+    """Read the version fields of a document that may be newer than this release.
+
+    :raises DamagedError: not even those fields are there.
+    """
+    try:
+        return Versions.model_validate_json(body)
+    except ValidationError as error:
+        raise DamagedError(f"{key} is damaged or not ours: it states no format") from error
+
+
+def summary(block: Block) -> dict[str, Any]:
+    """Return what people and scripts are told of a block."""
+    return {
+        "block": block.id,
+        "kind": "full" if block.kind == "snapshot" else block.kind,
+        "source": block.source.name,
+        "rows": block.rows,
+        "bytes": block.size,
+        "tables": len(block.tables),
+        "restorable_to": iso(block.covers.to_time),
+        "position": block.covers.to_position,
+        "not_included": list(block.not_included),
+    }

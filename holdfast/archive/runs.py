@@ -1,0 +1,136 @@
+"""Progress and result of jobs: `runs/<run>/<n>.json`, numbered, each written once.
+
+They let a command, an operator or a person follow a job that runs elsewhere, and tell afterwards how
+it ended. Nothing depends on them for safety.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+from holdfast.archive.model import Document, Moment
+from holdfast.errors import UsageError, exit_code_of
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from holdfast.storage import ObjectStore
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_INTERVAL_S = 2.0
+
+
+class RunError(Document):
+    """Why a job failed: one sentence, and the exit code it stands for."""
+
+    type: str
+    message: str
+    exit_code: int
+
+
+class RunRecord(Document):
+    """What a job says of itself at one moment.
+
+    :param step: in words, such as "reading tables".
+    :param rows, size: done so far; `estimated_rows` is the source's own estimate of the whole.
+    :param elapsed_s: seconds since the job began.
+    """
+
+    run: str
+    number: int
+    operation: str
+    state: Literal["running", "succeeded", "failed"]
+    step: str
+    rows: int = 0
+    size: int = 0
+    estimated_rows: int = 0
+    elapsed_s: float = 0.0
+    at: Moment | None = None
+    result: dict[str, Any] | None = None
+    error: RunError | None = None
+
+
+def check_run_name(run: str) -> str:
+    """Return `run` if it can name a run.
+
+    :raises UsageError: it cannot.
+    """
+    if not _NAME.fullmatch(run):
+        raise UsageError(f"{run!r} cannot name a run: use letters, digits, '.', '_' and '-', at most 200")
+    return run
+
+
+def _prefix(run: str) -> str:
+    return f"runs/{check_run_name(run)}/"
+
+
+def read_last(store: ObjectStore, run: str) -> RunRecord | None:
+    """Return the newest record of a run, or None before its first."""
+    keys = [found.key for found in store.list(_prefix(run)).objects]
+    return RunRecord.from_bytes(store.get(keys[-1]), keys[-1]) if keys else None
+
+
+class RunLog:
+    """Writes a job's records; a context manager that records how the job ended.
+
+    Progress is written at most every two seconds, by whoever calls `progress`.
+    """
+
+    def __init__(self, store: ObjectStore, run: str, operation: str) -> None:
+        self._store = store
+        self._run = run
+        self._operation = operation
+        self._started = time.monotonic()
+        self._written = -_INTERVAL_S
+        self._lock = threading.Lock()
+        self._number = len(store.list(_prefix(run)).objects)
+        self._step = "starting"
+        self.result: dict[str, Any] | None = None
+
+    def progress(self, step: str, *, rows: int = 0, size: int = 0, estimated_rows: int = 0) -> None:
+        """Record where the job is; a new step at once, the same step at most every two seconds."""
+        now = time.monotonic()
+        if step == self._step and now - self._written < _INTERVAL_S:
+            return
+        self._step, self._written = step, now
+        self._write("running", rows=rows, size=size, estimated_rows=estimated_rows)
+
+    def _write(self, state: Literal["running", "succeeded", "failed"], **more: Any) -> None:
+        with self._lock:
+            record = RunRecord(
+                run=self._run,
+                number=self._number,
+                operation=self._operation,
+                state=state,
+                step=self._step,
+                elapsed_s=round(time.monotonic() - self._started, 3),
+                **more,
+            )
+            self._store.create(f"{_prefix(self._run)}{self._number:06d}.json", record.to_bytes())
+            self._number += 1
+
+    def __enter__(self) -> Self:
+        self.progress("starting Spark")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            result = self.result or {}
+            self._step = "done"
+            self._write("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
+        else:
+            code = exit_code_of(error)
+            failure = RunError(type=type(error).__name__, message=str(error) or repr(error), exit_code=code)
+            with suppress(StoreError):  # the error itself matters more than its record
+                self._write("failed", error=failure)

@@ -1,0 +1,317 @@
+"""The commands, their options and their exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import click
+import typer
+from rich.table import Table
+
+import holdfast
+from holdfast.archive import Archive, locks, points
+from holdfast.archive.model import iso
+from holdfast.archive.verify import verify as verify_archive
+from holdfast.cli import doctor as examination
+from holdfast.cli import places
+from holdfast.cli.jobs import run_job
+from holdfast.cli.output import Output, human_size
+from holdfast.errors import DamagedError, HoldfastError, exit_code_of
+from holdfast.storage import open_store
+from locking import LockError, Owner
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from rich.console import Console
+
+app = typer.Typer(
+    name="holdfast",
+    help="Back up SQL databases into shared archives and restore them. Exit codes: 0 done, 1 failed, 2 wrong usage, "
+    "3 busy, 4 damaged or not equal, 5 refused (it would lose data), 6 outcome unknown.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Url = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL", help="The archive: a folder, file://…, s3://bucket/prefix, or a name in archives.yaml."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+Wait = Annotated[float, typer.Option(help="Seconds to wait for locks that others hold.", min=0)]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"holdfast {holdfast.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Back up SQL databases into shared archives and restore them."""
+
+
+@app.command()
+def init(
+    url: Url,
+    name: Annotated[str | None, typer.Option(help="The archive's name; default is the end of its URL.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Create an archive in an empty place."""
+    output = Output(as_json=as_json)
+    store = open_store(places.archive_url(url))
+    archive = Archive.create(store, name=name or PurePosixPath(store.url.rstrip("/")).name or "archive")
+    value = {
+        "archive": archive.identity.id,
+        "name": archive.identity.name,
+        "url": store.url,
+        "format": archive.identity.format,
+    }
+    output.result(
+        value,
+        lambda console: console.print(f"created archive {archive.identity.name} at {store.url}", markup=False),
+    )
+
+
+@app.command()
+def backup(
+    url: Url,
+    source: Annotated[str, typer.Option(help="A name in archives.yaml, or postgresql://user@host:port/database.")],
+    kind: Annotated[Literal["auto", "full"], typer.Option(help="What to make; auto chooses.")] = "auto",
+    tables: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Only rows of these tables (schema.table).")
+    ] = None,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Back up a database: one snapshot, one commit."""
+    output = Output(as_json=as_json)
+    name, configured, address = places.source(url, source)
+    arguments = ["--source", name, "--kind", kind]
+    for glob in tables or configured.tables:
+        arguments += ["--tables", glob] if glob != "*.*" else []
+    for glob in configured.exclude:
+        arguments += ["--exclude", glob]
+    value = run_job(
+        "backup",
+        places.archive_url(url),
+        arguments,
+        address=address,
+        role="source",
+        sources=[name],
+        wait=wait,
+        output=output,
+    )
+    for left_out in value.get("not_included", []):
+        output.say(f"not included: {left_out}")
+    if value.get("snapshot_note"):
+        output.say(f"the log position is approximate: {value['snapshot_note']}")
+    output.result(value, lambda console: _show_backup(console, value))
+
+
+def _show_backup(console: Console, value: dict[str, Any]) -> None:
+    rate = value["rows"] / value["seconds"] if value.get("seconds") else 0
+    console.print(
+        f"commit {value['commit']}: {value['rows']:,} rows of {value['tables']} tables "
+        f"in {human_size(value['bytes'])}, {value['seconds']:.1f} s ({rate:,.0f} rows/s); restorable to {value['restorable_to']}",
+        markup=False,
+    )
+
+
+@app.command()
+def restore(
+    url: Url,
+    to: Annotated[
+        str, typer.Option(help="The empty database to restore into: an address, or a name in archives.yaml.")
+    ],
+    source: Annotated[
+        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
+    ] = None,
+    at: Annotated[
+        str, typer.Option(help="latest, commit:N, or a time with its zone (2026-03-01T12:00:00Z).")
+    ] = "latest",
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Restore a database and prove it equal to the archive."""
+    output = Output(as_json=as_json)
+    arguments = ["--at", at, *(["--source", source] if source else [])]
+    value = run_job(
+        "restore",
+        places.archive_url(url),
+        arguments,
+        address=places.target(url, to),
+        role="target",
+        wait=wait,
+        output=output,
+    )
+    output.result(
+        value,
+        lambda console: console.print(
+            f"restored {value['source']} to {value['restored_to']} (commit {value['commit']}): "
+            f"{value['rows']:,} rows of {value['tables']} tables in {value['seconds']:.1f} s, equal to the archive",
+            markup=False,
+        ),
+    )
+
+
+@app.command()
+def status(url: Url, as_json: Json = False) -> None:
+    """Say what an archive holds."""
+    output = Output(as_json=as_json)
+    archive = Archive.open(open_store(places.archive_url(url)))
+    value = _status(archive)
+    output.result(value, lambda console: _show_status(console, value))
+
+
+def _status(archive: Archive) -> dict[str, Any]:
+    blocks = archive.state.blocks.values()
+    return {
+        "archive": archive.identity.id,
+        "name": archive.identity.name,
+        "url": archive.store.url,
+        "format": archive.state.format,
+        "commits": len(archive.commits),
+        "blocks": len(blocks),
+        "bytes": sum(placed.block.size for placed in blocks),
+        "sources": [
+            {
+                "source": name,
+                "backups": len(found := points.intervals(archive.state, name)),
+                "restorable_to": iso(found[-1].end),
+                "rows": found[-1].placed.block.rows,
+            }
+            for name in points.source_names(archive.state)
+        ],
+    }
+
+
+def _show_status(console: Console, value: dict[str, Any]) -> None:
+    console.print(
+        f"{value['name']} at {value['url']}: format {value['format']}, {value['commits']} commits, "
+        f"{human_size(value['bytes'])} in {value['blocks']} blocks",
+        markup=False,
+    )
+    table = Table("source", "backups", "rows", "restorable to", box=None)
+    for source in value["sources"]:
+        table.add_row(source["source"], str(source["backups"]), f"{source['rows']:,}", source["restorable_to"])
+    if value["sources"]:
+        console.print(table)
+
+
+@app.command(name="points")
+def show_points(url: Url, as_json: Json = False) -> None:
+    """List the moments that can be restored, and the gaps between them."""
+    output = Output(as_json=as_json)
+    archive = Archive.open(open_store(places.archive_url(url)))
+    value = points.describe(archive.state)
+    output.result(value, lambda console: _show_points(console, value))
+
+
+def _show_points(console: Console, value: dict[str, Any]) -> None:
+    for source in value["sources"]:
+        table = Table("from", "to", "commit", "position", title=source["source"], title_justify="left", box=None)
+        for interval in source["intervals"]:
+            table.add_row(interval["from"], interval["to"], str(interval["commit"]), interval["position"])
+        console.print(table)
+        for gap in source["gaps"]:
+            console.print(f"gap from {gap['from']} to {gap['to']}: {gap['reason']}", markup=False)
+    if not value["sources"]:
+        console.print("no backups yet")
+
+
+@app.command()
+def verify(
+    url: Url,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every file: checksums, Parquet pages, row counts.")
+    ] = False,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Check that everything the commits name is there and is what was written."""
+    output = Output(as_json=as_json)
+    store = open_store(places.archive_url(url))
+    Archive.open(store)
+    with locks.acquire(store, "verify", owner=Owner.here(), purpose="verify", wait=wait):
+        found = verify_archive(Archive.open(store), deep=deep)
+    damage = [str(each) for each in found.damage]
+    value = {
+        "commits": found.commits,
+        "blocks": found.blocks,
+        "files": found.files,
+        "bytes": found.size,
+        "deep": found.deep,
+        "damage": damage,
+    }
+    output.result(value, lambda console: _show_verification(console, value))
+    if damage:
+        raise DamagedError(f"{len(damage)} of {found.files} files are damaged or missing")
+
+
+def _show_verification(console: Console, value: dict[str, Any]) -> None:
+    for each in value["damage"]:
+        console.print(f"damaged: {each}", markup=False)
+    how = "read and compared with their checksums" if value["deep"] else "there, with the right size"
+    console.print(
+        f"{value['files'] - len(value['damage'])} of {value['files']} files ({human_size(value['bytes'])}) of "
+        f"{value['commits']} commits are {how}",
+        markup=False,
+    )
+
+
+@app.command()
+def doctor(
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="An archive to reach, too.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that everything is here that backups and restores need, and say what to do."""
+    output = Output(as_json=as_json)
+    findings = list(examination.examine(url))
+    value = {
+        "ok": all(finding.ok for finding in findings),
+        "findings": [{"what": each.what, "found": each.found, "remedy": each.remedy} for each in findings],
+    }
+    output.result(value, lambda console: _show_findings(console, findings))
+    if not value["ok"]:
+        raise typer.Exit(1)
+
+
+def _show_findings(console: Console, findings: list[examination.Finding]) -> None:
+    for finding in findings:
+        console.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.found}", markup=False)
+        if finding.remedy:
+            console.print(f"     {finding.remedy}", markup=False)
+
+
+def _end_on_signal(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command; every failure is one sentence on stderr and an exit code."""
+    signal.signal(signal.SIGTERM, _end_on_signal)
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        Output(as_json=False).say("holdfast: stopped; locks were released")
+        sys.exit(1)
+    except (HoldfastError, LockError, StoreError) as error:
+        Output(as_json=False).say(f"holdfast: {error}")
+        sys.exit(exit_code_of(error))
+    sys.exit(code if isinstance(code, int) else 0)

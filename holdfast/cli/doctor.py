@@ -1,0 +1,147 @@
+"""`holdfast doctor`: is everything here that backups and restores need? What is missing is said with its remedy."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.archive import Archive
+from holdfast.cli import places
+from holdfast.config import find_config, load_config
+from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql import programs
+from holdfast.sources.postgresql.session import Address, connect
+from holdfast.storage import open_store
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PYSPARK = "4.2.0"
+_JAVA = (17, 21)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at; `remedy` is empty where it is as it should be."""
+
+    what: str
+    found: str
+    remedy: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Say whether it is as it should be."""
+        return not self.remedy
+
+
+def examine(url: str | None) -> Iterator[Finding]:
+    """Look at everything, one finding at a time.
+
+    :param url: an archive to reach and, where archives.yaml knows it, its sources.
+    """
+    yield Finding("Python", sys.version.split()[0])
+    yield _java()
+    yield _spark()
+    newest = 0
+    for name, address in _sources(url):
+        finding, version = _database(name, address)
+        newest = max(newest, version)
+        yield finding
+    yield _pg_dump(newest)
+    if url is not None:
+        yield _guarded("archive", url, lambda: _archive(places.archive_url(url)))
+
+
+def _guarded(what: str, name: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, look())
+    except (HoldfastError, StoreError) as error:
+        return Finding(what, f"{name} cannot be used", str(error))
+
+
+def java_version() -> int | None:
+    """Return the major version of the Java that Spark would use, or None."""
+    home = os.environ.get("JAVA_HOME")
+    binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not binary or not Path(binary).exists():
+        return None
+    done = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', done.stderr)
+    return int(found.group(1)) if found else None
+
+
+def _java() -> Finding:
+    version = java_version()
+    if version is None:
+        return Finding("Java", "none", "install openjdk-17-jre-headless, or set JAVA_HOME")
+    if version not in _JAVA:
+        return Finding("Java", str(version), "Spark 4.2 runs on Java 17 or 21: set JAVA_HOME to one of them")
+    return Finding("Java", str(version))
+
+
+def _spark() -> Finding:
+    versions = {}
+    for name in ("pyspark", "pyspark-client"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    found = ", ".join(f"{name} {version}" for name, version in versions.items()) or "none"
+    if "pyspark" not in versions:
+        return Finding("Spark", found, f"pip install pyspark=={PYSPARK}")
+    if set(versions.values()) != {PYSPARK}:
+        return Finding("Spark", found, f"both must be {PYSPARK}: they install over each other's files")
+    return Finding("Spark", found)
+
+
+def _sources(url: str | None) -> Iterator[tuple[str, Address | str]]:
+    """Yield the sources that archives.yaml names for this archive (all, without one) that have an address here."""
+    if find_config() is None:
+        return
+    archives = load_config().archives
+    chosen = {name: archive for name, archive in archives.items() if url in (None, name) or archive.url == url}
+    for archive_name, archive in chosen.items():
+        for source_name in archive.sources:
+            try:
+                yield source_name, places.source(archive_name, source_name)[2]
+            except HoldfastError as error:
+                yield source_name, str(error)
+
+
+def _database(name: str, address: Address | str) -> tuple[Finding, int]:
+    if isinstance(address, str):
+        return Finding(f"source {name}", "no address here", address), 0
+    try:
+        with connect(address) as session:
+            version = session.info.server_version
+            row = session.execute("show wal_level").fetchone()
+    except HoldfastError as error:
+        return Finding(f"source {name}", f"{address.url} cannot be reached", str(error)), 0
+    level = row[0] if row else "unknown"
+    return Finding(
+        f"source {name}", f"PostgreSQL {version // 10000} at {address.url}, wal_level {level}"
+    ), version // 10000
+
+
+def _pg_dump(newest: int) -> Finding:
+    found = programs.find("pg_dump", at_least=newest)
+    if found is None:
+        return Finding(
+            "pg_dump",
+            f"none of version {newest or 14} or newer",
+            f"install postgresql-client-{newest or 18}, or set HOLDFAST_PG_BIN to the folder it is in",
+        )
+    return Finding("pg_dump", f"{programs.version_of(found)} at {found}")
+
+
+def _archive(url: str) -> str:
+    archive = Archive.open(open_store(url))
+    return f"{archive.identity.name} at {url}, {len(archive.commits)} commits, format {archive.state.format}"

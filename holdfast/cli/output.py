@@ -1,0 +1,69 @@
+"""How commands speak: results on stdout (one JSON object with --json), words and progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.archive.runs import RunRecord
+
+
+class Output:
+    """Where one command's words go.
+
+    :param as_json: print the result as one JSON object.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._words = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._results = Console(highlight=False, soft_wrap=True)
+        self._last = ""
+
+    def say(self, words: str) -> None:
+        """Tell the person something that is not the result."""
+        self._words.print(words, markup=False)
+
+    def result(self, value: Mapping[str, Any], show: Callable[[Console], None]) -> None:
+        """Give the result: `value` as JSON, or what `show` prints for people."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(value, default=str) + "\n")
+        else:
+            show(self._results)
+
+    def progress(self, record: RunRecord | None) -> None:
+        """Show where a job is, when that has changed."""
+        line = describe_progress(record) if record else ""
+        if line and line != self._last:
+            self._last = line
+            self.say(f"  {line}")
+
+
+def describe_progress(record: RunRecord) -> str:
+    """Return one line: step, rows of how many, megabytes stored, and seconds since the job began."""
+    if record.state == "failed":
+        return "failed"
+    parts = [record.step]
+    if record.rows:
+        known = f" of about {record.estimated_rows:,}" if record.estimated_rows > record.rows else ""
+        parts.append(f"{record.rows:,} rows{known}")
+    if record.size:
+        parts.append(f"{record.size / 1e6:,.1f} MB stored")
+    parts.append(f"{record.elapsed_s:.0f} s")
+    return " · ".join(parts)
+
+
+def human_size(size: int) -> str:
+    """Return a size in bytes for people, in decimal units."""
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

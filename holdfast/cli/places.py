@@ -1,0 +1,64 @@
+"""What the words on the command line mean: archives and databases, by name or by address."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from holdfast.config import SourceConfig, find_config, load_config
+from holdfast.errors import UsageError
+from holdfast.sources.postgresql.session import Address
+
+if TYPE_CHECKING:
+    from holdfast.config import ArchiveConfig
+
+
+def _configured(url: str) -> ArchiveConfig | None:
+    """Return what archives.yaml says of this archive, found by its name or its URL."""
+    path = find_config()
+    if path is None:
+        return None
+    archives = load_config(path).archives
+    return archives.get(url) or next((archive for archive in archives.values() if archive.url == url), None)
+
+
+def archive_url(url: str) -> str:
+    """Return an archive's URL, given that or its name in archives.yaml."""
+    configured = _configured(url)
+    return configured.only_url() if configured else url
+
+
+def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
+    """Return a source's name in the archive, what is configured for it, and where it is.
+
+    :param url: the archive, as typed.
+    :param name: a name in archives.yaml, or an address.
+    """
+    if "://" in name:
+        address = Address.parse(name)
+        return address.database, SourceConfig(url=address.url), address
+    configured = _configured(url)
+    if configured is None:
+        raise UsageError(
+            f"{name!r} is no database address, and archives.yaml says nothing of {url}: "
+            "write postgresql://user@host:port/database"
+        )
+    known, found = configured.source(name)
+    return known, found, _address(known, found)
+
+
+def target(url: str, name: str) -> Address:
+    """Return where to restore to, given an address or the name of a source in archives.yaml."""
+    return Address.parse(name) if "://" in name else source(url, name)[2]
+
+
+def _address(name: str, found: SourceConfig) -> Address:
+    if found.url:
+        return Address.parse(found.url)
+    variable = f"AIRFLOW_CONN_{(found.connection or '').upper()}"
+    if uri := os.environ.get(variable):
+        return Address.parse(uri.replace("postgres://", "postgresql://", 1))
+    raise UsageError(
+        f"source {name} names the Airflow connection {found.connection!r}, which only Airflow knows: add its 'url' "
+        f"to archives.yaml, set {variable}, or write the address"
+    )

@@ -1,0 +1,264 @@
+"""Our own record of a database's objects, kept with each block beside pg_dump's.
+
+Reading rows, comparing them and restoring single tables need ids, types, keys and partition trees,
+which a dump does not tell. It is read inside the snapshot, in the session that holds the locks.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from psycopg import sql
+from pydantic import BaseModel, ConfigDict
+
+from holdfast.errors import RefusedError, UsageError
+from holdfast.sources.postgresql.columns import Column, read_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import psycopg
+
+RECORD_VERSION = 1
+
+
+class Record(BaseModel):
+    """Base of what the catalog record holds."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Table(Record):
+    """One table.
+
+    :param kind: pg_class.relkind: r table, p partitioned (its rows are in its partitions), f foreign.
+    :param persistence: p permanent, u unlogged.
+    :param key: columns of the primary key, in its order.
+    :param pages: of the heap, when the snapshot was taken; `size` also counts TOAST, in bytes.
+    """
+
+    oid: int
+    table_schema: str
+    name: str
+    kind: str
+    persistence: str
+    replica_identity: str
+    access_method: str | None
+    parents: tuple[int, ...]
+    bound: str | None
+    owner: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    pages: int
+    size: int
+    estimated_rows: int
+
+    @property
+    def label(self) -> str:
+        """Return `schema.name`, for people."""
+        return f"{self.table_schema}.{self.name}"
+
+    @property
+    def has_rows(self) -> bool:
+        """Say whether the table holds rows of its own in this database."""
+        return self.kind == "r"
+
+
+class SequenceValue(Record):
+    """Where a sequence stands; never older than the snapshot."""
+
+    sequence_schema: str
+    name: str
+    last_value: int
+    is_called: bool
+
+
+class Relation(Record):
+    """A relation named by schema and name."""
+
+    relation_schema: str
+    name: str
+
+
+class Catalog(Record):
+    """Everything the record holds. `materialized_views` come in an order in which they can be refreshed."""
+
+    record_version: int = RECORD_VERSION
+    database: str
+    server_version: int
+    encoding: str
+    tables: tuple[Table, ...]
+    sequences: tuple[SequenceValue, ...]
+    materialized_views: tuple[Relation, ...]
+    roles: tuple[str, ...]
+
+    def with_rows(self, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[Table, ...]:
+        """Return the tables whose rows are backed up: all that match a glob (none: all) and no exclusion.
+
+        :param globs: such as `shop.*` or `*.orders`, matched against `schema.name`.
+        :raises UsageError: a glob matches nothing.
+        """
+        for glob in globs:
+            if self.tables and not any(fnmatchcase(table.label, glob) for table in self.tables):
+                example = self.tables[0].label
+                raise UsageError(f"--tables {glob} matches no table; they are named schema.table, such as {example}")
+        return tuple(
+            table
+            for table in self.tables
+            if table.has_rows
+            and (not globs or any(fnmatchcase(table.label, glob) for glob in globs))
+            and not any(fnmatchcase(table.label, glob) for glob in exclude)
+        )
+
+
+_USER_SCHEMA = "n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'"
+_NO_EXTENSION = """not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::regclass
+  and d.objid = c.oid and d.deptype = 'e')"""
+
+_TABLES = f"""
+select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relkind::text as kind,
+  c.relpersistence::text as persistence, c.relreplident::text as replica_identity, a.amname as access_method,
+  array(select i.inhparent::int8 from pg_catalog.pg_inherits i where i.inhrelid = c.oid order by i.inhseqno) as parents,
+  pg_catalog.pg_get_expr(c.relpartbound, c.oid) as bound, pg_catalog.pg_get_userbyid(c.relowner) as owner,
+  array(select att.attname::text from pg_catalog.pg_index x, unnest(x.indkey) with ordinality k(number, place),
+    pg_catalog.pg_attribute att where x.indrelid = c.oid and x.indisprimary and att.attrelid = c.oid
+    and att.attnum = k.number and k.place <= x.indnkeyatts order by k.place) as key,
+  case when c.relkind = 'r'
+    then pg_catalog.pg_relation_size(c.oid) / current_setting('block_size')::int8 else 0 end as pages,
+  case when c.relkind = 'r' then coalesce(pg_catalog.pg_table_size(c.oid), 0) else 0 end as size,
+  greatest(c.reltuples, 0)::int8 as estimated_rows
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  left join pg_catalog.pg_am a on a.oid = c.relam
+where c.relkind in ('r', 'p', 'f') and {_USER_SCHEMA} and {_NO_EXTENSION}
+order by n.nspname, c.relname
+"""
+
+_SEQUENCES = f"""
+select n.nspname, c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'S' and {_USER_SCHEMA} and {_NO_EXTENSION} order by 1, 2
+"""
+
+# A materialised view comes after every other one that it reads, through however many plain views.
+_MATERIALIZED_VIEWS = f"""
+with recursive reads(reader, target) as (
+  select r.ev_class, d.refobjid from pg_catalog.pg_depend d join pg_catalog.pg_rewrite r on r.oid = d.objid
+  where d.classid = 'pg_catalog.pg_rewrite'::regclass and d.refclassid = 'pg_catalog.pg_class'::regclass
+    and d.refobjid <> r.ev_class
+), below(reader, target, depth) as (
+  select reader, target, 1 from reads
+  union select b.reader, r.target, b.depth + 1 from below b join reads r on r.reader = b.target where b.depth < 100
+)
+select n.nspname, c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'm' and c.relispopulated and {_USER_SCHEMA} and {_NO_EXTENSION}
+order by coalesce((select max(b.depth) from below b join pg_catalog.pg_class t on t.oid = b.target
+  where b.reader = c.oid and t.relkind in ('m', 'v')), 0), 1, 2
+"""
+
+_ROLES = """
+select distinct r.rolname from pg_catalog.pg_shdepend s join pg_catalog.pg_roles r on r.oid = s.refobjid
+where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype in ('o', 'a', 'r')
+  and s.dbid = (select oid from pg_catalog.pg_database where datname = current_database())
+  and r.rolname !~ '^pg_' order by 1
+"""
+
+_FORBIDDEN = f"""
+select n.nspname || '.' || c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'S') and {_USER_SCHEMA} and {_NO_EXTENSION}
+  and (not pg_catalog.has_schema_privilege(n.oid, 'usage') or not (case when c.relkind = 'S'
+    then pg_catalog.has_sequence_privilege(c.oid, 'select') else pg_catalog.has_table_privilege(c.oid, 'select') end))
+order by 1
+"""
+
+_HIDDEN_ROWS = f"""
+select n.nspname || '.' || c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'r' and {_USER_SCHEMA} and pg_catalog.row_security_active(c.oid) order by 1
+"""
+
+_LEFT_OUT = f"""
+select format('foreign table %I.%I: its rows are on another server', n.nspname, c.relname)
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'f' and {_USER_SCHEMA}
+union all
+select format('rows of %I.%I: they belong to an extension', n.nspname, c.relname)
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and {_USER_SCHEMA} and not ({_NO_EXTENSION})
+order by 1
+"""
+
+
+def _column(connection: psycopg.Connection[tuple[Any, ...]], query: str) -> list[str]:
+    return [row[0] for row in connection.execute(query)]
+
+
+def _named(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return ", ".join(names[:20]) + more
+
+
+def check_rights(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """Refuse before reading anything if something could not be read whole.
+
+    :raises RefusedError: naming every table at once, and the grant that is missing.
+    """
+    user = connection.info.user
+    if forbidden := _column(connection, _FORBIDDEN):
+        raise RefusedError(
+            f"{user} may not read {_named(forbidden)}: grant pg_read_all_data to {user}, or SELECT on each"
+        )
+    if hidden := _column(connection, _HIDDEN_ROWS):
+        raise RefusedError(
+            f"row-level security would hide rows of {_named(hidden)} from {user}: "
+            f"use a role with BYPASSRLS (alter role {user} bypassrls)"
+        )
+    large = connection.execute("select count(*) from pg_catalog.pg_largeobject_metadata").fetchone()
+    if large and large[0]:
+        raise RefusedError(
+            f"the database holds {large[0]} large objects (pg_largeobject), which this release cannot keep: "
+            "move them to bytea columns, or back them up with pg_dump"
+        )
+
+
+def left_out(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[str, ...]:
+    """Name what a backup of this database does not hold, each with its reason."""
+    return tuple(_column(connection, _LEFT_OUT))
+
+
+def read_tables(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Table, ...]:
+    """Read all tables of the database, as of the session's snapshot."""
+    cursor = connection.execute(_TABLES)
+    names = [column.name for column in cursor.description or ()]
+    rows = [dict(zip(names, row, strict=True)) for row in cursor]
+    columns = read_columns(connection, [row["oid"] for row in rows])
+    return tuple(Table(**row, columns=columns.get(row["oid"], ())) for row in rows)
+
+
+def _read_sequences(connection: psycopg.Connection[tuple[Any, ...]]) -> Iterable[SequenceValue]:
+    for schema, name in connection.execute(_SEQUENCES).fetchall():
+        value = connection.execute(
+            sql.SQL("select last_value, is_called from {}").format(sql.Identifier(schema, name))
+        ).fetchone()
+        if value:
+            yield SequenceValue(sequence_schema=schema, name=name, last_value=value[0], is_called=value[1])
+
+
+def read_catalog(connection: psycopg.Connection[tuple[Any, ...]], tables: tuple[Table, ...]) -> Catalog:
+    """Read the whole record.
+
+    :param tables: as `read_tables` returned them, locked since.
+    """
+    encoding = connection.execute(
+        "select pg_catalog.pg_encoding_to_char(encoding) from pg_catalog.pg_database where datname = current_database()"
+    ).fetchone()
+    return Catalog(
+        database=connection.info.dbname,
+        server_version=connection.info.server_version,
+        encoding=encoding[0] if encoding else "UTF8",
+        tables=tables,
+        sequences=tuple(_read_sequences(connection)),
+        materialized_views=tuple(
+            Relation(relation_schema=schema, name=name) for schema, name in connection.execute(_MATERIALIZED_VIEWS)
+        ),
+        roles=tuple(sorted({*_column(connection, _ROLES), *(table.owner for table in tables)})),
+    )

@@ -1,0 +1,198 @@
+"""Bring rows back: into an empty database, each file exactly once, compared with the archive at the end."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
+from holdfast.sources.postgresql.encode import copy_statement, encode
+from holdfast.sources.postgresql.hashing import ContentHash, hash_query
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.sql import qualified
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from holdfast.sources.postgresql.catalog import Catalog, Table
+    from holdfast.sources.postgresql.session import Address
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+LEDGER = "holdfast_restore"
+"""Schema that exists only while a restore runs: which files are loaded, in the transactions that loaded them."""
+
+_ADVISORY_KEY = 0x486F6C6466617374  # "Holdfast"
+
+_USER_OBJECTS = """
+select format('%I.%I', n.nspname, c.relname) from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
+  and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
+  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::regclass
+    and d.objid = c.oid and d.deptype = 'e')
+union all
+select format('schema %I', nspname) from pg_catalog.pg_namespace
+where nspname not in ('pg_catalog', 'information_schema', 'public') and nspname !~ '^pg_(toast|temp)'
+  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_namespace'::regclass
+    and d.objid = pg_namespace.oid and d.deptype = 'e')
+order by 1
+"""
+
+
+@contextmanager
+def claim_target(address: Address, catalog: Catalog) -> Iterator[Connection]:
+    """Hold the target for one restore, after making sure that it can take this backup.
+
+    The lock is an advisory one on a session of its own: a commit of the archive cannot fence a restore.
+
+    :raises BusyError: another restore is at work in it.
+    :raises RefusedError: it is not empty, or lacks roles that own or may use what is restored.
+    """
+    with connect(address) as session:
+        row = session.execute("select pg_catalog.pg_try_advisory_lock(%s)", (_ADVISORY_KEY,)).fetchone()
+        if row is None or not row[0]:
+            raise BusyError(f"another restore is at work in {address.url}: wait for it, or choose another target")
+        _check_empty(session, address)
+        _check_fit(session, address, catalog)
+        yield session
+
+
+def _check_empty(session: Connection, address: Address) -> None:
+    found = [row[0] for row in session.execute(_USER_OBJECTS)]
+    if f"schema {LEDGER}" in found:
+        raise RefusedError(
+            f"{address.url} holds an unfinished restore: drop that database, create it empty and restore again"
+        )
+    if found:
+        raise RefusedError(
+            f"{address.url} is not empty: it has {', '.join(found[:5])}"
+            f"{f' and {len(found) - 5} more' if len(found) > 5 else ''}. Restore into an empty database "
+            "(createdb makes one)"
+        )
+
+
+def _check_fit(session: Connection, address: Address, catalog: Catalog) -> None:
+    version = session.info.server_version
+    if version // 10000 < catalog.server_version // 10000:
+        raise RefusedError(
+            f"{address.url} is PostgreSQL {version // 10000}; the backup is of {catalog.server_version // 10000}, "
+            "whose schema an older server does not understand: restore into the same or a newer version"
+        )
+    known = {row[0] for row in session.execute("select rolname from pg_catalog.pg_roles")}
+    if missing := [role for role in catalog.roles if role not in known]:
+        raise RefusedError(
+            f"the backup names roles that {address.url} lacks: {', '.join(missing)}. "
+            "Create them first (CREATE ROLE …), so that owners and privileges come back as they were"
+        )
+    row = session.execute("show server_encoding").fetchone()
+    if row and row[0] not in ("UTF8", catalog.encoding):
+        raise RefusedError(
+            f"{address.url} is encoded in {row[0]}, the backup is of a {catalog.encoding} database: create the target "
+            f"with createdb --encoding={catalog.encoding} --template=template0"
+        )
+
+
+def create_ledger(session: Connection) -> None:
+    """Create the table that makes loading exactly-once."""
+    session.execute(f"create schema {LEDGER}")
+    session.execute(f"create table {LEDGER}.loaded (file text primary key, rows int8 not null)")
+
+
+def drop_ledger(session: Connection) -> None:
+    """Remove it: the restore's rows are all there."""
+    session.execute(f"drop schema {LEDGER} cascade")
+
+
+def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa.RecordBatch]) -> int:
+    """Load a file's rows in one transaction; a file that is in already is left alone. Returns rows loaded.
+
+    A reply lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
+    """
+    with session.transaction(), session.cursor() as cursor:
+        cursor.execute("SET LOCAL synchronous_commit = off")
+        # A second attempt waits here for the first one's transaction, so they can never both load.
+        cursor.execute(f"insert into {LEDGER}.loaded values (%s, 0) on conflict do nothing", (file,))
+        if cursor.rowcount == 0:
+            return 0
+        if not any(column.generated == "" for column in table.columns):
+            return _load_without_columns(cursor, table, batches)
+        rows = 0
+        with cursor.copy(copy_statement(qualified(table.table_schema, table.name), table.columns).encode()) as copy:
+            for batch in batches:
+                copy.write(encode(table.columns, batch))
+                rows += batch.num_rows
+        return rows
+
+
+def _load_without_columns(
+    cursor: psycopg.Cursor[tuple[Any, ...]], table: Table, batches: Iterable[pa.RecordBatch]
+) -> int:
+    """Insert rows that have no stored values at all: COPY cannot say how many there are."""
+    rows = sum(batch.num_rows for batch in batches)
+    cursor.execute(
+        sql.SQL("insert into {} select from generate_series(1, {})").format(
+            sql.Identifier(table.table_schema, table.name), sql.Literal(rows)
+        )
+    )
+    return rows
+
+
+def set_sequences(session: Connection, catalog: Catalog) -> None:
+    """Put every sequence where it stood."""
+    for value in catalog.sequences:
+        session.execute(
+            sql.SQL("select pg_catalog.setval({}::regclass, {}, {})").format(
+                sql.Literal(qualified(value.sequence_schema, value.name)),
+                sql.Literal(value.last_value),
+                sql.Literal(value.is_called),
+            )
+        )
+
+
+def refresh_views(session: Connection, catalog: Catalog) -> None:
+    """Fill the materialised views that were filled, those that others read first."""
+    for view in catalog.materialized_views:
+        session.execute(sql.SQL("refresh materialized view {}").format(sql.Identifier(view.relation_schema, view.name)))
+
+
+def analyze(session: Connection) -> None:
+    """Give the planner statistics."""
+    session.execute("analyze")
+
+
+def content_hash(session: Connection, table: Table) -> ContentHash:
+    """Return a table's row count and content hash, computed by the server."""
+    row = session.execute(hash_query(qualified(table.table_schema, table.name), table.columns).encode()).fetchone()
+    if row is None:
+        raise HoldfastError(f"the server counted nothing in {table.label}")
+    return ContentHash(int(row[0]), int(row[1]))
+
+
+def compare(address: Address, expected: Mapping[int, ContentHash], tables: Sequence[Table], *, sessions: int) -> None:
+    """Compare every table with what the archive says of it.
+
+    :param expected: content hash by table oid.
+    :param sessions: how many to use at once.
+    :raises DamagedError: naming the tables that differ, and how.
+    """
+
+    def check(table: Table) -> str | None:
+        with connect(address) as session:
+            found = content_hash(session, table)
+        wanted = expected[table.oid]
+        if found == wanted:
+            return None
+        what = "rows with other contents" if found.rows == wanted.rows else f"rows instead of {wanted.rows}"
+        return f"{table.label} has {found.rows} {what}"
+
+    with ThreadPoolExecutor(sessions) as pool:
+        different = [said for said in pool.map(check, tables) if said]
+    if different:
+        raise DamagedError(f"restored, but not equal to the archive: {'; '.join(different)}")

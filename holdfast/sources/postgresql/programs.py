@@ -1,0 +1,79 @@
+"""Find and run PostgreSQL's own programs: pg_dump and pg_restore."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql.server import embedded_programs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.sources.postgresql.session import Address
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    """Yield where a program may be: HOLDFAST_PG_BIN, PATH, Debian's folders, the embedded wheel."""
+    if folder := os.environ.get("HOLDFAST_PG_BIN"):
+        yield Path(folder) / name
+    if found := shutil.which(name):
+        yield Path(found)
+    yield from sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
+    if (embedded := embedded_programs()) is not None:
+        yield embedded / name
+
+
+@cache
+def version_of(program: Path) -> int | None:
+    """Return a program's major version, or None where it does not run."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    found = re.search(r"\) (\d+)", done.stdout)
+    return int(found.group(1)) if found else None
+
+
+def find(name: str, *, at_least: int) -> Path | None:
+    """Return the oldest suitable program: one of the server's own major version if there is one.
+
+    :param at_least: the server's major version; an older pg_dump refuses a newer server.
+    """
+    known = {path: version for path in _candidates(name) if path.exists() and (version := version_of(path))}
+    suitable = [(version, path) for path, version in known.items() if version >= at_least]
+    return min(suitable, key=lambda pair: pair[0])[1] if suitable else None
+
+
+def need(name: str, *, at_least: int) -> Path:
+    """Return a suitable program.
+
+    :raises HoldfastError: there is none; says what to install.
+    """
+    found = find(name, at_least=at_least)
+    if found is None:
+        raise HoldfastError(
+            f"no {name} of version {at_least} or newer was found: install postgresql-client-{at_least}, or set "
+            "HOLDFAST_PG_BIN to the folder it is in"
+        )
+    return found
+
+
+def run(program: Path, arguments: list[str], address: Address) -> None:
+    """Run a program against a database; the password goes by environment.
+
+    :raises HoldfastError: it failed; with its last words.
+    """
+    done = subprocess.run(
+        [program, *arguments, "--no-password", "--dbname", address.url],
+        env=address.environment(), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if done.returncode:
+        words = [line for line in done.stderr.splitlines() if line.strip()]
+        raise HoldfastError(f"{program.name} failed: {' '.join(words[:3])[:800]}")

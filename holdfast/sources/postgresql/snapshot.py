@@ -1,0 +1,287 @@
+"""One moment of a database, held still while many sessions read it.
+
+The rules come from failing runs: a TRUNCATE or a rewriting ALTER that commits between the export of a
+snapshot and the first read makes that read return *no rows without an error*; so a second session
+imports the snapshot, locks every table, and compares the storage each table had in the snapshot with
+what it has now.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from holdfast.errors import BusyError, HoldfastError, RefusedError
+from holdfast.sources.postgresql.catalog import Catalog, check_rights, left_out, read_catalog, read_tables
+from holdfast.sources.postgresql.session import Address, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.sources.postgresql.catalog import Table
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+SLOT_WAIT_S = 60.0
+"""A logical slot waits for every transaction that is open; after this the position is read beside it."""
+
+LOCK_WAIT_S = 60.0
+_ATTEMPTS = 5
+_LOCK_BATCH = 200
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An exported snapshot.
+
+    :param name: for SET TRANSACTION SNAPSHOT.
+    :param marker: `pg_current_snapshot()` inside it: what every reader must see.
+    :param position: the log position (LSN) it stands for.
+    :param taken_at: on the server's clock, just before it was taken: all that was committed by then is in it.
+    :param exact: the first change after the snapshot is the first one after `position`.
+    :param note: why it is not exact; empty if it is.
+    """
+
+    name: str
+    marker: str
+    position: str
+    taken_at: datetime
+    exact: bool
+    note: str
+    system_identifier: str | None
+    timeline: int | None
+
+
+@dataclass(frozen=True)
+class HeldSnapshot:
+    """A snapshot whose tables are locked, with the catalog as it is in it."""
+
+    snapshot: Snapshot
+    catalog: Catalog
+    not_included: tuple[str, ...]
+
+
+class _StorageMovedError(Exception):
+    """A table's storage changed between the snapshot and its lock: take another snapshot."""
+
+
+@contextmanager
+def hold_snapshot(
+    address: Address,
+    *,
+    slot_wait: float = SLOT_WAIT_S,
+    after_export: Callable[[Snapshot], None] = lambda snapshot: None,
+) -> Iterator[HeldSnapshot]:
+    """Export a snapshot, lock every table in it and prove that it can be read; hold it until the block ends.
+
+    :param slot_wait: seconds to wait for a logical slot's consistent point.
+    :param after_export: called between export and locking (tests provoke races there).
+    :raises RefusedError: something could not be read whole (rights, row-level security, large objects).
+    :raises BusyError: somebody keeps a table locked.
+    """
+    for _attempt in range(_ATTEMPTS):
+        with export_snapshot(address, slot_wait=slot_wait) as snapshot:
+            after_export(snapshot)
+            session = connect(address)
+            try:
+                try:
+                    held = _lock_and_check(session, snapshot)
+                except (_StorageMovedError, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                    continue
+                yield held
+                return
+            finally:
+                session.close()
+    raise HoldfastError(
+        f"tables of {address.url} were truncated, rewritten or dropped each time a snapshot was taken "
+        f"({_ATTEMPTS} times): back up when no such job runs"
+    )
+
+
+def enter_snapshot(session: Connection, snapshot: Snapshot) -> None:
+    """Begin a read-only transaction in the snapshot and make sure that it is the one.
+
+    :raises HoldfastError: the snapshot is gone, or the session sees another one.
+    """
+    session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot.name)))
+    seen = session.execute("select pg_catalog.pg_current_snapshot()::text").fetchone()
+    if seen is None or seen[0] != snapshot.marker:
+        raise HoldfastError(f"a session reads in snapshot {seen}, not in {snapshot.marker}: is a pooler in between?")
+
+
+def _lock_and_check(session: Connection, snapshot: Snapshot) -> HeldSnapshot:
+    enter_snapshot(session, snapshot)
+    encoding = session.execute("show server_encoding").fetchone()
+    if encoding == ("SQL_ASCII",):
+        raise RefusedError(
+            "the database's encoding is SQL_ASCII: its text has no known encoding and cannot be kept exactly"
+        )
+    check_rights(session)
+    tables = read_tables(session)
+    _lock([table for table in tables if table.kind in ("r", "p")], session)
+    moved = session.execute(
+        "select c.oid::regclass::text from pg_catalog.pg_class c where c.oid = any(%s::oid[]) and c.relkind = 'r' "
+        "and c.relfilenode is distinct from pg_catalog.pg_relation_filenode(c.oid)",
+        ([table.oid for table in tables],),
+    ).fetchall()
+    if moved:
+        raise _StorageMovedError
+    return HeldSnapshot(snapshot, read_catalog(session, tables), left_out(session))
+
+
+def _lock(tables: list[Table], session: Connection) -> None:
+    session.execute(f"SET LOCAL lock_timeout = {int(LOCK_WAIT_S * 1000)}")
+    for start in range(0, len(tables), _LOCK_BATCH):
+        batch = tables[start : start + _LOCK_BATCH]
+        names = sql.SQL(", ").join(sql.SQL("ONLY ") + sql.Identifier(table.table_schema, table.name) for table in batch)
+        try:
+            session.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
+        except psycopg.errors.LockNotAvailable as error:
+            raise BusyError(
+                f"a table among {batch[0].label} … {batch[-1].label} stayed locked for {LOCK_WAIT_S:.0f} s by "
+                "somebody's ACCESS EXCLUSIVE lock (see pg_locks): let it finish, then back up again"
+            ) from error
+
+
+@contextmanager
+def export_snapshot(address: Address, *, slot_wait: float = SLOT_WAIT_S) -> Iterator[Snapshot]:
+    """Export a snapshot and keep it importable until the block ends.
+
+    With a temporary logical slot where the server can make one (position exact; the slot goes with its
+    connection, also after a kill), else from a plain transaction (position approximate, with the reason).
+    """
+    reason = _why_no_slot(address)
+    if not reason:
+        holder = connect(address, replication="database")
+        try:
+            snapshot, reason = _by_slot(address, holder, slot_wait)
+            if snapshot is not None:
+                yield snapshot
+                return
+        finally:
+            holder.close()
+    with connect(address) as plain:
+        yield _by_transaction(plain, reason)
+        plain.execute("ROLLBACK")
+
+
+def _why_no_slot(address: Address) -> str:
+    with connect(address) as session:
+        row = session.execute(
+            "select current_setting('wal_level'), pg_catalog.pg_is_in_recovery(), r.rolreplication or r.rolsuper, "
+            "current_setting('max_replication_slots')::int - (select count(*) from pg_catalog.pg_replication_slots), "
+            "current_setting('max_wal_senders')::int - (select count(*) from pg_catalog.pg_stat_replication) "
+            "from pg_catalog.pg_roles r where r.rolname = current_user"
+        ).fetchone()
+    if row is None:
+        return "the role is unknown"
+    level, standby, may, slots, senders = row
+    reasons = {
+        "the server is a standby": standby,
+        f"wal_level is {level}, not logical": level != "logical",
+        "the role has no REPLICATION right": not may,
+        "no replication slot is free": slots < 1,
+        "no WAL sender is free": senders < 1,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _server_now(address: Address) -> datetime:
+    with connect(address) as session:
+        row = session.execute("select pg_catalog.clock_timestamp()").fetchone()
+    if row is None:
+        raise HoldfastError(f"{address.url} did not tell its time")
+    moment: datetime = row[0]
+    return moment
+
+
+def _by_slot(address: Address, holder: Connection, wait: float) -> tuple[Snapshot | None, str]:
+    """Make the slot; its snapshot lives until the next command on `holder`."""
+    system = holder.execute("IDENTIFY_SYSTEM").fetchone()
+    taken_at = _server_now(address)
+    started = time.monotonic()
+    watchdog = threading.Timer(wait, holder.cancel_safe)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        slot = holder.execute(
+            f"CREATE_REPLICATION_SLOT holdfast_{secrets.token_hex(8)} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
+        ).fetchone()
+    except psycopg.errors.QueryCanceled:
+        return (
+            None,
+            f"open transactions kept the slot waiting for {time.monotonic() - started:.0f} s: {_oldest(address)}",
+        )
+    except psycopg.Error as error:
+        return None, f"no slot could be made: {' '.join(str(error).split())}"
+    finally:
+        watchdog.cancel()
+    if slot is None or system is None:
+        return None, "the server gave no slot"
+    return (
+        Snapshot(
+            name=slot[2],
+            marker=_marker(address, slot[2]),
+            position=slot[1],
+            taken_at=taken_at,
+            exact=True,
+            note="",
+            system_identifier=str(system[0]),
+            timeline=int(system[1]),
+        ),
+        "",
+    )
+
+
+def _oldest(address: Address) -> str:
+    with connect(address) as session:
+        rows = session.execute(
+            "select format('pid %s of %s since %s', pid, usename, xact_start::timestamptz(0)) "
+            "from pg_catalog.pg_stat_activity where xact_start is not null and pid <> pg_catalog.pg_backend_pid() and backend_xid is not null "
+            "order by xact_start limit 3"
+        ).fetchall()
+    return "; ".join(row[0] for row in rows) or "they have ended since"
+
+
+def _marker(address: Address, name: str) -> str:
+    with connect(address) as session:
+        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
+        row = session.execute("select pg_catalog.pg_current_snapshot()::text").fetchone()
+        session.execute("ROLLBACK")
+    if row is None:
+        raise HoldfastError(f"{address.url} did not show its snapshot")
+    return str(row[0])
+
+
+def _by_transaction(session: Connection, reason: str) -> Snapshot:
+    taken = session.execute("select pg_catalog.clock_timestamp()").fetchone()
+    session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    row = session.execute(
+        "select pg_catalog.pg_export_snapshot(), pg_catalog.pg_current_snapshot()::text, "
+        "(case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn() "
+        "else pg_catalog.pg_current_wal_insert_lsn() end)::text, "
+        "(select system_identifier::text from pg_catalog.pg_control_system()), "
+        "(select timeline_id from pg_catalog.pg_control_checkpoint())"
+    ).fetchone()
+    if row is None or taken is None:
+        raise HoldfastError("the server exported no snapshot")
+    return Snapshot(
+        name=row[0],
+        marker=row[1],
+        position=row[2],
+        taken_at=taken[0],
+        exact=False,
+        note=reason,
+        system_identifier=row[3],
+        timeline=row[4],
+    )

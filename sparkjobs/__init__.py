@@ -1,0 +1,3 @@
+"""Spark applications, one per operation, started with spark-submit by path."""
+
+from __future__ import annotations

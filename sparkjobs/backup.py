@@ -1,0 +1,187 @@
+"""Back up a PostgreSQL database: one snapshot, many Spark tasks, one commit.
+
+Each task streams Arrow batches from the source to Parquet on the store and returns only file records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.blocks import new_attempt, table_folder, write_bytes, write_parquet
+from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, TableRecord, summary
+from holdfast.sources.postgresql.decode import Decoder
+from holdfast.sources.postgresql.dump import dump_schema
+from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.read import Piece, bundle, cut, open_reader
+from holdfast.sources.postgresql.snapshot import HeldSnapshot, Snapshot, hold_snapshot
+from holdfast.storage import open_store
+from sparkjobs.driver import Job, database_address, run_application
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from holdfast.sources.postgresql.session import Address
+
+    Reporter = Callable[[int, int], None]
+
+
+class PieceReader:
+    """The work of one Spark task: read a bundle of pieces and write each to files of its own.
+
+    Travels to the worker in the task's closure, with the password: never through Spark's configuration.
+    """
+
+    def __init__(self, archive: str, address: Address, snapshot: Snapshot, folders: dict[int, str]) -> None:
+        self._archive = archive
+        self._address = address
+        self._snapshot = snapshot
+        self._folders = folders
+
+    def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[tuple[int, int, FileRecord]]:
+        """Yield (table oid, piece number, file record)."""
+        tables = list({piece.table.oid: piece.table for piece in pieces}.values())
+        store = open_store(self._archive)
+        with open_reader(self._address, self._snapshot, tables) as reader:
+            for piece in pieces:
+                decoder = Decoder(piece.table.columns)
+                digest = ContentHash(0, 0)
+                done = 0
+
+                def count(batch: pa.RecordBatch, decoder: Decoder = decoder) -> None:
+                    nonlocal digest
+                    digest += decoder.digest(batch)
+
+                for record in write_parquet(
+                    store,
+                    f"{self._folders[piece.table.oid]}/{piece.number:05d}",
+                    decoder.schema,
+                    reader.batches(piece, decoder),
+                    key=piece.table.key[0] if piece.table.key else None,
+                    on_batch=count,
+                ):
+                    report(record.rows, record.size)
+                    yield piece.table.oid, piece.number, record.model_copy(update={"digest": str(digest)})
+                    done += record.rows
+                    digest = ContentHash(0, 0)
+
+
+def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str]) -> dict[str, Any]:
+    """Make a full backup and return its summary."""
+    started = time.monotonic()
+    archive = Archive.open(job.store)
+    expected = {source: archive.state.ends.get(source)}
+    address = database_address("source")
+    block_id = uuid.uuid4().hex
+    _ = job.spark
+    job.log.progress("taking a snapshot")
+    with hold_snapshot(address) as held:
+        tables = held.catalog.with_rows(globs, exclude)
+        job.log.progress("reading the schema")
+        dump = dump_schema(address, held.snapshot, server_version=held.catalog.server_version)
+        folders = {table.oid: table_folder(source, str(table.oid), block_id) for table in tables}
+        pieces = [piece for table in tables for piece in cut(table)]
+        found = job.map(
+            "reading tables",
+            bundle(pieces),
+            PieceReader(job.store.url, address, held.snapshot, folders),
+            estimated_rows=sum(table.estimated_rows for table in tables),
+        )
+    job.log.progress("committing")
+    block = _describe(job, source, block_id, held, dump, found, partial=bool(globs or exclude))
+    change = Change(kind="backup", add=(block,), expected_ends=expected)
+    commit = archive.add(lambda state: change, check=job.check, fence=job.locks.fence)
+    return {
+        "commit": commit.sequence,
+        **summary(block),
+        "seconds": round(time.monotonic() - started, 3),
+        "snapshot_note": held.snapshot.note,
+    }
+
+
+def _describe(
+    job: Job,
+    source: str,
+    block_id: str,
+    held: HeldSnapshot,
+    dump: bytes,
+    found: Sequence[tuple[int, int, FileRecord]],
+    *,
+    partial: bool,
+) -> Block:
+    """Write the schema files and put together what the commit says of this backup."""
+    folder = table_folder(source, "schema", block_id)
+    attempt = new_attempt()
+    catalog = write_bytes(job.store, f"{folder}/catalog-{attempt}.json", held.catalog.model_dump_json().encode())
+    schema_dump = write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump)
+    files: dict[int, list[tuple[int, FileRecord]]] = {}
+    for oid, number, record in found:
+        files.setdefault(oid, []).append((number, record))
+    snapshot = held.snapshot
+    left_out = held.not_included
+    if partial:
+        skipped = [table.label for table in held.catalog.with_rows() if table.oid not in files]
+        left_out += tuple(f"rows of {label}: not selected" for label in skipped)
+    return Block(
+        id=block_id,
+        kind="snapshot",
+        run=job.run,
+        source=SourceRecord(
+            name=source,
+            kind="postgresql",
+            database=held.catalog.database,
+            version=str(held.catalog.server_version),
+            system_identifier=snapshot.system_identifier,
+            timeline=snapshot.timeline,
+        ),
+        covers=Coverage(
+            to_position=snapshot.position,
+            from_time=snapshot.taken_at,
+            to_time=snapshot.taken_at,
+            exact=snapshot.exact,
+        ),
+        tables=tuple(
+            _table_record(table.oid, table.table_schema, table.name, files[table.oid])
+            for table in held.catalog.with_rows()
+            if table.oid in files
+        ),
+        catalog=catalog,
+        schema_dump=schema_dump,
+        not_included=left_out,
+    )
+
+
+def _table_record(oid: int, schema: str, name: str, found: list[tuple[int, FileRecord]]) -> TableRecord:
+    records = [record for _, record in sorted(found, key=lambda pair: (pair[0], pair[1].path))]
+    total = sum((ContentHash.parse(record.digest or "0:0") for record in records), ContentHash(0, 0))
+    return TableRecord(
+        id=str(oid), table_schema=schema, name=name, rows=total.rows, digest=str(total), files=tuple(records)
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser(prog="backup.py", description="Back up a database (started by holdfast).")
+    parser.add_argument("--archive", required=True)
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--tables", action="append", default=[])
+    parser.add_argument("--exclude", action="append", default=[])
+    parser.add_argument("--kind", choices=("auto", "full"), default="auto")
+    given = parser.parse_args(arguments)
+    return run_application(
+        "backup",
+        archive=given.archive,
+        run=given.run,
+        work=lambda job: back_up(job, given.source, given.tables, given.exclude),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

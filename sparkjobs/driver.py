@@ -1,0 +1,221 @@
+"""What every application's driver does: work under its parent's locks, tell how it goes, end well.
+
+The process that started the application holds the locks and renews them. A driver whose parent is gone
+or whose locks are lost cancels its tasks and ends; whether it wrote anything is decided by its one
+commit, never by how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.accumulators import AccumulatorParam
+
+from holdfast.archive.locks import AttachedLocks, attach
+from holdfast.archive.runs import RunLog
+from holdfast.errors import HoldfastError, UsageError, exit_code_of
+from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, URL_VARIABLES, process_start
+from holdfast.sources.postgresql.session import Address
+from holdfast.storage import open_store
+from locking import LockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from holdfast.storage import ObjectStore
+
+_WATCH_S = 1.0
+_CHECK_LOCKS_EVERY = 20
+_RAISED = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Busy|Lost|Denied|Unavailable)): (.+)", re.MULTILINE)
+
+
+@dataclass
+class Tally:
+    """What tasks report to the driver while it waits: rows and bytes done, and what went wrong for good."""
+
+    rows: int = 0
+    size: int = 0
+    failures: list[HoldfastError] = field(default_factory=list)
+
+
+class _TallyParam(AccumulatorParam[Tally]):
+    def zero(self, value: Tally) -> Tally:
+        return Tally()
+
+    def addInPlace(self, value1: Tally, value2: Tally) -> Tally:  # noqa: N802 - Spark's name
+        return Tally(value1.rows + value2.rows, value1.size + value2.size, value1.failures + value2.failures)
+
+
+class Job:
+    """One run of an application: its store, locks, log and Spark."""
+
+    def __init__(self, store: ObjectStore, run: str, operation: str, locks: AttachedLocks) -> None:
+        self.store = store
+        self.run = run
+        self.locks = locks
+        self.log = RunLog(store, run, operation)
+        self._operation = operation
+        self._stopping = threading.Event()
+        self._abort: BaseException | None = None
+        self._spark: SparkContext | None = None
+        self._parent = os.environ.get(PARENT_VARIABLE)
+
+    @property
+    def spark(self) -> SparkContext:
+        """Return the Spark context; the first use starts it."""
+        if self._spark is None:
+            self._spark = SparkContext(conf=SparkConf().setAppName(f"holdfast {self._operation}"))
+            self._spark.setLogLevel("ERROR")
+        return self._spark
+
+    def check(self) -> None:
+        """Raise if this work must not go on: the parent is gone or a lock is lost."""
+        if self._abort is not None:
+            raise self._abort
+        self.locks.check()
+
+    def map(
+        self,
+        step: str,
+        tasks: Sequence[Any],
+        work: Callable[[Any, Callable[[int, int], None]], Iterable[Any]],
+        *,
+        estimated_rows: int,
+    ) -> list[Any]:
+        """Run `work(task, report)` for every task, one Spark task each, and return all results.
+
+        :param work: yields small results; calls `report(rows, bytes)` as it goes on. A HoldfastError
+            it raises ends the whole job at once; anything else is tried again by Spark.
+        """
+        if not tasks:
+            return []
+        self.check()
+        tally = self.spark.accumulator(Tally(), _TallyParam())
+
+        def run_task(items: Iterable[Any]) -> Iterator[Any]:
+            def report(rows: int, size: int) -> None:
+                tally.add(Tally(rows, size))
+
+            for item in items:
+                try:
+                    yield from work(item, report)
+                except HoldfastError as error:
+                    tally.add(Tally(failures=[error]))
+                    return
+
+        def look() -> None:
+            seen = tally.value
+            self.log.progress(step, rows=seen.rows, size=seen.size, estimated_rows=estimated_rows)
+            if seen.failures:
+                self.spark.cancelAllJobs()
+
+        with self._looking(look):
+            try:
+                results = self.spark.parallelize(tasks, len(tasks)).mapPartitions(run_task).collect()
+            except Exception as error:
+                self._raise_cause(tally.value.failures, error)
+                raise
+        self._raise_cause(tally.value.failures, None)
+        return list(results)
+
+    def _raise_cause(self, failures: list[HoldfastError], error: Exception | None) -> None:
+        """Raise what really ended the job, as one sentence."""
+        if self._abort is not None:
+            raise self._abort
+        if failures:
+            raise failures[0]
+        if error is not None:
+            found = _RAISED.findall(str(error))
+            said = found[-1][1] if found else str(error).splitlines()[0]
+            raise HoldfastError(f"a Spark task failed each time it was tried: {said[:600]}") from error
+
+    @contextmanager
+    def _looking(self, look: Callable[[], None]) -> Iterator[None]:
+        done = threading.Event()
+
+        def loop() -> None:
+            while not done.wait(_WATCH_S):
+                look()
+
+        thread = threading.Thread(target=loop, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the parent and the locks while the block runs; end Spark after it."""
+        thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            thread.join()
+            if self._spark is not None:
+                self._spark.stop()
+
+    def _watch(self) -> None:
+        turns = 0
+        while not self._stopping.wait(_WATCH_S):
+            turns += 1
+            try:
+                self._check_parent()
+                if turns % _CHECK_LOCKS_EVERY == 0:
+                    self.locks.check()
+            except (HoldfastError, LockError) as error:
+                self._abort = error
+                if self._spark is not None:
+                    self._spark.cancelAllJobs()
+                return
+
+    def _check_parent(self) -> None:
+        if self._parent is None:
+            return
+        pid, _, start = self._parent.partition(":")
+        if process_start(int(pid)) != start:
+            raise HoldfastError("the process that started this job is gone, and with it the locks: ending")
+
+
+def run_application(operation: str, *, archive: str, run: str, work: Callable[[Job], dict[str, Any]]) -> int:
+    """Run an application's work and return its exit code; nothing but words goes to stderr."""
+    try:
+        store = open_store(archive)
+        handles = os.environ.get(LOCKS_VARIABLE)
+        if handles is None:
+            raise UsageError(
+                f"start this job with 'holdfast {operation}' or its Airflow operator: it needs their locks"
+            )
+        job = Job(store, run, operation, attach(store, handles))
+        with job.log as log, job.watched():
+            job.check()
+            log.result = work(job)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
+        code = exit_code_of(error)
+        print(f"holdfast {operation}: {error or type(error).__name__}", file=sys.stderr)  # noqa: T201
+        return code
+    return 0
+
+
+def database_address(role: str) -> Address:
+    """Return the database this job works on, as its parent said it.
+
+    :param role: "source" or "target".
+    """
+    url = os.environ.get(URL_VARIABLES[role])
+    if url is None:
+        raise UsageError(f"{URL_VARIABLES[role]} is not set: start this job by command or operator")
+    return Address.parse(url, os.environ.get("PGPASSWORD"))
+
+
+__all__ = ["Job", "database_address", "run_application"]
