@@ -128,7 +128,7 @@ def _by_time(found: tuple[Interval, ...], source: str, moment: datetime) -> Plac
     for interval in reversed(found):
         if interval.start <= moment <= interval.end:
             return interval.placed
-    before = [interval for interval in found if interval.end < moment]
-    after = [interval for interval in found if interval.start > moment]
-    nearest = " and ".join([f"before it {before[-1]}"] * bool(before) + [f"after it {after[0]}"] * bool(after))
+    before = [f"before it {interval}" for interval in found if interval.end < moment]
+    after = [f"after it {interval}" for interval in found if interval.start > moment]
+    nearest = " and ".join([*before[-1:], *after[:1]])
     raise RefusedError(f"{source} cannot be restored to {iso(moment)}; the nearest restorable moments are: {nearest}")

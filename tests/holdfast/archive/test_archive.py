@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import pytest
+
+from holdfast.archive import Archive, Change, State
+from holdfast.archive.archive import commit_key
+from holdfast.archive.model import Block
+from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
+from holdfast.storage import ObjectStore, open_store
+from tests.support.archives import FaultyCreates
+
+MakeBlock = Callable[..., Block]
+
+
+def nothing() -> None:
+    """A lock check that finds the locks held."""
+
+
+def add(archive: Archive, *blocks: Block, **more: object) -> int:
+    change = Change(kind="backup", add=blocks, **more)  # type: ignore[arg-type]
+    return archive.add(lambda state: change, check=nothing, fence="txn-1").sequence
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+
+def test_a_new_archive_is_empty_and_opens_again(archive: Archive) -> None:
+    again = Archive.open(archive.store)
+    assert again.identity == archive.identity
+    assert again.state.sequence == 0
+    assert again.identity.name == "shop"
+
+
+def test_a_folder_that_is_no_archive_is_refused_with_the_command_to_make_one(store: ObjectStore) -> None:
+    with pytest.raises(UsageError, match="holdfast init"):
+        Archive.open(store)
+
+
+def test_an_archive_is_not_created_over_another_one(archive: Archive) -> None:
+    with pytest.raises(UsageError, match="an archive already"):
+        Archive.create(archive.store, name="again")
+
+
+def test_an_archive_is_not_created_among_other_objects(store: ObjectStore) -> None:
+    store.put("photos/1.jpg", b"x")
+    with pytest.raises(UsageError, match=r"not empty.*photos/1\.jpg"):
+        Archive.create(store, name="shop")
+
+
+def test_a_store_without_atomic_create_is_refused(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(store), "probe_create_if_absent", lambda self: False)
+    with pytest.raises(RefusedError, match="If-None-Match"):
+        Archive.create(store, name="shop")
+    assert store.list("archive.json").objects == ()
+
+
+def test_commits_are_numbered_chained_and_read_back(archive: Archive, block: MakeBlock) -> None:
+    assert add(archive, block(position="0/100")) == 1
+    assert add(archive, block(position="0/200")) == 2
+    again = Archive.open(archive.store)
+    assert [commit.sequence for commit in again.commits] == [1, 2]
+    assert again.commits[1].parent == again.commits[0].id
+    assert again.state.ends == {"shop_db": "0/200"}
+    assert again.state == archive.state
+    with pytest.raises(UsageError, match="no commit 3"):
+        again.commit(3)
+
+
+def test_every_commit_states_its_versions_and_its_fence(archive: Archive, block: MakeBlock) -> None:
+    add(archive, block())
+    stored = json.loads(archive.store.get(commit_key(1)))
+    assert (stored["format"], stored["min_reader"], stored["min_writer"]) == (1, 1, 1)
+    assert stored["fence"] == "txn-1"
+    assert stored["writer"].startswith("holdfast ")
+
+
+def test_a_writer_that_lost_the_race_plans_anew_and_takes_the_next_number(archive: Archive, block: MakeBlock) -> None:
+    other = Archive.open(archive.store)
+    seen: list[int] = []
+
+    def plan(state: State) -> Change:
+        seen.append(state.sequence)
+        if len(seen) == 1:  # somebody commits between our reading and our create
+            add(other, block(source="crm", position="0/1"))
+        return Change(kind="backup", add=(block(identity="mine"),))
+
+    commit = archive.add(plan, check=nothing, fence=None)
+    assert seen == [0, 1]
+    assert commit.sequence == 2
+    assert set(archive.state.ends) == {"crm", "shop_db"}
+
+
+def test_many_writers_at_once_make_one_unbroken_chain(archive: Archive, block: MakeBlock) -> None:
+    def write(number: int) -> int:
+        own = Archive.open(archive.store)
+        return add(own, block(source=f"db{number}"))
+
+    with ThreadPoolExecutor(8) as pool:
+        numbers = sorted(pool.map(write, range(16)))
+    assert numbers == list(range(1, 17))
+    assert len(Archive.open(archive.store).state.blocks) == 16
+
+
+def test_a_lost_lock_stops_a_commit_before_it_is_written(archive: Archive, block: MakeBlock) -> None:
+    def lost() -> None:
+        raise RefusedError("lost")
+
+    with pytest.raises(RefusedError, match="lost"):
+        archive.add(lambda state: Change(kind="backup", add=(block(),)), check=lost, fence=None)
+    assert archive.store.list("commits/").objects == ()
+
+
+def test_a_backup_is_refused_when_another_one_of_its_source_was_committed_meanwhile(
+    archive: Archive, block: MakeBlock
+) -> None:
+    started_from = dict(archive.state.ends)
+    add(Archive.open(archive.store), block(position="0/200"))
+    with pytest.raises(RefusedError, match="another backup of shop_db"):
+        add(archive, block(position="0/150"), expected_ends={"shop_db": started_from.get("shop_db")})
+
+
+def test_an_abandoned_block_cannot_be_committed(archive: Archive, block: MakeBlock) -> None:
+    archive.add(lambda state: Change(kind="vacuum", abandoned=("dead",)), check=nothing, fence=None)
+    with pytest.raises(RefusedError, match="abandoned"):
+        add(archive, block(identity="dead"))
+
+
+def test_a_block_id_is_never_used_twice_and_only_present_blocks_are_removed(archive: Archive, block: MakeBlock) -> None:
+    add(archive, block(identity="one"))
+    with pytest.raises(RefusedError, match="in the archive already"):
+        add(archive, block(identity="one"))
+    with pytest.raises(RefusedError, match="no longer"):
+        archive.add(lambda state: Change(kind="truncation", remove=("two",)), check=nothing, fence=None)
+
+
+@pytest.mark.parametrize("script", [["lost"], ["never"], ["late"], ["late", "lost"], ["never", "never", "late"]])
+def test_a_lost_reply_never_doubles_or_loses_a_commit(archive: Archive, block: MakeBlock, script: list[str]) -> None:
+    faulty = FaultyCreates(archive.store, script)
+    archive.store = cast(ObjectStore, faulty)
+    assert add(archive, block(identity="mine")) == 1
+    again = Archive.open(open_store(faulty.url))
+    assert [list(b.id for b in commit.add) for commit in again.commits] == [["mine"]]
+
+
+def test_a_commit_nobody_confirms_is_reported_as_unknown_and_left_alone(archive: Archive, block: MakeBlock) -> None:
+    archive.store = cast(ObjectStore, FaultyCreates(archive.store, ["never"] * 100))
+    with pytest.raises(OutcomeUnknownError, match="Look with 'holdfast status'"):
+        add(archive, block())
+
+
+def test_a_newer_format_is_refused_with_the_version_it_needs(archive: Archive, block: MakeBlock) -> None:
+    add(archive, block())
+    stored = json.loads(archive.store.get(commit_key(1)))
+    archive.store.put(commit_key(1), json.dumps({**stored, "min_reader": 9, "add": "unheard of"}).encode())
+    with pytest.raises(UsageError, match="needs a reader of format 9"):
+        Archive.open(archive.store)
+
+
+def test_an_archive_that_only_a_newer_release_may_write_can_still_be_read(archive: Archive, block: MakeBlock) -> None:
+    add(archive, block())
+    stored = json.loads(archive.store.get(commit_key(1)))
+    archive.store.put(commit_key(1), json.dumps({**stored, "min_writer": 9}).encode())
+    again = Archive.open(archive.store)
+    with pytest.raises(UsageError, match="needs a writer of format 9"):
+        add(again, block())
+
+
+def test_a_missing_commit_is_named(archive: Archive, block: MakeBlock) -> None:
+    for number in range(3):
+        add(archive, block(position=f"0/{number}"))
+    archive.store.delete(commit_key(2))
+    with pytest.raises(DamagedError, match="commit 2 is missing"):
+        Archive.open(archive.store)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"format": 1}', b"[]", b"\x00\xff"])
+def test_a_damaged_commit_is_named(archive: Archive, block: MakeBlock, body: bytes) -> None:
+    add(archive, block())
+    archive.store.put(commit_key(1), body)
+    with pytest.raises(DamagedError, match=r"commits/0+1\.json"):
+        Archive.open(archive.store)
+
+
+def test_a_commit_of_another_parent_breaks_the_chain_loudly(archive: Archive, block: MakeBlock) -> None:
+    add(archive, block())
+    add(archive, block(position="0/200"))
+    stored = json.loads(archive.store.get(commit_key(2)))
+    archive.store.put(commit_key(2), json.dumps({**stored, "parent": "somebody"}).encode())
+    with pytest.raises(DamagedError, match="chain is broken at 2"):
+        Archive.open(archive.store)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from holdfast.archive import blocks
+from holdfast.archive.model import FileRecord
+from holdfast.errors import DamagedError
+from holdfast.storage import ObjectStore
+
+SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
+
+
+def batches(count: int, rows: int = 100) -> Iterator[pa.RecordBatch]:
+    for number in range(count):
+        ids = range(number * rows, (number + 1) * rows)
+        yield pa.record_batch([pa.array(ids), pa.array([f"row {each}" for each in ids])], schema=SCHEMA)
+
+
+def write(store: ObjectStore, count: int = 3, key: str | None = "id") -> list[FileRecord]:
+    return list(blocks.write_parquet(store, "data/s/1/snapshot/b/00000", SCHEMA, batches(count), key=key))
+
+
+def test_rows_come_back_as_they_were_written(store: ObjectStore) -> None:
+    (record,) = write(store)
+    found = pa.Table.from_batches(blocks.read_batches(store, record))
+    assert found == pa.Table.from_batches(batches(3))
+    assert (record.rows, record.key_range) == (300, ("0", "299"))
+
+
+def test_the_record_describes_the_bytes_on_the_store(store: ObjectStore) -> None:
+    (record,) = write(store)
+    body = store.get(record.path)
+    assert (record.size, record.sha256) == (len(body), hashlib.sha256(body).hexdigest())
+
+
+def test_a_table_without_rows_has_a_file_with_its_schema(store: ObjectStore) -> None:
+    (record,) = write(store, count=0)
+    assert (record.rows, record.key_range) == (0, None)
+    assert list(blocks.read_batches(store, record)) == []
+
+
+def test_a_large_piece_goes_into_several_files(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "FILE_BYTES", 1000)
+    monkeypatch.setattr(blocks, "ROW_GROUP_BYTES", 1)
+    records = write(store, count=5)
+    assert len(records) > 1
+    assert sum(record.rows for record in records) == 500
+    assert len({record.path for record in records}) == len(records)
+
+
+def test_two_attempts_never_share_a_file(store: ObjectStore) -> None:
+    assert write(store)[0].path != write(store)[0].path
+
+
+def test_nothing_is_left_of_a_piece_whose_source_failed(store: ObjectStore) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from batches(1)
+        raise ConnectionError("cut")
+
+    with pytest.raises(ConnectionError):
+        list(blocks.write_parquet(store, "data/s/1/snapshot/b/00000", SCHEMA, failing()))
+    assert store.list("data/").objects == ()
+
+
+@pytest.mark.parametrize("place", [0, 10, -5])
+def test_a_changed_byte_is_found_and_the_file_named(store: ObjectStore, place: int, tmp_path: Path) -> None:
+    (record,) = write(store)
+    body = bytearray(store.get(record.path))
+    body[place] ^= 0x10
+    store.put(record.path, bytes(body))
+    with pytest.raises(DamagedError, match=record.path):
+        list(blocks.read_batches(store, record))
+
+
+def test_a_cut_or_missing_file_is_found_and_named(store: ObjectStore) -> None:
+    (record,) = write(store)
+    store.put(record.path, store.get(record.path)[:-100])
+    with pytest.raises(DamagedError, match=record.path):
+        blocks.read_file(store, record)
+    store.delete(record.path)
+    with pytest.raises(DamagedError, match="is missing"):
+        blocks.read_file(store, record)

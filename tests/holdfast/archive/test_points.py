@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from holdfast.archive import Archive, Change, State, points
+from holdfast.archive.model import Block
+from holdfast.errors import RefusedError, UsageError
+
+MakeBlock = Callable[..., Block]
+
+
+@pytest.fixture
+def state(archive: Archive, block: MakeBlock, noon: datetime) -> State:
+    for hour in range(3):
+        added = block(identity=f"b{hour}", position=f"0/{hour}00", at=noon + timedelta(hours=hour))
+        change = Change(kind="backup", add=(added,))
+        archive.add(lambda state, change=change: change, check=lambda: None, fence=None)  # type: ignore[misc]
+    return archive.state
+
+
+def test_full_backups_alone_are_moments_with_named_gaps_between(state: State) -> None:
+    source = points.describe(state)["sources"][0]
+    assert [(each["from"], each["to"], each["commit"]) for each in source["intervals"]] == [
+        ("2026-03-01T12:00:00.000000Z", "2026-03-01T12:00:00.000000Z", 1),
+        ("2026-03-01T13:00:00.000000Z", "2026-03-01T13:00:00.000000Z", 2),
+        ("2026-03-01T14:00:00.000000Z", "2026-03-01T14:00:00.000000Z", 3),
+    ]
+    assert [(gap["from"], gap["to"]) for gap in source["gaps"]] == [
+        ("2026-03-01T12:00:00.000000Z", "2026-03-01T13:00:00.000000Z"),
+        ("2026-03-01T13:00:00.000000Z", "2026-03-01T14:00:00.000000Z"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "commit"),
+    [
+        ("latest", 3),
+        ("commit:1", 1),
+        ("2026-03-01T13:00:00Z", 2),
+        ("2026-03-01T13:00:00+00:00", 2),
+        ("2026-03-01T14:00:00+01:00", 2),
+    ],
+)
+def test_a_restorable_moment_is_found(state: State, at: str, commit: int) -> None:
+    assert points.resolve(state, "shop_db", at).commit == commit
+
+
+def test_a_time_in_a_gap_is_refused_with_the_moments_on_both_sides(state: State) -> None:
+    with pytest.raises(RefusedError) as refused:
+        points.resolve(state, "shop_db", "2026-03-01T12:30:00Z")
+    assert "before it 2026-03-01T12:00:00.000000Z (commit:1)" in str(refused.value)
+    assert "after it 2026-03-01T13:00:00.000000Z (commit:2)" in str(refused.value)
+    assert refused.value.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("at", "nearest"),
+    [("2020-01-01T00:00:00Z", "after it 2026-03-01T12:00"), ("2099-01-01T00:00:00Z", "before it 2026-03-01T14:00")],
+)
+def test_a_time_outside_all_backups_names_the_nearest(state: State, at: str, nearest: str) -> None:
+    with pytest.raises(RefusedError, match=nearest):
+        points.resolve(state, "shop_db", at)
+
+
+def test_a_commit_that_is_no_restore_point_names_those_that_are(state: State) -> None:
+    with pytest.raises(RefusedError, match="commit:1, commit:2, commit:3"):
+        points.resolve(state, "shop_db", "commit:7")
+
+
+def test_a_time_without_a_zone_is_refused(state: State) -> None:
+    with pytest.raises(UsageError, match="no time zone"):
+        points.resolve(state, "shop_db", "2026-03-01T12:00:00")
+
+
+def test_words_that_are_no_moment_are_refused(state: State) -> None:
+    with pytest.raises(UsageError, match="latest, commit:N"):
+        points.resolve(state, "shop_db", "yesterday")
+
+
+def test_the_source_is_asked_for_only_where_there_are_several(archive: Archive, state: State, block: MakeBlock) -> None:
+    assert points.only_source(state, None) == "shop_db"
+    with pytest.raises(UsageError, match="it has: shop_db"):
+        points.only_source(state, "crm")
+    with pytest.raises(UsageError, match="no backups yet"):
+        points.only_source(State(), None)
+    change = Change(kind="backup", add=(block(source="crm"),))
+    archive.add(lambda state: change, check=lambda: None, fence=None)
+    with pytest.raises(UsageError, match="crm, shop_db"):
+        points.only_source(archive.state, None)

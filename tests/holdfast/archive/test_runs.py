@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from holdfast.archive.runs import RunLog, check_run_name, read_last
+from holdfast.errors import RefusedError, UsageError
+from holdfast.storage import ObjectStore
+
+
+def test_a_run_tells_its_steps_and_its_result(store: ObjectStore) -> None:
+    with RunLog(store, "run-1", "backup") as log:
+        assert (first := read_last(store, "run-1")) is not None
+        assert (first.state, first.step) == ("running", "starting Spark")
+        log.progress("reading tables", rows=10, size=100, estimated_rows=50)
+        second = read_last(store, "run-1")
+        assert second is not None
+        assert (second.rows, second.size, second.estimated_rows) == (10, 100, 50)
+        log.result = {"commit": 1, "rows": 50, "bytes": 500}
+    last = read_last(store, "run-1")
+    assert last is not None
+    assert (last.state, last.rows, last.result) == ("succeeded", 50, {"commit": 1, "rows": 50, "bytes": 500})
+
+
+def test_a_failed_run_keeps_its_sentence_and_exit_code(store: ObjectStore) -> None:
+    with pytest.raises(RefusedError), RunLog(store, "run-1", "restore"):
+        raise RefusedError("the target is not empty")
+    last = read_last(store, "run-1")
+    assert last is not None
+    assert last.error is not None
+    assert (last.state, last.error.message, last.error.exit_code) == ("failed", "the target is not empty", 5)
+
+
+def test_the_same_step_is_not_written_again_at_once(store: ObjectStore) -> None:
+    with RunLog(store, "run-1", "backup") as log:
+        for rows in range(100):
+            log.progress("reading tables", rows=rows)
+        assert len(store.list("runs/run-1/").objects) == 2
+
+
+def test_a_run_under_the_same_name_goes_on_numbering(store: ObjectStore) -> None:
+    for _ in range(2):
+        with RunLog(store, "run-1", "backup"):
+            pass
+    assert [found.key[-11:] for found in store.list("runs/run-1/").objects] == [
+        f"{number:06d}.json" for number in range(4)
+    ]
+
+
+def test_a_run_nobody_started_has_no_record(store: ObjectStore) -> None:
+    assert read_last(store, "run-9") is None
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "x" * 201, "sp ace"])
+def test_a_name_that_would_leave_the_folder_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        check_run_name(name)
