@@ -1,3 +1,52 @@
-"""Put-and-verify locks on any object store."""
+"""Locks in an object store, with no lock server: put-and-verify transactions, a mutex, a read-write lock.
+
+    from locking import RWLock
+
+    with RWLock(store, "history").write(purpose="truncation", wait=30.0) as lease:
+        ...
+        lease.check()
+
+``store`` is anything with the methods of :class:`locking.store.LockStore`. Locks give order, not safety: a
+holder that was suspended past its lease cannot be stopped, so what it writes must be guarded, too.
+"""
 
 from __future__ import annotations
+
+from locking.attach import AttachedLease, InvalidHandle, LeaseHandle, attach, release_handle
+from locking.errors import (
+    InvalidLockName,
+    LockBusy,
+    LockError,
+    LockLost,
+    LockOvertaken,
+    LockStateUnknown,
+)
+from locking.info import LockInfo
+from locking.inspection import inspect
+from locking.lease import Lease
+from locking.owner import Owner
+from locking.rwlock import Mutex, RWLock
+from locking.store import LockStore
+from locking.transaction import ExclusiveWrite
+
+__all__ = [
+    "AttachedLease",
+    "ExclusiveWrite",
+    "InvalidHandle",
+    "InvalidLockName",
+    "Lease",
+    "LeaseHandle",
+    "LockBusy",
+    "LockError",
+    "LockInfo",
+    "LockLost",
+    "LockOvertaken",
+    "LockStateUnknown",
+    "LockStore",
+    "Mutex",
+    "Owner",
+    "RWLock",
+    "attach",
+    "inspect",
+    "release_handle",
+]

@@ -1,0 +1,156 @@
+"""The folder of one lock: its keys, and what one look into it shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from locking.names import WORDS, LockName, Mode, check_resource, check_root, parse_name
+from locking.store import Listing, LockStore, ObjectInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from locking.runtime import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one transaction has in the folder: an intent, a target, or both."""
+
+    txn: str
+    mode: Mode
+    intent: ObjectInfo | None = None
+    target: ObjectInfo | None = None
+
+    @property
+    def newest(self) -> ObjectInfo:
+        """The object whose age counts: the target, once it is there."""
+        found = self.target or self.intent
+        if found is None:
+            raise ValueError(f"Transaction {self.txn} has no object.")
+        return found
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(info.key for info in (self.intent, self.target) if info is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one check saw.
+
+    :param started: the looker's own clock before the first request
+    :param now: the store's clock, not before ``started``
+    :param claims: by transaction id, in its order; those of ended transactions too
+    :param dead: the DEAD markers, by transaction id
+    :param foreign: objects that are not ours; the lock fails closed on them
+    """
+
+    started: float
+    now: datetime
+    claims: Mapping[str, Claim]
+    dead: Mapping[str, ObjectInfo]
+    foreign: tuple[ObjectInfo, ...]
+
+    def age(self, info: ObjectInfo) -> float:
+        """Seconds since the store saw the object written, at least 0."""
+        return max(0.0, (self.now - info.modified).total_seconds())
+
+    def living(self) -> Iterable[Claim]:
+        """The claims that count: nobody ended their transaction."""
+        return (claim for claim in self.claims.values() if claim.txn not in self.dead)
+
+    def without(self, txns: Collection[str], intents: Collection[str]) -> Look:
+        """This look less all claims of ``txns`` and the intents of ``intents``."""
+        claims = {
+            txn: replace(claim, intent=None) if txn in intents else claim
+            for txn, claim in self.claims.items()
+            if txn not in txns
+        }
+        return replace(self, claims=claims)
+
+
+class LockFolder:
+    """The objects of one resource's lock."""
+
+    def __init__(self, store: LockStore, root: str, resource: str) -> None:
+        self.store = store
+        self.root = check_root(root)
+        self.resource = check_resource(resource)
+        self._prefix = f"{root}/{resource}/"
+
+    def intent(self, mode: Mode, txn: str) -> str:
+        return f"{self._prefix}INTENT.{WORDS[mode]}.{txn}"
+
+    def target(self, mode: Mode, txn: str) -> str:
+        return f"{self._prefix}{WORDS[mode]}.{txn}"
+
+    def marker(self, txn: str) -> str:
+        return f"{self._prefix}DEAD.{txn}"
+
+    def look(self, clock: Clock) -> Look:
+        """One check's view: one listing, or the union of two where one is not read in key order.
+
+        A client that moves from intent to target while a listing runs out of order can be missed by it;
+        its target then stands before the second begins.
+        """
+        started = clock.monotonic()
+        listing = list_union(self.store, self._prefix)
+        return _sort(started, listing, self._prefix)
+
+    def glance(self, clock: Clock) -> Look:
+        """One listing only: enough to see objects that stand still, such as one's own and DEAD markers."""
+        started = clock.monotonic()
+        return _sort(started, self.store.list(self._prefix), self._prefix)
+
+
+def list_union(store: LockStore, prefix: str) -> Listing:
+    """All that one listing shows, or either of two where listings are not read in key order.
+
+    The time is the first listing's, the objects' times are the second's: an age is never overstated.
+    """
+    first = store.list(prefix)
+    if store.listing_is_ordered:
+        return first
+    found = {info.key: info for info in first.objects}
+    found |= {info.key: info for info in store.list(prefix).objects}
+    return Listing(tuple(found[key] for key in sorted(found)), first.now)
+
+
+def looks_by_resource(store: LockStore, root: str, clock: Clock) -> dict[str, Look]:
+    """A look into every folder below ``root``, from one check of all of them."""
+    started = clock.monotonic()
+    listing = list_union(store, f"{check_root(root)}/")
+    folders: dict[str, list[ObjectInfo]] = {}
+    for info in listing.objects:
+        folders.setdefault(info.key[len(root) + 1 :].partition("/")[0], []).append(info)
+    return {
+        resource: _sort(started, Listing(tuple(objects), listing.now), f"{root}/{resource}/")
+        for resource, objects in folders.items()
+    }
+
+
+def _sort(started: float, listing: Listing, prefix: str) -> Look:
+    """Sort the objects of a listing into claims, markers and what is not ours."""
+    claims: dict[str, Claim] = {}
+    dead: dict[str, ObjectInfo] = {}
+    foreign: list[ObjectInfo] = []
+    for info in listing.objects:
+        name = parse_name(info.key.removeprefix(prefix))
+        if name is not None and name.kind == "dead":
+            dead[name.txn] = info
+        elif name is None or (claim := _add(claims.get(name.txn), name, info)) is None:
+            foreign.append(info)
+        else:
+            claims[name.txn] = claim
+    return Look(started, listing.now, dict(sorted(claims.items())), dead, tuple(foreign))
+
+
+def _add(claim: Claim | None, name: LockName, info: ObjectInfo) -> Claim | None:
+    """The claim with one more object; None where no transaction of ours would have both."""
+    if name.mode is None or (claim is not None and claim.mode != name.mode):
+        return None
+    claim = claim or Claim(name.txn, name.mode)
+    return replace(claim, intent=info) if name.kind == "intent" else replace(claim, target=info)

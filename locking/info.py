@@ -1,0 +1,142 @@
+"""What people are told about a lock object, in messages and in lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from locking.errors import UnreadableRecord
+from locking.record import LockRecord, decode_record
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from locking.folder import Claim, LockFolder, Look
+    from locking.names import Mode
+    from locking.owner import Owner
+    from locking.store import ObjectInfo
+    from locking.terms import Terms
+
+State = Literal["held", "intent", "expired", "dead", "unreadable", "foreign"]
+
+_KIND: dict[Mode, str] = {"R": "reading", "W": "writing"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockInfo:
+    """One holder of a lock, or one who is about to be.
+
+    :param mode: "R", "W", or "" where the object is not ours
+    :param txn: the transaction's id; the object's key where it is not ours
+    :param age_s: seconds since it was asked for, by the store's clock
+    :param expires_in_s: seconds until anybody may end it unless it is renewed; None where nobody may
+    :param detail: why a record cannot be read
+    """
+
+    resource: str
+    mode: Mode | Literal[""]
+    txn: str
+    owner: Owner | None
+    purpose: str
+    age_s: float
+    expires_in_s: float | None
+    state: State
+    detail: str = ""
+
+    def describe(self) -> str:
+        """One clause: who is in the way, what for, since when."""
+        if self.state == "foreign":
+            return f"{self.txn} is not an object of ours (remove it if nobody needs it)"
+        if self.state == "unreadable":
+            return f"{self.resource} has a lock {self.txn} that cannot be read: {self.detail}"
+        verb = {"intent": "is being asked for", "dead": "was held"}.get(self.state, "is held")
+        owner = self.owner.describe() if self.owner else "somebody who is just leaving"
+        purpose = f" for {self.purpose}" if self.purpose else ""
+        kind = _KIND[self.mode] if self.mode else "use"
+        return f"{self.resource} {verb} for {kind}{purpose} by {owner} since {_span(self.age_s)} (txn {self.txn})"
+
+
+class Records:
+    """The records of one folder, each read once: a transaction's never changes."""
+
+    def __init__(self, folder: LockFolder) -> None:
+        self._folder = folder
+        self._read: dict[str, LockRecord | UnreadableRecord] = {}
+
+    def of(self, claim: Claim) -> LockRecord | UnreadableRecord | None:
+        """The claim's record, what is wrong with it, or None where the object has just gone."""
+        if claim.txn not in self._read:
+            try:
+                body = self._folder.store.get(claim.newest.key)
+            except ObjectNotFound:
+                return None
+            try:
+                self._read[claim.txn] = decode_record(
+                    body, resource=self._folder.resource, mode=claim.mode, txn=claim.txn
+                )
+            except UnreadableRecord as error:
+                self._read[claim.txn] = error
+        return self._read[claim.txn]
+
+
+def is_over(look: Look, claim: Claim, terms: Terms) -> bool:
+    """Whether anybody may end the claim: its target's lease and grace are over, or its lone intent's."""
+    if claim.target is not None:
+        return look.age(claim.target) > terms.expiry
+    return intent_is_over(look, claim, terms)
+
+
+def intent_is_over(look: Look, claim: Claim, terms: Terms) -> bool:
+    """Whether the claim has an intent that has outlived every attempt."""
+    return claim.intent is not None and look.age(claim.intent) > terms.attempt_expiry
+
+
+def describe_claim(
+    folder: LockFolder, look: Look, claim: Claim, record: LockRecord | UnreadableRecord | None
+) -> LockInfo:
+    """What to tell people about a claim."""
+    state: State = "held" if claim.target is not None else "intent"
+    expires: float | None = None
+    age = look.age(claim.newest)
+    if isinstance(record, LockRecord):
+        limit = record.terms.expiry if claim.target is not None else record.terms.attempt_expiry
+        expires = limit - age
+        age = max(age, (look.now - record.since).total_seconds())
+        state = "expired" if is_over(look, claim, record.terms) else state
+    elif record is not None:
+        state = "unreadable"
+    if claim.txn in look.dead:
+        state = "dead"
+    known = record if isinstance(record, LockRecord) else None
+    return LockInfo(
+        resource=folder.resource,
+        mode=claim.mode,
+        txn=claim.txn,
+        owner=known.owner if known else None,
+        purpose=known.purpose if known else "",
+        age_s=age,
+        expires_in_s=expires,
+        state=state,
+        detail=str(record) if isinstance(record, UnreadableRecord) else "",
+    )
+
+
+def describe_foreign(resource: str, look: Look, info: ObjectInfo) -> LockInfo:
+    """What to tell people about an object that is not ours."""
+    return LockInfo(
+        resource=resource,
+        mode="",
+        txn=info.key,
+        owner=None,
+        purpose="",
+        age_s=look.age(info),
+        expires_in_s=None,
+        state="foreign",
+    )
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

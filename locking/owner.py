@@ -1,0 +1,109 @@
+"""Who holds a lock, and the only proof that frees one early: its process is gone from this very machine."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+Scope = Literal["process", "task", "run"]
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/pid")
+_START_FIELD = 22
+"""Of ``/proc/<pid>/stat`` (proc(5)): when the process started, in clock ticks since boot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Who a lock belongs to. The process's own part is filled in when the lock is taken.
+
+    :param scope: how long the owner lives: "process", an Airflow "task", or an Airflow "run" whose lock
+        outlives the process that took it
+    :param boot_id: the machine's present boot; differs on every machine
+    :param pid_namespace: process ids mean nothing in another one (containers)
+    :param process_start: clock ticks since boot; tells a process from a later one of the same number
+    """
+
+    scope: Scope = "process"
+    dag_id: str | None = None
+    run_id: str | None = None
+    task_id: str | None = None
+    map_index: int | None = None
+    user: str = ""
+    host: str = ""
+    boot_id: str = ""
+    pid_namespace: str = ""
+    pid: int = 0
+    process_start: int = 0
+
+    def here(self) -> Owner:
+        """This owner, as the present process."""
+        return replace(
+            self,
+            user=self.user or _user(),
+            host=socket.gethostname(),
+            boot_id=_boot_id(),
+            pid_namespace=_pid_namespace(),
+            pid=os.getpid(),
+            process_start=_process_start(os.getpid()) or 0,
+        )
+
+    def describe(self) -> str:
+        """A few words for messages: "task load of dag shop (run r1), process 7 on host a as airflow"."""
+        words = []
+        if self.task_id is not None:
+            index = f"[{self.map_index}]" if self.map_index is not None and self.map_index >= 0 else ""
+            words.append(f"task {self.task_id}{index} of")
+        if self.dag_id is not None:
+            words.append(f"dag {self.dag_id} (run {self.run_id}),")
+        words.append(f"process {self.pid} on {self.host or 'an unknown host'} as {self.user or 'unknown'}")
+        return " ".join(words)
+
+
+def process_is_gone(owner: Owner) -> bool:
+    """Whether the owner's process has certainly ended. False where that cannot be known from here."""
+    here = (_boot_id(), _pid_namespace())
+    if not all(here) or here != (owner.boot_id, owner.pid_namespace) or owner.pid <= 0:
+        return False
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    start = _process_start(owner.pid)
+    return start is not None and owner.process_start > 0 and start != owner.process_start
+
+
+def _process_start(pid: int) -> int | None:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    # The second field is the program's name in parentheses, and may contain anything.
+    fields = status.rpartition(")")[2].split()
+    return int(fields[_START_FIELD - 3])
+
+
+def _boot_id() -> str:
+    with contextlib.suppress(OSError):
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    return ""
+
+
+def _pid_namespace() -> str:
+    with contextlib.suppress(OSError):
+        return str(_NAMESPACE.readlink())
+    return ""
+
+
+def _user() -> str:
+    # A process may run under a number that no name belongs to.
+    with contextlib.suppress(KeyError, OSError):
+        return getpass.getuser()
+    return str(os.getuid())

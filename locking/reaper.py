@@ -1,0 +1,116 @@
+"""Ending what its owner will not end: expired locks, left intents, objects that came late."""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from locking.errors import UnreadableRecord
+from locking.info import Records, intent_is_over, is_over
+from locking.owner import Owner, process_is_gone
+from locking.record import DeadMarker, LockRecord, decode_marker, encode_marker
+from locking.store import ObjectInfo, ObjectNotFound
+from locking.terms import MARKER_LIFE, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from locking.folder import Claim, LockFolder, Look
+
+log = logging.getLogger(__name__)
+
+
+class Fate(Enum):
+    """What becomes of another's claim."""
+
+    LEAVE = auto()
+    DROP_INTENT = auto()
+    BURY = auto()
+
+
+class Reaper:
+    """Ends what is over in one lock's folder. Anybody may; all of it may be done twice or by many."""
+
+    def __init__(self, folder: LockFolder, records: Records, terms: Terms) -> None:
+        self._folder = folder
+        self._records = records
+        self._terms = terms
+
+    def tidy(self, look: Look, *, own: str, suspects: Collection[Claim]) -> Look:
+        """End what is over, and return the look without it.
+
+        The records of ``suspects`` (who is in the way) are read, and those of claims so old that they
+        would be over on our own terms; nobody else costs a request.
+        """
+        buried: set[str] = set()
+        dropped: set[str] = set()
+        for claim in self._candidates(look, own, {claim.txn for claim in suspects}):
+            fate, reason, terms = self._judge(look, claim)
+            if fate is Fate.BURY:
+                self._bury(claim, reason, terms)
+                buried.add(claim.txn)
+            elif fate is Fate.DROP_INTENT and claim.intent is not None:
+                self._folder.store.delete(claim.intent.key)
+                dropped.add(claim.txn)
+        self._forget_markers(look)
+        return look.without(buried, dropped)
+
+    def _candidates(self, look: Look, own: str, suspects: Collection[str]) -> Iterable[Claim]:
+        for claim in look.claims.values():
+            oldest = max(look.age(info) for info in (claim.intent, claim.target) if info is not None)
+            marked = claim.txn in look.dead or claim.txn in suspects
+            if claim.txn != own and (marked or oldest > self._terms.attempt_expiry):
+                yield claim
+
+    def _judge(self, look: Look, claim: Claim) -> tuple[Fate, str, Terms]:
+        record = self._records.of(claim)
+        if claim.txn in look.dead:
+            # What came late, or was renewed late, is ended again: its marker must outlive it.
+            terms = record.terms if isinstance(record, LockRecord) else self._terms
+            return Fate.BURY, "its transaction had been ended", terms
+        if record is None or isinstance(record, UnreadableRecord):
+            return Fate.LEAVE, "", self._terms
+        if _lives_in_its_process(record, claim) and process_is_gone(record.owner):
+            return Fate.BURY, "its process is gone", record.terms
+        if is_over(look, claim, record.terms):
+            return Fate.BURY, "its lease and grace are over", record.terms
+        if intent_is_over(look, claim, record.terms):
+            # Its owner may be a healthy holder whose DELETE was lost, so no marker.
+            return Fate.DROP_INTENT, "", record.terms
+        return Fate.LEAVE, "", record.terms
+
+    def _bury(self, claim: Claim, reason: str, terms: Terms) -> None:
+        log.warning("Ending lock %s of %s: %s.", claim.txn, self._folder.resource, reason)
+        put_marker(self._folder, claim.txn, reason, terms)
+        for key in claim.keys:
+            self._folder.store.delete(key)
+
+    def _forget_markers(self, look: Look) -> None:
+        """Remove markers that nothing can come late to any more."""
+        for txn, info in look.dead.items():
+            if txn not in look.claims and look.age(info) > MARKER_LIFE and self._outlived(look, info):
+                self._folder.store.delete(info.key)
+
+    def _outlived(self, look: Look, info: ObjectInfo) -> bool:
+        try:
+            terms = decode_marker(self._folder.store.get(info.key)).terms
+        except ObjectNotFound:
+            return False
+        except UnreadableRecord:
+            terms = self._terms
+        return look.age(info) > terms.expiry
+
+
+def _lives_in_its_process(record: LockRecord, claim: Claim) -> bool:
+    """A run's lock outlives the process that took it; but only that process could turn an intent into it."""
+    return record.owner.scope != "run" or claim.target is None
+
+
+def put_marker(folder: LockFolder, txn: str, reason: str, terms: Terms) -> None:
+    """Put ``DEAD.<txn>``: from its acknowledgement on, every check ignores the transaction's objects.
+
+    Always before they are deleted, so that a late renewal or a late PUT revives nothing.
+    """
+    marker = DeadMarker(txn=txn, reason=reason, terms=terms, by=Owner().here())
+    folder.store.put(folder.marker(txn), encode_marker(marker))

@@ -1,0 +1,93 @@
+"""What is written into the objects of a lock: versioned JSON."""
+
+# pydantic reads the annotations at run time.
+# ruff: noqa: TC001
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from locking.errors import UnreadableRecord
+from locking.names import Mode
+from locking.owner import Owner
+from locking.terms import Terms
+
+VERSION = 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRecord:
+    """The content of an intent and of its target: who holds what, since when, and on which terms.
+
+    :param since: the store's clock, when the transaction began
+    """
+
+    version: int = VERSION
+    txn: str
+    mode: Mode
+    resource: str
+    owner: Owner
+    purpose: str
+    since: datetime
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadMarker:
+    """The content of ``DEAD.<txn>``: who ended the transaction, why, and on which terms it had been."""
+
+    version: int = VERSION
+    txn: str
+    reason: str
+    terms: Terms
+    by: Owner = field(default_factory=Owner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    version: int
+
+
+_ENVELOPE = TypeAdapter(_Envelope)
+_RECORD = TypeAdapter(LockRecord)
+_MARKER = TypeAdapter(DeadMarker)
+
+
+def encode_record(record: LockRecord) -> bytes:
+    return _RECORD.dump_json(record)
+
+
+def decode_record(body: bytes, *, resource: str, mode: Mode, txn: str) -> LockRecord:
+    """The record in ``body``.
+
+    :raises UnreadableRecord: damaged, of a newer version, or not the record its name promises
+    """
+    record = _decode(_RECORD, body)
+    if (record.resource, record.mode, record.txn) != (resource, mode, txn):
+        raise UnreadableRecord("the record belongs to another lock")
+    return record
+
+
+def encode_marker(marker: DeadMarker) -> bytes:
+    return _MARKER.dump_json(marker)
+
+
+def decode_marker(body: bytes) -> DeadMarker:
+    """The marker in ``body``; raises :class:`UnreadableRecord`."""
+    return _decode(_MARKER, body)
+
+
+def _decode(adapter: TypeAdapter[T], body: bytes) -> T:
+    try:
+        version = _ENVELOPE.validate_json(body).version
+        if version > VERSION:
+            raise UnreadableRecord(f"the record has version {version}; this Holdfast reads up to {VERSION}")
+        return adapter.validate_json(body)
+    except ValidationError as error:
+        raise UnreadableRecord("the record is damaged or not ours") from error

@@ -1,0 +1,218 @@
+"""A put-and-verify transaction: write an object only where a condition on all its neighbours holds.
+
+After Yu Juncen's "Put and Verify Transactions for External Storages", for any store whose PUT, GET, LIST and
+DELETE are strongly consistent. An attempt is: verify, PUT the intent, verify again, PUT the target, DELETE the
+intent. Of two attempts that exclude each other at least one sees the other's intent or target, because each
+looks after its own intent was acknowledged. What is added to the paper is leases, and what they need.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from locking.errors import LockBusy, LockOvertaken
+from locking.folder import LockFolder
+from locking.info import LockInfo, Records, describe_claim, describe_foreign
+from locking.names import Mode, split_target
+from locking.reaper import Reaper, put_marker
+from locking.rules import Ruling, Verdict, View, writer_may_enter
+from locking.runtime import SYSTEM, Runtime
+from locking.store import LockStore, StoreDenied, StoreError, StoreUnavailable
+from locking.terms import Terms
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_PAUSE = 1.0
+"""Seconds between two looks of one attempt, at most."""
+
+FIRST_PAUSE = 0.05
+"""Seconds, at most, before the second look or try; doubles from one to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A transaction that wrote its target.
+
+    :param folder: where
+    :param body: what the target says
+    :param target_started: the clock before the PUT that wrote the target: the start of the first lease
+    :param intent_stays: the intent's DELETE was not acknowledged
+    """
+
+    folder: LockFolder
+    txn: str
+    mode: Mode
+    body: bytes
+    target_started: float
+    intent_stays: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExclusiveWrite:
+    """Write ``<target>.<txn>`` exactly once, and only while ``verify`` holds.
+
+    :param target: ``<root>/<resource>/WRIT`` or ``…/READ``; each attempt appends its own transaction id,
+        because only what has a name of its own can be deleted safely
+    :param content: the target's content, made after the first look; for the leases of others to be honoured
+        it is a :class:`locking.record.LockRecord`
+    :param verify: whether this view lets the transaction go on. Once clear it must stay clear as long as
+        nobody else's intent or target appears. By default nobody else may be there
+    """
+
+    target: str
+    content: Callable[[View], bytes]
+    verify: Callable[[View], Ruling] = writer_may_enter
+
+    def commit_to(
+        self,
+        store: LockStore,
+        *,
+        terms: Terms | None = None,
+        patience: float = 0.0,
+        runtime: Runtime = SYSTEM,
+    ) -> Commit:
+        """Make one attempt.
+
+        :param patience: seconds to keep the intent while those in the way are bound to leave; at most
+            :attr:`Terms.drain`
+        :raises LockBusy: others are in the way; nothing of this attempt stays
+        :raises StoreError: the store failed; what may have been written is marked as dead as far as the
+            store allowed, and expires in any case
+        """
+        attempt = _Attempt(self, store, terms or Terms(), runtime)
+        attempt.verify_first(patience)
+        try:
+            attempt.put_intent()
+            attempt.verify_alone(patience)
+            attempt.put_target()
+            attempt.fence()
+            return attempt.finish()
+        except BaseException:
+            attempt.withdraw()
+            raise
+
+
+class _Attempt:
+    """One attempt, step by step; an attempt that failed is never taken up again."""
+
+    def __init__(self, write: ExclusiveWrite, store: LockStore, terms: Terms, runtime: Runtime) -> None:
+        root, resource, self._mode = split_target(write.target)
+        self._write = write
+        self._store = store
+        self._terms = terms
+        self._clock = runtime.clock
+        self._jitter = runtime.jitter
+        self._txn = runtime.new_txn()
+        self._folder = LockFolder(store, root, resource)
+        self._records = Records(self._folder)
+        self._reaper = Reaper(self._folder, self._records, terms)
+        self._body = b""
+        self._intent_started = 0.0
+        self._target_started = 0.0
+        self._written: list[str] = []
+        self._may_come_late = False
+
+    def verify_first(self, patience: float) -> None:
+        """Look before anything is written, so that a hopeless attempt disturbs nobody."""
+        view, ruling = self._look(announced=False)
+        drains = ruling.verdict is Verdict.LOOK_AGAIN and patience > 0
+        if ruling.verdict is not Verdict.CLEAR and not drains:
+            raise self._busy(view, ruling)
+        self._body = self._write.content(view)
+
+    def put_intent(self) -> None:
+        self._intent_started = self._clock.monotonic()
+        self._put(self._folder.intent(self._mode, self._txn))
+
+    def verify_alone(self, patience: float) -> None:
+        """Look again now that everybody can see the intent; while others are leaving, keep looking."""
+        until = self._intent_started + min(patience, self._terms.drain)
+        pause = FIRST_PAUSE
+        while True:
+            view, ruling = self._look(announced=True)
+            self._must_stand(view)
+            if ruling.verdict is Verdict.CLEAR:
+                return
+            if ruling.verdict is Verdict.WITHDRAW or self._clock.monotonic() >= until:
+                raise self._busy(view, ruling)
+            self._clock.sleep(self._jitter() * pause)
+            pause = min(2 * pause, LOOK_AGAIN_PAUSE)
+
+    def put_target(self) -> None:
+        self._target_started = self._clock.monotonic()
+        self._put(self._folder.target(self._mode, self._txn))
+
+    def fence(self) -> None:
+        """Fail where the intent may have been ended before the target came: no listing could tell.
+
+        The time runs from the start of the intent's PUT, and is read after the target's acknowledgement.
+        """
+        took = self._clock.monotonic() - self._intent_started
+        if took > self._terms.budget:
+            self._may_come_late = True
+            raise LockOvertaken(
+                f"Taking {self._folder.resource} took {took:.0f} s, too long to be sure of it; try again."
+            )
+
+    def finish(self) -> Commit:
+        """Take the intent back. Where that fails it does no harm: others see the target beside it."""
+        intent_stays = False
+        try:
+            self._store.delete(self._folder.intent(self._mode, self._txn))
+        except StoreError as error:
+            log.warning("The intent of %s stays until it expires: %s", self._txn, error)
+            intent_stays = True
+        return Commit(
+            folder=self._folder,
+            txn=self._txn,
+            mode=self._mode,
+            body=self._body,
+            target_started=self._target_started,
+            intent_stays=intent_stays,
+        )
+
+    def withdraw(self) -> None:
+        """Undo what was written; what may still come late is marked as dead first."""
+        try:
+            if self._may_come_late:
+                put_marker(self._folder, self._txn, "its attempt was given up", self._terms)
+            for key in self._written:
+                self._store.delete(key)
+        except StoreError as error:
+            log.warning("Something of the given-up attempt %s may stay until it expires: %s", self._txn, error)
+
+    def _put(self, key: str) -> None:
+        # Registered before the request: from here on withdraw() has to deal with it.
+        self._written.append(key)
+        self._may_come_late = True
+        try:
+            self._store.put(key, self._body)
+        except (StoreUnavailable, StoreDenied):
+            self._may_come_late = False
+            raise
+        self._may_come_late = False
+
+    def _look(self, *, announced: bool) -> tuple[View, Ruling]:
+        """One check; what it shows to be over is ended, and does not count."""
+        look = self._folder.look(self._clock)
+        suspects = self._write.verify(View(look, self._txn, announced)).blockers
+        look = self._reaper.tidy(look, own=self._txn, suspects=suspects)
+        view = View(look, self._txn, announced)
+        return view, self._write.verify(view)
+
+    def _must_stand(self, view: View) -> None:
+        """Others honour only an intent that is there and not ended."""
+        mine = view.look.claims.get(self._txn)
+        if mine is None or mine.intent is None or self._txn in view.look.dead:
+            self._may_come_late = True
+            raise LockOvertaken(f"Somebody ended this attempt to take {self._folder.resource}; try again.")
+
+    def _busy(self, view: View, ruling: Ruling) -> LockBusy:
+        blockers: list[LockInfo] = [
+            describe_claim(self._folder, view.look, claim, self._records.of(claim)) for claim in ruling.blockers
+        ]
+        blockers += [describe_foreign(self._folder.resource, view.look, info) for info in ruling.foreign]
+        said = "; ".join(info.describe() for info in blockers)
+        return LockBusy(f"{said}.", tuple(blockers))
