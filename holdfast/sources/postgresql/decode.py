@@ -1,0 +1,153 @@
+"""From the batches a query returns to the batches that go into Parquet, without touching rows one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql import arrow, exceptional
+from holdfast.sources.postgresql.forms import Form, Stored, layout, schema_of
+from holdfast.sources.postgresql.hashing import ContentHash, digest
+from holdfast.sources.postgresql.numeric import decode_numeric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.sources.postgresql.columns import Column
+
+MAX_VALUE_BYTES: Final = 256 << 20
+"""The largest single value that is backed up, unless told otherwise."""
+
+# What Parquet readers take as dates and times, as integers since PostgreSQL's epoch: years 1 to 9999.
+_DATES: Final = (exceptional.date_number("0001-01-01"), exceptional.date_number("9999-12-31"))
+_MOMENTS: Final = (
+    exceptional.timestamp_number("0001-01-01 00:00:00"),
+    exceptional.timestamp_number("9999-12-31 23:59:59.999999"),
+)
+_TIMES: Final = (0, exceptional.DAY_US - 1)
+
+
+class ValueTooLargeError(HoldfastError):
+    """One value is larger than the limit.
+
+    :param row: its number in the batch, from 0.
+    :param size: in bytes.
+    """
+
+    def __init__(self, message: str, *, column: str, row: int, size: int, limit: int) -> None:
+        super().__init__(message)
+        self.column = column
+        self.row = row
+        self.size = size
+        self.limit = limit
+
+    @classmethod
+    def at(
+        cls, *, column: str, row: int, size: int, limit: int, table: str = "", where: str = ""
+    ) -> ValueTooLargeError:
+        """Return the error with a message that names as much of the place as is known."""
+        place = f'{table or "a table"}, {where or f"row {row} of a batch"}, column "{column}"'
+        message = (
+            f"{place}: a value of {size} bytes is above the limit of {limit}; raise the limit or shorten the value"
+        )
+        return cls(message, column=column, row=row, size=size, limit=limit)
+
+    def of(self, table: str, where: str) -> ValueTooLargeError:
+        """Return the same error, naming the table and the row."""
+        return self.at(column=self.column, row=self.row, size=self.size, limit=self.limit, table=table, where=where)
+
+
+class Decoder:
+    """How one table's rows are asked for and turned into Parquet's types.
+
+    It relies on the session settings of `VALUE_SETTINGS` and on the types of ADBC's PostgreSQL driver.
+
+    :param columns: all of the table's, in order.
+    :param max_value_bytes: larger values are refused.
+    :raises UnkeepableTypeError: a type cannot be loaded again.
+    """
+
+    def __init__(self, columns: Sequence[Column], *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
+        self.columns = tuple(columns)
+        self.schema: pa.Schema = schema_of(self.columns)
+        self._stored = layout(self.columns)
+        self._limit = max_value_bytes
+
+    def select_list(self) -> str:
+        """Return what to select `from only <table>`."""
+        return ", ".join(each.read_expression() for each in self._stored) or "true"
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch of the query in the Parquet schema.
+
+        :raises ValueTooLargeError: naming column and row of the first value above the limit.
+        """
+        values: list[pa.Array] = []
+        sidecars: list[pa.Array] = []
+        for each, array in zip(self._stored, batch.columns, strict=bool(self._stored)):
+            if pa.types.is_binary(array.type) or pa.types.is_string(array.type):
+                self._check_sizes(each, array)
+            value, *exact = _decode(each, array)
+            values.append(value)
+            sidecars += exact
+        if not self._stored:
+            values = [batch.column(0)]
+        return pa.RecordBatch.from_arrays(values + sidecars, schema=self.schema)
+
+    def digest(self, decoded: pa.RecordBatch) -> ContentHash:
+        """Return the content hash of a decoded batch."""
+        return digest(self.columns, decoded)
+
+    def _check_sizes(self, each: Stored, array: pa.Array) -> None:
+        sizes = np.diff(arrow.offsets(array))
+        largest = int(sizes.max(initial=0))
+        if largest > self._limit:
+            row = int(np.argmax(sizes > self._limit))
+            raise ValueTooLargeError.at(column=each.column.name, row=row, size=int(sizes[row]), limit=self._limit)
+
+
+def _decode(each: Stored, array: pa.Array) -> tuple[pa.Array, ...]:
+    """Return the values, and their sidecar where the form has one."""
+    if each.form is Form.DECIMAL:
+        return decode_numeric(array, each.type)
+    if each.form is Form.DATE:
+        return _split(array, np.int32, exceptional.EPOCH_DAYS, _DATES, exceptional.date_text)
+    if each.form is Form.TIMESTAMP:
+        zone = "+00" if each.type.tz else ""
+        return _split(
+            array, np.int64, exceptional.EPOCH_US, _MOMENTS, lambda raw: exceptional.timestamp_text(raw, zone=zone)
+        )
+    if each.form is Form.TIME:
+        return _split(array, np.int64, 0, _TIMES, exceptional.time_text)
+    return (array,)
+
+
+def _split(
+    array: pa.Array,
+    kind: type[np.signedinteger],
+    epoch: int,
+    bounds: tuple[int, int],
+    text: Callable[[int], str],
+) -> tuple[pa.Array, pa.Array]:
+    """Move values outside of the bounds to a sidecar.
+
+    :param epoch: what the driver added, wrapping round where that overflows: subtracted, it gives
+        the stored integer again, whose extremes mean the infinities.
+    """
+    exact = pa.nulls(len(array), pa.string())
+    shown = arrow.numbers(array, kind)
+    if not len(shown) or (shown.min() >= bounds[0] + epoch and shown.max() <= bounds[1] + epoch):
+        return array, exact
+    strange = (shown < bounds[0] + epoch) | (shown > bounds[1] + epoch)
+    valid = arrow.validity(array)
+    if valid is not None:
+        strange &= valid
+    if not strange.any():
+        return array, exact
+    raw = shown - kind(epoch)
+    exact = pa.array([text(int(raw[row])) if odd else None for row, odd in enumerate(strange)], pa.string())
+    return pc.if_else(pa.array(~strange), array, pa.scalar(None, array.type)), exact

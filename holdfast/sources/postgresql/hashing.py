@@ -1,0 +1,280 @@
+"""The content hash of a table: the same number from the server and from our files, in any order of rows.
+
+Each value is brought to a normal form, PostgreSQL's own `hash_record_extended` makes 64 bits of the
+row, `hashint8extended(r, r)` mixes them, and all rows are summed without losing a bit. The mixing
+matters: a record's hash is linear in the hashes of its columns, so that without it two rows could
+swap the values of a column and the sum would often stay the same.
+
+Normal forms: integers, bool, dates and times are what PostgreSQL stores; floats their bytes, with one
+NaN; numeric(p,s) its digits and, as a value of its own, whether it is below zero; bytea its bytes;
+everything else its text in UTF-8, both as the hexadecimal SHA-256 when longer than 1024 bytes.
+NULL adds nothing. It proves equality, not authorship.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from holdfast.errors import DamagedError
+from holdfast.sources.postgresql import arrow, exceptional, lookup3
+from holdfast.sources.postgresql.forms import Form, Stored, layout, output_text
+from holdfast.sources.postgresql.numeric import Shape, digits_of, numeric_bytes
+from holdfast.sources.postgresql.sql import ident
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from holdfast.sources.postgresql.columns import Column
+    from holdfast.sources.postgresql.lookup3 import UInt64s
+
+_LONG: Final = 1024
+_ROWS_AT_ONCE: Final = 1 << 15
+_RECORD_SLOTS: Final = 1000  # ROW() takes 1664 values, and numeric columns count twice
+_NAN4: Final = np.uint32(0x7FC00000)
+_NAN8: Final = np.uint64(0x7FF8000000000000)
+_FALSE_TRUE: Final = lookup3.hash_uint32(np.array([0, 1], np.uint32))
+_MINUS_ONE: Final = np.uint64(2**64 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentHash:
+    """How many rows, and the sum of their hashes as signed 64-bit numbers; parts add up."""
+
+    rows: int = 0
+    total: int = 0
+
+    def __add__(self, other: ContentHash) -> ContentHash:
+        """Return the hash of both sets of rows together."""
+        return ContentHash(self.rows + other.rows, self.total + other.total)
+
+    def __str__(self) -> str:
+        """Return `rows:total`."""
+        return f"{self.rows}:{self.total}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the hash that `str` wrote.
+
+        :raises DamagedError: it is not one.
+        """
+        rows, _, total = text.partition(":")
+        try:
+            return cls(int(rows), int(total))
+        except ValueError:
+            raise DamagedError(f"not a content hash: {text!r}") from None
+
+
+def hash_query(table: str, columns: Sequence[Column], *, encoding: str = "UTF8") -> str:
+    """Return the query of a table's row count and sum of hashes (PostgreSQL 14 and later).
+
+    The session must have the settings of `VALUE_SETTINGS`.
+
+    :param table: quoted and qualified.
+    :param encoding: the database's, as `server_encoding` says it.
+    """
+    stored = layout(tuple(columns))
+    kept = ", ".join(f"{_kept(each, encoding)} as c{each.index}" for each in stored)
+    # OFFSET 0 keeps the planner from writing an expression that is used twice in two places.
+    rows = f"select {kept} from only {table} offset 0"
+    slots = [slot for each in stored for slot in _slots(each, f"c{each.index}", encoding)]
+    record = f"select pg_catalog.hash_record_extended({_record(slots)}, 0) as r from ({rows}) k offset 0"
+    total = "coalesce(sum(pg_catalog.hashint8extended(r, r)), 0)"
+    return f"select count(*), {total} from ({record}) h"
+
+
+def _kept(each: Stored, encoding: str) -> str:
+    """Return the SQL of a value before its normal form: text comes as bytes of another encoding's database."""
+    column = each.column
+    if each.form is Form.TEXT and column.base != "bpchar":
+        text = f"{ident(column.name)}::pg_catalog.text"
+    elif each.form in (Form.TEXT, Form.OUTPUT):
+        text = output_text(column)
+    else:
+        return each.read_expression() if each.form is not Form.DECIMAL else ident(column.name)
+    return text if encoding == "UTF8" else f"pg_catalog.convert_to({text}, 'UTF8')"
+
+
+def _slots(each: Stored, value: str, encoding: str) -> list[str]:
+    """Return the SQL of a value's normal form; most have one slot in the record."""
+    if each.form is Form.DECIMAL:
+        return [value, f"{value} < 0"]
+    if each.form is Form.FLOAT:
+        send, nan = ("float4send", "7fc00000") if each.column.base == "float4" else ("float8send", "7ff8000000000000")
+        return [f"case when {value} = 'NaN' then '\\x{nan}'::pg_catalog.bytea else pg_catalog.{send}({value}) end"]
+    is_text = each.form in (Form.TEXT, Form.OUTPUT)
+    if not is_text and each.form is not Form.BYTES:
+        return [value]
+    as_text = is_text and encoding == "UTF8"
+    content = f"pg_catalog.convert_to({value}, 'UTF8')" if as_text else value
+    long = f"pg_catalog.encode(pg_catalog.sha256({content}), 'hex')" + ("" if as_text else "::pg_catalog.bytea")
+    normal = f"case when pg_catalog.octet_length({value}) > {_LONG} then {long} else {value} end"
+    return [f'({normal}) collate "C"' if as_text else normal]
+
+
+def _record(slots: list[str]) -> str:
+    if len(slots) <= _RECORD_SLOTS:
+        return f"row({', '.join(slots)})"
+    parts = [_record(slots[at : at + _RECORD_SLOTS]) for at in range(0, len(slots), _RECORD_SLOTS)]
+    return _record(parts)
+
+
+def digest(columns: Sequence[Column], batch: pa.RecordBatch) -> ContentHash:
+    """Return the content hash of a batch in the Parquet schema of these columns."""
+    stored = layout(tuple(columns))
+    total = 0
+    for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
+        rows = batch.slice(first, _ROWS_AT_ONCE)
+        hashes = [hashed for each in stored for hashed in _hash_column(each, rows)]
+        mixed = lookup3.hash_self(_combine(hashes, rows.num_rows)).view(np.int64)
+        high, low = mixed >> np.int64(32), mixed & np.int64(0xFFFFFFFF)
+        total += (int(high.sum()) << 32) + int(low.sum())
+    return ContentHash(batch.num_rows, total)
+
+
+def _combine(hashes: list[UInt64s], rows: int) -> UInt64s:
+    """Return `hash_record_extended` of rows from the hashes of their slots."""
+    if len(hashes) > _RECORD_SLOTS:
+        parts = range(0, len(hashes), _RECORD_SLOTS)
+        hashes = [_combine(hashes[at : at + _RECORD_SLOTS], rows) for at in parts]
+    combined = np.zeros(rows, np.uint64)
+    for hashed in hashes:
+        combined *= np.uint64(31)
+        combined += hashed
+    return combined
+
+
+def _hash_column(each: Stored, rows: pa.RecordBatch) -> Iterator[UInt64s]:
+    """Yield the hashes of a column's slots, zero for NULL."""
+    array = rows.column(each.index)
+    valid = arrow.validity(array)
+    exact = [] if each.exact is None else arrow.present(rows.column(each.exact))
+    for slot, hashed in enumerate(_HASHES[each.form](array)):
+        if valid is not None:
+            hashed *= valid
+        for row, text in exact:
+            hashed[row] = _EXACT_HASHES[each.form](text)[slot]
+        yield hashed
+
+
+def _hash_bool(array: pa.Array) -> list[UInt64s]:
+    return [_FALSE_TRUE[arrow.bits(array.buffers()[1], array.offset, len(array)).view(np.uint8)]]
+
+
+def _hash_integer(array: pa.Array) -> list[UInt64s]:
+    if array.type.bit_width == 64:
+        return [lookup3.hash_int8(arrow.numbers(array, np.int64))]
+    kind = np.int32 if array.type.bit_width == 32 else np.int16
+    return [lookup3.hash_uint32(arrow.numbers(array, kind).astype(np.int32, copy=False).view(np.uint32))]
+
+
+def _hash_float(array: pa.Array) -> list[UInt64s]:
+    """Hash the bytes as the send function writes them, in network order."""
+    if array.type.bit_width == 32:
+        singles = arrow.numbers(array, np.float32)
+        words = np.where(np.isnan(singles), _NAN4, singles.view(np.uint32)).byteswap()
+        return [lookup3.hash_words(words, None, 4)]
+    doubles = arrow.numbers(array, np.float64)
+    swapped = np.where(np.isnan(doubles), _NAN8, doubles.view(np.uint64)).byteswap()
+    return [lookup3.hash_words(swapped.astype(np.uint32), (swapped >> np.uint64(32)).astype(np.uint32), 8)]
+
+
+def _hash_date(array: pa.Array) -> list[UInt64s]:
+    days = arrow.numbers(array, np.int32) - np.int32(exceptional.EPOCH_DAYS)
+    return [lookup3.hash_uint32(days.view(np.uint32))]
+
+
+def _hash_timestamp(array: pa.Array) -> list[UInt64s]:
+    return [lookup3.hash_int8(arrow.numbers(array, np.int64) - np.int64(exceptional.EPOCH_US))]
+
+
+def _hash_time(array: pa.Array) -> list[UInt64s]:
+    return [lookup3.hash_int8(arrow.numbers(array, np.int64))]
+
+
+def _hash_decimal(array: pa.Array) -> list[UInt64s]:
+    """Hash the digits without zeros at either end, and the sign, as `hash_numeric_extended` leaves it out."""
+    negative, digits = digits_of(array)
+    count, width = digits.shape
+    leading, trailing = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for columns, zeros in ((range(width), leading), (range(width - 1, -1, -1), trailing)):
+        only_zeros = np.ones(count, np.bool_)
+        for column in columns:
+            only_zeros &= digits[:, column] == 0
+            zeros += only_zeros
+    buffer = np.zeros(digits.nbytes + lookup3.GROUP, np.uint8)
+    buffer[: digits.nbytes] = digits.view(np.uint8).reshape(-1)
+    starts = np.arange(0, count * width, width) + leading
+    hashed = lookup3.hash_bytes(buffer, 2 * starts, 2 * np.maximum(width - leading - trailing, 0))
+    hashed ^= (Shape.of(array.type).whole - 1 - leading).view(np.uint64)
+    hashed[leading == width] = _MINUS_ONE
+    return [hashed, _FALSE_TRUE[negative.view(np.uint8)]]
+
+
+def _hash_content(array: pa.Array) -> list[UInt64s]:
+    ends = arrow.offsets(array).astype(np.int64)
+    starts, ends = ends[:-1], ends[1:]
+    lengths = ends - starts
+    content = arrow.data(array)
+    long = np.flatnonzero(lengths > _LONG)
+    lengths[long] = 0
+    hashed = np.empty(len(array), np.uint64)
+    # Reading whole groups past the last values would leave the buffer: those are hashed in a copy.
+    safe = int(np.searchsorted(ends, len(content) - lookup3.GROUP, side="right"))
+    if safe:
+        hashed[:safe] = lookup3.hash_bytes(content, starts[:safe], lengths[:safe])
+    if safe < len(array):
+        tail = np.concatenate([content[starts[safe] :], np.zeros(lookup3.GROUP, np.uint8)])
+        hashed[safe:] = lookup3.hash_bytes(tail, starts[safe:] - starts[safe], lengths[safe:])
+    for row in long:
+        hashed[row] = _hash_one(hashlib.sha256(content[starts[row] : ends[row]].data).hexdigest().encode())
+    return [hashed]
+
+
+def _hash_one(content: bytes) -> np.uint64:
+    buffer = np.frombuffer(content + bytes(lookup3.GROUP), np.uint8)
+    hashed: np.uint64 = lookup3.hash_bytes(buffer, np.zeros(1, np.int64), np.array([len(content)]))[0]
+    return hashed
+
+
+def _hash_exact_numeric(text: str) -> tuple[np.uint64, np.uint64]:
+    sent = numeric_bytes(text)
+    count, weight = struct.unpack_from(">Hh", sent)
+    below_zero = _FALSE_TRUE[int(text.startswith("-"))]
+    if text.endswith(("NaN", "Infinity")):
+        return np.uint64(0), below_zero
+    if not count:
+        return _MINUS_ONE, _FALSE_TRUE[0]
+    digits = np.frombuffer(sent, ">u2", count, 8).astype(np.uint16)
+    return _hash_one(digits.tobytes()) ^ np.int64(weight).view(np.uint64), below_zero
+
+
+def _hash_stored(number: int) -> tuple[np.uint64]:
+    """Hash the integer behind an exceptional date or time."""
+    return (lookup3.hash_int8(np.array([number], np.int64))[0],)
+
+
+_HASHES: Final[dict[Form, Callable[[pa.Array], list[UInt64s]]]] = {
+    Form.BOOL: _hash_bool,
+    Form.INTEGER: _hash_integer,
+    Form.FLOAT: _hash_float,
+    Form.DATE: _hash_date,
+    Form.TIMESTAMP: _hash_timestamp,
+    Form.TIME: _hash_time,
+    Form.DECIMAL: _hash_decimal,
+    Form.TEXT: _hash_content,
+    Form.BYTES: _hash_content,
+    Form.OUTPUT: _hash_content,
+}
+_EXACT_HASHES: Final[dict[Form, Callable[[str], tuple[np.uint64, ...]]]] = {
+    Form.DATE: lambda text: _hash_stored(exceptional.date_number(text)),
+    Form.TIMESTAMP: lambda text: _hash_stored(exceptional.timestamp_number(text)),
+    Form.TIME: lambda text: _hash_stored(exceptional.time_number(text)),
+    Form.DECIMAL: _hash_exact_numeric,
+}
