@@ -1,0 +1,87 @@
+"""DAGs `backup_<archive>`: back up the sources of each archive in archives.yaml."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from airflow.sdk import DAG, Param, task
+
+from holdfast_airflow.archives import configured_archives
+from holdfast_airflow.operators.backup import BackupOperator
+
+if TYPE_CHECKING:
+    from holdfast.config import ArchiveConfig
+
+ALL = "all"
+
+DOC = """
+Adds one commit per source to the archive **{name}** ({place}), or none.
+
+Runs on the schedule `full` of archives.yaml ({schedule}), and whenever it is triggered. Each task takes the
+archive's locks first (waiting is deferred), runs Spark, and reads its commit back from the archive.
+"""
+
+
+def build(name: str, archive: ArchiveConfig) -> DAG:
+    """Make the DAG of one archive."""
+    schedule = archive.schedule.full
+    sources = sorted(archive.sources)
+    with DAG(
+        dag_id=f"backup_{name}",
+        description=f"Back up into the archive {name}",
+        doc_md=DOC.format(name=name, place=archive.url or "replicas", schedule=schedule or "none is set"),
+        schedule=schedule,
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
+        default_args={"retries": 2 if schedule else 0, "retry_delay": timedelta(minutes=2)},
+        params={
+            "source": Param(
+                ALL if len(sources) > 1 else sources[0],
+                enum=[ALL, *sources] if len(sources) > 1 else sources,
+                title="Source",
+                description="Which database of archives.yaml to back up.",
+            ),
+            "kind": Param(
+                "auto",
+                enum=["auto", "full"],
+                title="Kind",
+                description="'auto' takes the least that keeps the source restorable, 'full' reads everything.",
+            ),
+            "tables": Param(
+                [],
+                type="array",
+                items={"type": "string", "minLength": 1},
+                title="Tables",
+                description="Globs of schema.table, one a line; empty means those of archives.yaml.",
+            ),
+        },
+        tags=["holdfast", "backup", name],
+    ) as dag:
+        backups = [
+            BackupOperator(
+                task_id=f"backup_{source}",
+                archive=name,
+                source=source,
+                kind=dag.param("kind"),
+                tables=dag.param("tables"),
+            )
+            for source in sources
+        ]
+        if len(sources) > 1:
+            choose(sources) >> backups
+    return dag
+
+
+@task.branch(task_id="choose_sources")
+def choose(sources: list[str], params: dict[str, str] | None = None) -> list[str]:
+    """Return the tasks of the sources that the form asks for."""
+    wanted = (params or {}).get("source", ALL)
+    return [f"backup_{source}" for source in sources if wanted in (ALL, source)]
+
+
+for archive_name, archive_config in configured_archives().items():
+    if archive_config.sources:
+        build(archive_name, archive_config)

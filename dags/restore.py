@@ -1,0 +1,85 @@
+"""DAGs `restore_<archive>`: bring a source of each archive in archives.yaml back; triggered by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk import DAG, Param
+
+from holdfast_airflow.archives import configured_archives
+from holdfast_airflow.operators.restore import RestoreOperator
+
+if TYPE_CHECKING:
+    from holdfast.config import ArchiveConfig
+
+DOC = """
+Restores from the archive **{name}** ({place}) into the database of an Airflow connection.
+
+`at` is a moment that can be restored; `holdfast points` lists them. Any other is refused, and the message
+names the nearest that can be. What was restored is compared with the archive before the task succeeds.
+"""
+
+AT = "`latest`, `commit:N`, or a time with its offset such as `2026-11-21T17:05:00+00:00` (without one it is UTC)."
+
+
+def build(name: str, archive: ArchiveConfig) -> DAG:
+    """Make the DAG of one archive."""
+    sources = sorted(archive.sources)
+    with DAG(
+        dag_id=f"restore_{name}",
+        description=f"Restore from the archive {name}",
+        doc_md=DOC.format(name=name, place=archive.url or "replicas"),
+        schedule=None,
+        max_active_runs=1,
+        params={
+            # No default: a restore must never go to a database that nobody has named.
+            "target_connection": Param(
+                type="string",
+                minLength=1,
+                title="Target connection",
+                description="Id of the Airflow connection (type postgres) to the database to restore into.",
+            ),
+            "source": Param(
+                sources[0] if len(sources) == 1 else None,
+                **({"enum": sources} if sources else {"type": ["null", "string"]}),
+                title="Source",
+                description="Which database to bring back.",
+            ),
+            "at": Param(
+                "latest",
+                type="string",
+                pattern=r"^(latest|commit:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].+)?)$",
+                title="At",
+                description_md=AT,
+            ),
+            "tables": Param(
+                [],
+                type="array",
+                items={"type": "string", "minLength": 1},
+                title="Tables",
+                description="Globs of schema.table, one a line; empty means all.",
+            ),
+            "mapping": Param(
+                [],
+                type="array",
+                items={"type": "string", "pattern": "^[^=]+=[^=]+$"},
+                title="New names",
+                description="OLD=NEW, one a line.",
+            ),
+        },
+        tags=["holdfast", "restore", name],
+    ) as dag:
+        RestoreOperator(
+            task_id="restore",
+            archive=name,
+            source=dag.param("source"),
+            target_conn_id=dag.param("target_connection"),
+            at=dag.param("at"),
+            tables=dag.param("tables"),
+            mapping=dag.param("mapping"),
+        )
+    return dag
+
+
+for archive_name, archive_config in configured_archives().items():
+    build(archive_name, archive_config)

@@ -1,0 +1,129 @@
+"""From Airflow's connections to what our jobs need: a URL without its password, and a usable Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Connection
+
+_POSTGRES_TYPES = frozenset({"postgres", "postgresql", "generic"})
+
+# Parameters of libpq (https://www.postgresql.org/docs/18/libpq-connect.html) that people keep in the
+# extras of a connection; those that are secrets (sslpassword, passfile) are left out on purpose.
+_LIBPQ = frozenset(
+    {
+        "application_name",
+        "channel_binding",
+        "client_encoding",
+        "connect_timeout",
+        "gssencmode",
+        "host",
+        "hostaddr",
+        "keepalives",
+        "keepalives_count",
+        "keepalives_idle",
+        "keepalives_interval",
+        "krbsrvname",
+        "load_balance_hosts",
+        "options",
+        "require_auth",
+        "sslcert",
+        "sslcompression",
+        "sslcrl",
+        "sslkey",
+        "sslmode",
+        "sslnegotiation",
+        "sslrootcert",
+        "ssl_min_protocol_version",
+        "target_session_attrs",
+        "tcp_user_timeout",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a database is. The password is never part of the URL, nor of what is printed."""
+
+    url: str
+    password: str | None = field(default=None, repr=False)
+
+
+def get_connection(conn_id: str) -> Connection:
+    """Return an Airflow connection.
+
+    :raises UsageError: there is none of this id.
+    """
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise UsageError(
+            f"there is no Airflow connection '{conn_id}': make it under Admin > Connections, "
+            f"or set AIRFLOW_CONN_{conn_id.upper()}"
+        ) from None
+
+
+def database_address(conn_id: str) -> Address:
+    """Return where the database of a connection is; its password is masked in logs from now on.
+
+    :raises UsageError: no such connection, or not one to PostgreSQL with a database in it.
+    """
+    connection = get_connection(conn_id)
+    if connection.conn_type not in _POSTGRES_TYPES:
+        raise UsageError(
+            f"connection '{conn_id}' is of type '{connection.conn_type}': for PostgreSQL it must be 'postgres'"
+        )
+    if not connection.schema:
+        raise UsageError(f"connection '{conn_id}' names no database: fill in its field 'Database' (schema)")
+    if connection.password:
+        mask_secret(connection.password)
+        mask_secret(quote(connection.password, safe=""))
+    return Address(_url(connection), connection.password or None)
+
+
+def _url(connection: Connection) -> str:
+    """Write a connection as a URI of libpq, without the password."""
+    host, query = connection.host or "", _libpq_extras(connection.extra_dejson)
+    if host.startswith("/"):  # the folder of a Unix socket has no place in a URL but the query
+        host, query = "", {"host": host, **query}
+    if ":" in host:  # an IPv6 address
+        host = f"[{host}]"
+    user = f"{quote(connection.login, safe='')}@" if connection.login else ""
+    port = f":{connection.port}" if connection.port else ""
+    if port and not host and "host" in query:
+        port, query = "", {**query, "port": str(connection.port)}
+    path = quote(connection.schema or "", safe="")
+    return f"postgresql://{user}{host}{port}/{path}" + (f"?{urlencode(query)}" if query else "")
+
+
+def _libpq_extras(extras: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in extras.items() if name in _LIBPQ and value is not None}
+
+
+def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> None:
+    """Make sure that a job submitted through a connection would run where its password stays unseen.
+
+    The hook takes a connection that does not exist for YARN, without a word. In cluster mode it hands
+    environment variables on as visible `--conf` (YARN, Kubernetes) or not at all (standalone).
+
+    :param deploy_mode: what the task itself asks for; it goes before what the connection says.
+    :raises UsageError: no such connection, or it means cluster mode.
+    """
+    connection = get_connection(conn_id)
+    mode = deploy_mode or connection.extra_dejson.get("deploy-mode") or "client"
+    if mode != "client":
+        raise UsageError(
+            f"Spark connection '{conn_id}' asks for deploy mode '{mode}', where the database password would "
+            "be visible in Spark's configuration: set its extra 'deploy-mode' to 'client'"
+        )

@@ -1,0 +1,58 @@
+"""How tasks fail: one sentence, and whether another try can help."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from holdfast.errors import BusyError, HoldfastError
+from locking import LockBusy, LockError
+from locking.store import StoreDenied, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WORTH_ANOTHER_TRY = frozenset({HoldfastError.exit_code, BusyError.exit_code})
+
+
+class JobFailed(AirflowException):
+    """The job failed for a reason that may pass: Airflow tries again where the task has retries.
+
+    :param message: one sentence with what to do.
+    :param exit_code: the command's exit code for the same failure.
+    """
+
+    def __init__(self, message: str, exit_code: int = HoldfastError.exit_code) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class JobRefused(JobFailed, AirflowFailException):
+    """The job failed for a reason that stays (wrong usage, damage, refusal, unknown outcome): no retry."""
+
+
+class LockWaitExpired(JobFailed):
+    """A lock was not free in time; the message names who holds it."""
+
+
+def failure(message: str, exit_code: int) -> JobFailed:
+    """Return the exception for a failure with this exit code of the command."""
+    kind = JobFailed if exit_code in _WORTH_ANOTHER_TRY else JobRefused
+    return kind(message, exit_code)
+
+
+@contextmanager
+def in_airflow_terms() -> Iterator[None]:
+    """Turn errors of ours, of the locks and of the store into those that tell Airflow whether to try again."""
+    try:
+        yield
+    except HoldfastError as error:
+        raise failure(str(error), error.exit_code) from None
+    except LockBusy as error:
+        raise JobFailed(str(error), BusyError.exit_code) from None
+    except StoreDenied as error:
+        raise JobRefused(str(error)) from None
+    except (LockError, StoreError) as error:
+        raise JobFailed(str(error)) from error

@@ -1,0 +1,61 @@
+"""Back a database up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from holdfast_airflow.connections import Address, database_address
+from holdfast_airflow.operators.job import ArchiveJobOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.archive.runs import RunRecord
+    from holdfast.config import ArchiveConfig
+    from holdfast.storage import ObjectStore
+
+
+class BackupOperator(ArchiveJobOperator):
+    """Add one block of a source to an archive: one commit, or nothing.
+
+    Returns `commit`, `kind`, `rows`, `bytes` and `restorable_to`.
+
+    :param source_conn_id: the Airflow connection to the source, of type postgres; without it, what
+        archives.yaml says. (templated)
+    :param kind: `full`, `changes`, or `auto` for the least that keeps the source restorable. (templated)
+    """
+
+    operation: ClassVar[str] = "backup"
+    role: ClassVar[Literal["source", "target"]] = "source"
+    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "source_conn_id", "kind")
+
+    def __init__(self, *, source_conn_id: str | None = None, kind: str = "auto", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.source_conn_id = source_conn_id
+        self.kind = kind
+
+    def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
+        """Return the source to back up."""
+        if self.source_conn_id and self.source and not archive.sources:
+            return self.source, database_address(self.source_conn_id)
+        name, source = archive.source(self.source)
+        conn_id = self.source_conn_id or source.connection
+        return name, database_address(conn_id) if conn_id else Address(source.url or "")
+
+    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
+        """Return kind and tables."""
+        known = archive.sources.get(source or "")
+        arguments = ["--kind", self.kind]
+        for table in self.tables or (known.tables if known else ()):
+            arguments += ["--tables", table]
+        for table in known.exclude if known else ():
+            arguments += ["--exclude", table]
+        return arguments
+
+    def summarise(self, store: ObjectStore, record: RunRecord) -> dict[str, Any]:
+        """Read the commit back: what the archive says counts, not what the job says."""
+        from holdfast.archive import Archive
+
+        result = dict(record.result or {})
+        Archive.open(store).commit(int(result["commit"]))
+        return {key: result.get(key) for key in ("commit", "kind", "rows", "bytes", "restorable_to")}

@@ -1,0 +1,263 @@
+"""What backup and restore have in common: locks, then Spark, then a look at what really happened."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+import threading
+from abc import abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException
+
+from holdfast.config import find_archive
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.jobs import SPARK_CONF, check_java, find_application, job_environment, new_run_id
+from holdfast_airflow.connections import Address, check_spark_connection
+from holdfast_airflow.exceptions import JobFailed, failure, in_airflow_terms
+from holdfast_airflow.owners import owner_of
+from holdfast_airflow.processes import end_children
+from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
+from locking import LockBusy, LockError
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from airflow.sdk import Context
+
+    from holdfast.archive.locks import HeldLocks
+    from holdfast.archive.runs import RunRecord
+    from holdfast.config import ArchiveConfig
+    from holdfast.storage import ObjectStore
+
+_RELEASE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job, ready to be started: everything was looked up and found good.
+
+    :param source: the source it is about; None where it does not matter.
+    :param arguments: of the Spark application, without secrets.
+    """
+
+    url: str
+    run: str
+    source: str | None
+    database: Address
+    arguments: tuple[str, ...]
+
+
+class ArchiveJobOperator(SparkSubmitOperator):
+    """Runs one of our Spark applications under the locks that its operation needs.
+
+    Takes the locks (deferred while somebody is in the way), runs spark-submit, reads back from the
+    archive what the job did, and releases the locks whatever happened. The database's password reaches
+    the job through the environment of the process only, so Spark must run in client mode.
+
+    :param archive: a name in archives.yaml, or a URL. (templated)
+    :param source: the source in the archive; not needed where there is only one. (templated)
+    :param tables: globs of `schema.table`; empty means all that archives.yaml says. (templated)
+    :param lock_wait: how long to wait for the locks before failing with the holder's name. Waiting is
+        deferred: it takes no worker slot.
+    :param spark_conn_id: the Spark connection; without it, the one archives.yaml names.
+
+    All other arguments go to :class:`SparkSubmitOperator`, such as `driver_memory` and `conf`.
+    """
+
+    operation: ClassVar[str]
+    role: ClassVar[Literal["source", "target"]]
+
+    template_fields: Sequence[str] = ("archive", "source", "tables", "conf", "name")
+
+    def __init__(
+        self,
+        *,
+        archive: str,
+        source: str | None = None,
+        tables: Sequence[str] | None = None,
+        lock_wait: timedelta = timedelta(hours=1),
+        spark_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("name", f"holdfast-{self.operation}")
+        # A local driver has no id to come back to after a crash: another try is a new job.
+        super().__init__(durable=False, **kwargs)
+        self.archive = archive
+        self.source = source
+        self.tables = tables
+        self.lock_wait = lock_wait
+        self.spark_conn_id = spark_conn_id
+        self._locks: HeldLocks | None = None
+        self._killed = False
+        self._secret_environment: dict[str, str] = {}
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Run the job and return its summary."""
+        return self._attempt(context, deadline_in(self.lock_wait))
+
+    def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
+        """Go on after waiting for the locks."""
+        return self._attempt(context, check_event(event, deadline))
+
+    def on_kill(self) -> None:
+        """End the job, then give the locks back; both within the five seconds Airflow leaves."""
+        self._killed = True
+        end_children()
+        # In a thread: this runs inside a signal handler, which may have interrupted the release itself.
+        release = threading.Thread(target=self._release, daemon=True)
+        release.start()
+        release.join(_RELEASE_S)
+
+    @abstractmethod
+    def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
+        """Return the source's name and where the database to read or write is."""
+
+    @abstractmethod
+    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
+        """Return the application's arguments beyond archive, run and source."""
+
+    @abstractmethod
+    def summarise(self, store: ObjectStore, record: RunRecord) -> dict[str, Any]:
+        """Check in the archive what a job that says it succeeded has done, and say it in short."""
+
+    def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
+        with in_airflow_terms():
+            job = self._prepare(context)
+            store = _open_store(job.url)
+            self._locks = self._take_locks(store, job, context, deadline)
+            with self._locks_released():
+                return self._run(store, job, context)
+
+    def _prepare(self, context: Context) -> Job:
+        """Look everything up that can be wrong, before any lock is taken."""
+        archive = find_archive(self.archive)
+        url = archive.only_url()
+        self._conn_id = self.spark_conn_id or archive.spark_connection
+        mode = self._deploy_mode or (self.conf or {}).get("spark.submit.deployMode")
+        check_spark_connection(self._conn_id, deploy_mode=mode)
+        check_java()
+        self.application = str(find_application(self.operation))
+        source, database = self.database(archive)
+        run = new_run_id(f"{self.operation}-{source or 'all'}")
+        arguments = ["--archive", url, "--run", run, *(("--source", source) if source else ())]
+        arguments += self.arguments(archive, source)
+        return Job(url, run, source, database, tuple(arguments))
+
+    def _take_locks(self, store: ObjectStore, job: Job, context: Context, deadline: datetime) -> HeldLocks:
+        """Take the locks of the operation; where somebody is in the way, defer."""
+        from holdfast.archive import locks
+
+        try:
+            return locks.acquire(
+                store,
+                self.operation,
+                sources=[job.source] if job.source else [],
+                owner=owner_of(context, scope="task"),
+                purpose=f"{self.operation} {job.source or ''}".strip(),
+                wait=0,
+            )
+        except LockBusy as error:
+            trigger = self._trigger(job, deadline)
+            raise deferred_until_free(self, trigger, busy=str(error), deadline=deadline) from None
+
+    def _trigger(self, job: Job, deadline: datetime) -> Any:
+        from holdfast_airflow.triggers.lock import PlanFreeTrigger
+
+        return PlanFreeTrigger(
+            url=job.url,
+            deadline=deadline.isoformat(),
+            operation=self.operation,
+            sources=[job.source] if job.source else [],
+        )
+
+    @contextmanager
+    def _locks_released(self) -> Iterator[None]:
+        """End what still runs and release the locks, in this order, however the block ends."""
+        try:
+            yield
+        finally:
+            end_children()
+            self._release()
+
+    def _release(self) -> None:
+        held, self._locks = self._locks, None
+        if held is None:
+            return
+        try:
+            held.release()
+        except (LockError, StoreError) as error:
+            self.log.warning("the locks could not be released; they end with their lease: %s", error)
+
+    def _run(self, store: ObjectStore, job: Job, context: Context) -> dict[str, Any]:
+        if self._killed:  # while the locks were being taken: Airflow's signal does not end the task
+            raise JobFailed("the task was killed before its job began")
+        self._set_up_spark(job)
+        self.log.info("run %s: its progress is under runs/%s in %s", job.run, job.run, job.url)
+        problem = ""
+        try:
+            # Unwrapped, because the wrapper warns of a call outside the task runner when a deferred task
+            # goes on: it knows only tasks that are at their first method.
+            inspect.unwrap(SparkSubmitOperator.execute)(self, context)
+        except AirflowException as error:
+            problem = str(error)
+        record = _read_last(store, job.run)
+        if record is None or record.state != "succeeded":
+            raise _job_failure(record, problem, self.operation)
+        if problem:
+            self.log.warning("spark-submit failed after the job had done its work")
+        summary = self.summarise(store, record)
+        self.log.info("%s is done: %s", self.operation, summary)
+        return summary
+
+    def _set_up_spark(self, job: Job) -> None:
+        if self._locks is None:
+            raise UsageError("a job runs under locks only")
+        environment = job_environment(job.database.url, job.database.password, self._locks, self.role)
+        path = environment.get("PATH", os.environ.get("PATH", os.defpath))
+        binary = self._spark_binary or "spark-submit"
+        if shutil.which(binary, path=path) is None:
+            raise HoldfastError(f"{binary} was not found: install pyspark into Airflow's environment")
+        self._secret_environment = environment
+        self.conf = {**SPARK_CONF, **(self.conf or {})}
+        self.application_args = list(job.arguments)
+
+    def _get_hook(self) -> Any:
+        hook = super()._get_hook()
+        # Not through env_vars: that is a template field, which Airflow stores and shows, and on YARN and
+        # Kubernetes the hook would write it into the command as `--conf`.
+        hook._env = self._secret_environment
+        return hook
+
+
+def _open_store(url: str) -> ObjectStore:
+    from holdfast.storage import open_store
+
+    return open_store(url)
+
+
+def _read_last(store: ObjectStore, run: str) -> RunRecord | None:
+    from holdfast.archive.runs import read_last
+
+    return read_last(store, run)
+
+
+def _job_failure(record: RunRecord | None, problem: str, operation: str) -> JobFailed:
+    """Say in one sentence why a job failed: its own words where it left some."""
+    if record is not None and record.error is not None:
+        return failure(record.error.message, record.error.exit_code)
+    lines = [line for line in problem.partition("Last spark-submit output:")[2].splitlines() if line.strip()]
+    if record is not None:
+        return JobFailed(
+            f"the {operation} job was ended while {record.step}, before it could say why; nothing of it "
+            "counts unless it is committed, so try again"
+        )
+    return JobFailed(
+        f"spark-submit ended before the {operation} job began" + (f": {' | '.join(lines[-3:])}" if lines else "")
+    )

@@ -1,0 +1,45 @@
+"""Give back a lock of the run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from holdfast_airflow.exceptions import in_airflow_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+
+class ReleaseLock(BaseOperator):
+    """Give back the lock that an :class:`AcquireLock` of this run has taken.
+
+    Use it as a teardown, so that it runs whether or not the work succeeded. Airflow skips teardowns of a
+    run that exceeds `dagrun_timeout`: the lock then ends with its `max_hold`.
+
+    :param acquire: the task id of the :class:`AcquireLock`. (templated)
+    """
+
+    template_fields: Sequence[str] = ("acquire",)
+
+    def __init__(self, *, acquire: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.acquire = acquire
+
+    def execute(self, context: Context) -> None:
+        """Release, whether or not the lock is still held; nothing to do if it never was."""
+        from holdfast.storage import open_store
+        from locking import LeaseHandle, release_handle
+
+        taken = context["ti"].xcom_pull(task_ids=self.acquire)
+        if not taken:
+            self.log.info("%s has taken no lock, so there is none to release", self.acquire)
+            return
+        with in_airflow_terms():
+            handle = LeaseHandle.from_json(json.dumps(taken["handle"]))
+            release_handle(open_store(taken["url"]), handle)
+        self.log.info("%s is released", handle.resource)

@@ -1,0 +1,3 @@
+"""Triggers: what a deferred task waits for."""
+
+from __future__ import annotations

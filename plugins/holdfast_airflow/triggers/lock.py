@@ -1,0 +1,128 @@
+"""Wait until nobody is in the way of a lock. A trigger takes no lock: the task does, when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from abc import abstractmethod
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from holdfast.errors import HoldfastError
+from locking.errors import LockError
+from locking.store import StoreDenied, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from holdfast.storage import ObjectStore
+    from locking import LockInfo
+
+DEFAULT_POLL_S = 5.0
+
+_random = random.SystemRandom()
+
+
+class LockFreeTrigger(BaseTrigger):
+    """Fires when a lock is free, when time is up, or when that cannot be found out.
+
+    :param url: where the archive is.
+    :param deadline: ISO 8601 with offset; the event then says who is still in the way.
+    :param poll_s: seconds between two looks on average; each pause is 0.5 to 1.5 times that, so that
+        tasks waiting for one lock do not all come at once.
+    """
+
+    def __init__(self, *, url: str, deadline: str, poll_s: float = DEFAULT_POLL_S) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.url = url
+        self.deadline = deadline
+        self.poll_s = poll_s
+
+    @abstractmethod
+    def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
+        """Return who is in the way now; called in a thread."""
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the triggerer makes this trigger from again."""
+        kind = type(self)
+        fields = {"url": self.url, "deadline": self.deadline, "poll_s": self.poll_s}
+        return f"{kind.__module__}.{kind.__qualname__}", fields
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, pause, look again; yields one event."""
+        while True:
+            try:
+                message = await asyncio.to_thread(self._look)
+            except (StoreDenied, HoldfastError) as error:
+                yield _event("failed", str(error))
+                return
+            except (StoreError, LockError) as error:
+                message = f"the archive's locks could not be read: {error}"
+            if not message:
+                yield _event("free")
+                return
+            if datetime.now(UTC) >= datetime.fromisoformat(self.deadline):
+                yield _event("expired", message)
+                return
+            self.log.info("still waiting: %s", message)
+            await asyncio.sleep(self.poll_s * _random.uniform(0.5, 1.5))
+
+    def _look(self) -> str:
+        """Say who is in the way; an empty string means nobody."""
+        from holdfast.storage import open_store
+
+        return "; ".join(info.describe() for info in self.blockers(open_store(self.url)))
+
+
+class PlanFreeTrigger(LockFreeTrigger):
+    """Waits for all locks of an operation of an archive.
+
+    :param operation: as in the table of locks, such as `backup`.
+    :param sources: the sources it writes to.
+    """
+
+    def __init__(self, *, operation: str, sources: Sequence[str] = (), **more: Any) -> None:
+        super().__init__(**more)
+        self.operation = operation
+        self.sources = list(sources)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the triggerer makes this trigger from again."""
+        path, fields = super().serialize()
+        return path, {**fields, "operation": self.operation, "sources": self.sources}
+
+    def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
+        """Return who is in the way of the operation."""
+        from holdfast.archive import locks
+
+        return locks.blockers(store, self.operation, sources=self.sources)
+
+
+class ResourceFreeTrigger(LockFreeTrigger):
+    """Waits for one resource.
+
+    :param resource: its name.
+    :param mode: `R` to share it, `W` to have it alone.
+    """
+
+    def __init__(self, *, resource: str, mode: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.resource = resource
+        self.mode = mode
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the triggerer makes this trigger from again."""
+        path, fields = super().serialize()
+        return path, {**fields, "resource": self.resource, "mode": self.mode}
+
+    def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
+        """Return who is in the way of the resource."""
+        from locking import blockers
+
+        return blockers(store, self.resource, mode="W" if self.mode == "W" else "R")
+
+
+def _event(state: str, message: str = "") -> TriggerEvent:
+    return TriggerEvent({"state": state, "message": message})  # type: ignore[no-untyped-call]

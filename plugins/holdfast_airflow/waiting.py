@@ -1,0 +1,63 @@
+"""Waiting for a lock: at most so long, deferred, and with the holder's name in the end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import TaskDeferred
+
+from holdfast.errors import BusyError
+from holdfast_airflow.exceptions import JobFailed, LockWaitExpired
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import BaseOperator
+
+    from holdfast_airflow.triggers.lock import LockFreeTrigger
+
+RESUME = "execute_when_free"
+"""The method a deferred operator goes on with: `(context, event, deadline)`."""
+
+_MARGIN = timedelta(minutes=2)
+
+
+def deadline_in(wait: timedelta) -> datetime:
+    """Return the moment until which to wait. Wall-clock time: it must hold in other processes too."""
+    return datetime.now(UTC) + wait
+
+
+def deferred_until_free(
+    operator: BaseOperator, trigger: LockFreeTrigger, *, busy: str, deadline: datetime
+) -> TaskDeferred:
+    """Return what to raise to hand a busy lock to a trigger; the operator goes on in `execute_when_free`.
+
+    :param busy: who is in the way, in words.
+    :raises LockWaitExpired: there is no time left to wait.
+    """
+    left = deadline - datetime.now(UTC)
+    if left <= timedelta(0):
+        raise LockWaitExpired(busy, BusyError.exit_code)
+    operator.log.info("waiting until %s for: %s", deadline.isoformat(timespec="seconds"), busy)
+    return TaskDeferred(
+        trigger=trigger,
+        method_name=RESUME,
+        kwargs={"deadline": deadline.isoformat()},
+        # The trigger itself ends the wait, and says who was in the way; Airflow's own time-out does not.
+        timeout=left + _MARGIN,
+    )
+
+
+def check_event(event: Mapping[str, Any] | None, deadline: str) -> datetime:
+    """Return the deadline if a trigger says that the lock is free.
+
+    :raises LockWaitExpired: it was not free in time.
+    :raises JobFailed: the trigger could not find out.
+    """
+    found = event or {}
+    if found.get("state") == "expired":
+        raise LockWaitExpired(str(found["message"]), BusyError.exit_code)
+    if found.get("state") != "free":
+        raise JobFailed(str(found.get("message", "the wait for a lock ended without an answer")))
+    return datetime.fromisoformat(deadline)
