@@ -127,6 +127,8 @@ def output_text(column: Column) -> str:
     Its polymorphic kinds refuse a domain, so that is cast to its base type, which changes nothing.
     """
     base = f"{ident(column.name)}::{qualified(column.base_schema, column.base)}"
+    if column.base_schema == "pg_catalog" and column.base == "refcursor":
+        return f"{base}::pg_catalog.text"  # its output function is that of text, which does not take it
     return f"pg_catalog.textin({column.output}({base}))"
 
 
