@@ -95,7 +95,7 @@ build_venv() {
   "$uv" venv --quiet --clear --no-project --python "$python" .venv
   "$uv" pip install --quiet --python .venv --compile-bytecode --require-hashes \
     --build-constraints requirements/dev.txt -r requirements/dev.txt
-  stamp packages requirements/dev.txt
+  stamp packages requirements/dev.txt scripts/setup.sh
 }
 
 main() {
@@ -103,13 +103,13 @@ main() {
   mkdir -p .work
   exec 9>.work/setup.lock
   flock 9
-  if env_is_current && is_current packages requirements/dev.txt && is_current project pyproject.toml; then
+  if env_is_current && is_current packages requirements/dev.txt scripts/setup.sh && is_current project pyproject.toml; then
     return
   fi
   python=$(find_python)
   uv=$(find_uv "$python")
   write_env "$uv"
-  is_current packages requirements/dev.txt || build_venv "$python" "$uv"
+  is_current packages requirements/dev.txt scripts/setup.sh || build_venv "$python" "$uv"
   "$uv" pip install --quiet --python .venv --no-deps --no-build-isolation --editable .
   stamp project pyproject.toml
   say "ready in $((SECONDS - started)) s"
