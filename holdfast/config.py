@@ -68,9 +68,7 @@ class _Section(BaseModel):
         for key in data:
             if key not in cls.model_fields:
                 hint = _nearest(str(key), cls.model_fields) or f"; known: {', '.join(cls.model_fields)}"
-                raise PydanticCustomError(
-                    "unknown_key", "unknown key '{key}'{hint}", {"key": key, "hint": hint}
-                )
+                raise PydanticCustomError("unknown_key", "unknown key '{key}'{hint}", {"key": key, "hint": hint})
         return data
 
 
@@ -171,9 +169,7 @@ class ArchiveConfig(_Section):
         if name is None:
             raise UsageError(f"say which source; this archive has: {known}")
         if name not in self.sources:
-            raise UsageError(
-                f"no source '{name}' in this archive{_nearest(name, self.sources)}; known: {known}"
-            )
+            raise UsageError(f"no source '{name}' in this archive (it has: {known}){_nearest(name, self.sources)}")
         return name, self.sources[name]
 
 
@@ -305,8 +301,6 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, Hashable):
                 break  # the plain loader refuses it with a sentence of its own
             if key in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"'{key}' is written twice", problem_mark=key_node.start_mark
-                )
+                raise yaml.MarkedYAMLError(problem=f"'{key}' is written twice", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)

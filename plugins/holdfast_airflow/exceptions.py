@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from holdfast.errors import BusyError, HoldfastError
-from locking import LockBusy, LockError
+from holdfast.errors import BusyError, HoldfastError, exit_code_of
+from locking import LockError
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
@@ -48,11 +48,7 @@ def in_airflow_terms() -> Iterator[None]:
     """Turn errors of ours, of the locks and of the store into those that tell Airflow whether to try again."""
     try:
         yield
-    except HoldfastError as error:
-        raise failure(str(error), error.exit_code) from None
-    except LockBusy as error:
-        raise JobFailed(str(error), BusyError.exit_code) from None
     except StoreDenied as error:
         raise JobRefused(str(error)) from None
-    except (LockError, StoreError) as error:
-        raise JobFailed(str(error)) from error
+    except (HoldfastError, LockError, StoreError) as error:
+        raise failure(str(error), exit_code_of(error)) from None

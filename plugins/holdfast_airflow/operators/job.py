@@ -21,7 +21,7 @@ from holdfast.jobs import SPARK_CONF, check_java, find_application, job_environm
 from holdfast_airflow.connections import Address, check_spark_connection
 from holdfast_airflow.exceptions import JobFailed, failure, in_airflow_terms
 from holdfast_airflow.owners import owner_of
-from holdfast_airflow.processes import end_children
+from holdfast_airflow.processes import RUN_VARIABLE, end_job
 from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
 from locking import LockBusy, LockError
 from locking.store import StoreError
@@ -95,6 +95,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self.lock_wait = lock_wait
         self.spark_conn_id = spark_conn_id
         self._locks: HeldLocks | None = None
+        self._run_name = ""
         self._killed = False
         self._secret_environment: dict[str, str] = {}
 
@@ -109,7 +110,8 @@ class ArchiveJobOperator(SparkSubmitOperator):
     def on_kill(self) -> None:
         """End the job, then give the locks back; both within the five seconds Airflow leaves."""
         self._killed = True
-        end_children()
+        if self._run_name:
+            end_job(self._run_name)
         # In a thread: this runs inside a signal handler, which may have interrupted the release itself.
         release = threading.Thread(target=self._release, daemon=True)
         release.start()
@@ -132,7 +134,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             job = self._prepare(context)
             store = _open_store(job.url)
             self._locks = self._take_locks(store, job, context, deadline)
-            with self._locks_released():
+            with self._ended():
                 return self._run(store, job, context)
 
     def _prepare(self, context: Context) -> Job:
@@ -178,12 +180,13 @@ class ArchiveJobOperator(SparkSubmitOperator):
         )
 
     @contextmanager
-    def _locks_released(self) -> Iterator[None]:
-        """End what still runs and release the locks, in this order, however the block ends."""
+    def _ended(self) -> Iterator[None]:
+        """End what still runs of the job and release the locks, in this order, however the block ends."""
         try:
             yield
         finally:
-            end_children()
+            if self._run_name:
+                end_job(self._run_name)
             self._release()
 
     def _release(self) -> None:
@@ -224,7 +227,8 @@ class ArchiveJobOperator(SparkSubmitOperator):
         binary = self._spark_binary or "spark-submit"
         if shutil.which(binary, path=path) is None:
             raise HoldfastError(f"{binary} was not found: install pyspark into Airflow's environment")
-        self._secret_environment = environment
+        self._run_name = job.run
+        self._secret_environment = {**environment, RUN_VARIABLE: job.run}
         self.conf = {**SPARK_CONF, **(self.conf or {})}
         self.application_args = list(job.arguments)
 
