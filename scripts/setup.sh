@@ -5,6 +5,8 @@ set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+readonly VENV_INPUTS=(requirements/dev.txt scripts/setup.sh)
+
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
@@ -95,7 +97,7 @@ build_venv() {
   "$uv" venv --quiet --clear --no-project --python "$python" .venv
   "$uv" pip install --quiet --python .venv --compile-bytecode --require-hashes \
     --build-constraints requirements/dev.txt -r requirements/dev.txt
-  stamp packages requirements/dev.txt scripts/setup.sh
+  stamp packages "${VENV_INPUTS[@]}"
 }
 
 main() {
@@ -103,13 +105,13 @@ main() {
   mkdir -p .work
   exec 9>.work/setup.lock
   flock 9
-  if env_is_current && is_current packages requirements/dev.txt scripts/setup.sh && is_current project pyproject.toml; then
+  if env_is_current && is_current packages "${VENV_INPUTS[@]}" && is_current project pyproject.toml; then
     return
   fi
   python=$(find_python)
   uv=$(find_uv "$python")
   write_env "$uv"
-  is_current packages requirements/dev.txt scripts/setup.sh || build_venv "$python" "$uv"
+  is_current packages "${VENV_INPUTS[@]}" || build_venv "$python" "$uv"
   "$uv" pip install --quiet --python .venv --no-deps --no-build-isolation --editable .
   stamp project pyproject.toml
   say "ready in $((SECONDS - started)) s"
