@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from holdfast.sources.postgresql.lookup3 import Int64s, UInt8s
+    from holdfast.sources.postgresql.lookup3 import UInt8s
 
 Number = TypeVar("Number", bound=np.generic)
 Bools = npt.NDArray[np.bool_]
@@ -61,15 +60,31 @@ def data(array: pa.Array) -> UInt8s:
     return np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
 
 
-def binary(starts: Int64s, contents: UInt8s, count: int) -> pa.Array:
-    """Return a binary array over `contents` from its `count` + 1 offsets."""
-    buffers = [None, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(contents)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
+class Sparse(NamedTuple):
+    """The values of a string array that is NULL nearly everywhere.
+
+    :param rows: where they are.
+    :param codes: which of `texts` each is.
+    :param texts: the different values.
+    """
+
+    rows: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.int64]
+    texts: list[str]
 
 
-def present(texts: pa.Array) -> list[tuple[int, str]]:
-    """Return row and text of the values of a string array that has few of them."""
-    if texts.null_count == len(texts):
-        return []
-    rows = pc.indices_nonzero(texts.is_valid())
-    return list(zip(rows.to_pylist(), texts.take(rows).to_pylist(), strict=True))
+def sparse(array: pa.Array) -> Sparse | None:
+    """Return the values of such an array, or None where there is none."""
+    if array.null_count == len(array):
+        return None
+    encoded = array.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+    rows = np.flatnonzero(codes >= 0)
+    return Sparse(rows, codes[rows], encoded.dictionary.to_pylist())
+
+
+def spread(values: Sparse, count: int) -> pa.Array:
+    """Return the array of `count` strings that `sparse` takes apart."""
+    codes = np.full(count, -1)
+    codes[values.rows] = values.codes
+    return pa.array(values.texts, pa.string()).take(pa.array(codes, mask=codes < 0))

@@ -148,6 +148,8 @@ def _split(
         strange &= valid
     if not strange.any():
         return array, exact
-    raw = shown - kind(epoch)
-    exact = pa.array([text(int(raw[row])) if odd else None for row, odd in enumerate(strange)], pa.string())
+    rows = np.flatnonzero(strange)
+    numbers, codes = np.unique(shown[rows] - kind(epoch), return_inverse=True)
+    texts = [text(number) for number in numbers.tolist()]
+    exact = arrow.spread(arrow.Sparse(rows, codes, texts), len(array))
     return pc.if_else(pa.array(~strange), array, pa.scalar(None, array.type)), exact

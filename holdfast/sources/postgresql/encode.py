@@ -26,13 +26,14 @@ _TEXT: Final = pa.large_string()
 _EMPTY: Final = pa.scalar("", _TEXT)
 
 
-def copy_statement(table: str, columns: Sequence[Column]) -> str:
-    """Return the COPY statement for what `encode` gives; generated columns are left to the server.
+def copy_statement(table: str, columns: Sequence[Column], *, binary: bool = False) -> str:
+    """Return the COPY statement of these columns; generated ones are left to the server.
 
     :param table: quoted and qualified.
     """
     names = ", ".join(ident(each.column.name) for each in loaded(columns))
-    return f"copy {table} ({names}) from stdin" if names else f"copy {table} from stdin"
+    what = f"{table} ({names})" if names else table
+    return f"copy {what} from stdin{' (format binary)' if binary else ''}"
 
 
 def loaded(columns: Sequence[Column]) -> tuple[Stored, ...]:

@@ -23,7 +23,7 @@ import numpy as np
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql import arrow, exceptional, lookup3
 from holdfast.sources.postgresql.forms import Form, Stored, layout, output_text
-from holdfast.sources.postgresql.numeric import Shape, digits_of, numeric_bytes
+from holdfast.sources.postgresql.numeric import SPECIAL, Shape, digits_of, numeric_bytes
 from holdfast.sources.postgresql.sql import ident
 
 if TYPE_CHECKING:
@@ -154,12 +154,13 @@ def _hash_column(each: Stored, rows: pa.RecordBatch) -> Iterator[UInt64s]:
     """Yield the hashes of a column's slots, zero for NULL."""
     array = rows.column(each.index)
     valid = arrow.validity(array)
-    exact = [] if each.exact is None else arrow.present(rows.column(each.exact))
+    exact = None if each.exact is None else arrow.sparse(rows.column(each.exact))
+    patches = _EXACT_HASHES[each.form](exact.texts) if exact else ()
     for slot, hashed in enumerate(_HASHES[each.form](array)):
         if valid is not None:
             hashed *= valid
-        for row, text in exact:
-            hashed[row] = _EXACT_HASHES[each.form](text)[slot]
+        if exact:
+            hashed[exact.rows] = patches[slot][exact.codes]
         yield hashed
 
 
@@ -243,21 +244,25 @@ def _hash_one(content: bytes) -> np.uint64:
     return hashed
 
 
-def _hash_exact_numeric(text: str) -> tuple[np.uint64, np.uint64]:
-    sent = numeric_bytes(text)
-    count, weight = struct.unpack_from(">Hh", sent)
-    below_zero = _FALSE_TRUE[int(text.startswith("-"))]
-    if text.endswith(("NaN", "Infinity")):
-        return np.uint64(0), below_zero
+def _hash_exact_numerics(texts: list[str]) -> tuple[UInt64s, UInt64s]:
+    digits = np.array([_hash_sent(numeric_bytes(text)) for text in texts], np.uint64)
+    return digits, _FALSE_TRUE[[int(text.startswith("-")) for text in texts]]
+
+
+def _hash_sent(sent: bytes) -> np.uint64:
+    """Return `hash_numeric_extended` of a value in its send form."""
+    count, weight, sign = struct.unpack_from(">HhH", sent)
+    if sign & SPECIAL == SPECIAL:
+        return np.uint64(0)
     if not count:
-        return _MINUS_ONE, _FALSE_TRUE[0]
+        return _MINUS_ONE
     digits = np.frombuffer(sent, ">u2", count, 8).astype(np.uint16)
-    return _hash_one(digits.tobytes()) ^ np.int64(weight).view(np.uint64), below_zero
+    return _hash_one(digits.tobytes()) ^ np.int64(weight).view(np.uint64)
 
 
-def _hash_stored(number: int) -> tuple[np.uint64]:
-    """Hash the integer behind an exceptional date or time."""
-    return (lookup3.hash_int8(np.array([number], np.int64))[0],)
+def _hash_numbers(numbers: list[int]) -> tuple[UInt64s]:
+    """Hash the integers behind exceptional dates and times."""
+    return (lookup3.hash_int8(np.array(numbers, np.int64)),)
 
 
 _HASHES: Final[dict[Form, Callable[[pa.Array], list[UInt64s]]]] = {
@@ -272,9 +277,9 @@ _HASHES: Final[dict[Form, Callable[[pa.Array], list[UInt64s]]]] = {
     Form.BYTES: _hash_content,
     Form.OUTPUT: _hash_content,
 }
-_EXACT_HASHES: Final[dict[Form, Callable[[str], tuple[np.uint64, ...]]]] = {
-    Form.DATE: lambda text: _hash_stored(exceptional.date_number(text)),
-    Form.TIMESTAMP: lambda text: _hash_stored(exceptional.timestamp_number(text)),
-    Form.TIME: lambda text: _hash_stored(exceptional.time_number(text)),
-    Form.DECIMAL: _hash_exact_numeric,
+_EXACT_HASHES: Final[dict[Form, Callable[[list[str]], tuple[UInt64s, ...]]]] = {
+    Form.DATE: lambda texts: _hash_numbers([exceptional.date_number(text) for text in texts]),
+    Form.TIMESTAMP: lambda texts: _hash_numbers([exceptional.timestamp_number(text) for text in texts]),
+    Form.TIME: lambda texts: _hash_numbers([exceptional.time_number(text) for text in texts]),
+    Form.DECIMAL: _hash_exact_numerics,
 }

@@ -25,6 +25,9 @@ Digits = npt.NDArray[np.uint16]
 NARROW: Final = 18
 """The precision up to which scaled values fit int64."""
 
+SPECIAL: Final = 0xC000
+"""Bits of the sign that NaN and the infinities have in common."""
+
 _HEADER: Final = 4  # words
 _POSITIVE, _NEGATIVE = 0x0000, 0x4000
 _SPECIAL: Final = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
@@ -74,17 +77,19 @@ def decode_numeric(sent: pa.Array, kind: pa.Decimal128Type) -> tuple[pa.Array, p
     words[: starts[-1] // 2] = arrow.data(sent)[: starts[-1]].view(">u2")
     shape = Shape.of(kind)
     for first in range(0, count, _ROWS_AT_ONCE):
-        rows = slice(first, min(first + _ROWS_AT_ONCE, count))
-        at = starts[rows].astype(np.int64) // 2
-        strange[rows] = _decode(words, at, shape, kind, halves[rows])
+        part = slice(first, min(first + _ROWS_AT_ONCE, count))
+        at = starts[part].astype(np.int64) // 2
+        strange[part] = _decode(words, at, shape, kind, halves[part])
     valid = arrow.validity(sent)
     if valid is not None:
         strange &= valid
     exact = pa.nulls(count, pa.string())
     if strange.any():
         valid = ~strange if valid is None else valid & ~strange
-        texts = [numeric_text(sent[row].as_py()) if odd else None for row, odd in enumerate(strange)]
-        exact = pa.array(texts, pa.string())
+        rows = np.flatnonzero(strange)
+        encoded = sent.take(pa.array(rows)).dictionary_encode()
+        texts = [numeric_text(each) for each in encoded.dictionary.to_pylist()]
+        exact = arrow.spread(arrow.Sparse(rows, encoded.indices.to_numpy(), texts), count)
     bitmap = None if valid is None else arrow.bitmap(valid)
     return pa.Array.from_buffers(kind, count, [bitmap, pa.py_buffer(halves)]), exact
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.sources.postgresql.columns import Column, read_columns
+from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.encode import copy_statement, encode
 from holdfast.sources.postgresql.forms import VALUE_SETTINGS
@@ -38,7 +39,8 @@ class Travelled:
     stored: pa.Table
     source: ContentHash
     files: ContentHash
-    copy: ContentHash
+    copies: set[ContentHash]
+    differing_rows: int
 
 
 class Tables:
@@ -79,11 +81,8 @@ class Tables:
         assert row is not None
         return ContentHash(int(row[0]), int(row[1]))
 
-    def travel(self, table: str, like: str = "") -> Travelled:
-        """Send a table through a Parquet file into a copy of it.
-
-        :param like: the copy's definition; default is the table's own.
-        """
+    def travel(self, table: str) -> Travelled:
+        """Send a table through a Parquet file into two copies of it, by either format of COPY."""
         columns = self.columns(table)
         decoder = Decoder(columns)
         file = io.BytesIO()
@@ -92,17 +91,30 @@ class Tables:
                 writer.write_batch(batch)
         stored = pq.read_table(file)
         batches = stored.combine_chunks().to_batches()
-        copy = self.create(like or f"like {table} including generated including identity")
-        with self.session.cursor().copy(copy_statement(copy, columns).encode()) as stream:
-            for batch in batches:
-                stream.write(encode(columns, batch))
+        by_text, copy = self._copy(table), self._copy(table)
+        with self.session.cursor() as cursor:
+            with cursor.copy(copy_statement(by_text, columns).encode()) as stream:
+                for batch in batches:
+                    stream.write(encode(columns, batch))
+            assert copy_in(cursor, copy, columns, batches) == stored.num_rows
         return Travelled(
             columns=columns,
             stored=stored,
             source=self.hash(table, columns),
             files=sum((digest(columns, batch) for batch in batches), ContentHash()),
-            copy=self.hash(copy, self.columns(copy)),
+            copies={self.hash(each, self.columns(each)) for each in (by_text, copy)},
+            differing_rows=self._difference(table, by_text) + self._difference(table, copy),
         )
+
+    def _copy(self, table: str) -> str:
+        return self.create(f"like {table} including generated including identity")
+
+    def _difference(self, one: str, other: str) -> int:
+        """Return how many rows differ in their text, a comparison that shares nothing with the hash."""
+        query = f"select count(*) from (select t::text from {one} t except all select t::text from {other} t) d"
+        row = self.session.execute(query.encode()).fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,9 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "money": ("'-92233720368547758.08'", "0", "12.34", "null"),
     "uuid": ("'00000000-0000-0000-0000-000000000000'", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "null"),
     "json": ("'{}'", "'{ \"a\" : 1.0, \"a\": \"\\u00e9\\n\" }'", "'null'", "null"),
-    "jsonb": ("'{}'", "'{\"a\": [1.00, null, \"x\\\\ny\"]}'", "'null'", "'\"😀\"'", "to_jsonb(repeat('q', 2000))", "null"),
+    "jsonb": (
+        "'{}'", "'{\"a\": [1.00, null, \"x\\\\ny\"]}'", "'null'", "'\"😀\"'", "to_jsonb(repeat('q', 2000))", "null",
+    ),
     "jsonpath": ("'$.a[*] ? (@ > 1)'", "null"),
     "inet": ("'1.2.3.4'", "'1.2.3.4/32'", "'1.2.3.0/24'", "'::1'", "'fe80::/10'", "null"),
     "cidr": ("'1.2.3.0/24'", "'1.2.3.4/32'", "null"),
@@ -174,5 +176,6 @@ def test_every_value_comes_back_and_the_file_has_the_hash_of_the_table(tables: T
     tables.fill(table, f"values {rows}")
     travelled = tables.travel(table)
     assert travelled.files == travelled.source
-    assert travelled.copy == travelled.source
+    assert travelled.copies == {travelled.source}
+    assert travelled.differing_rows == 0
     assert travelled.source.rows == len(_VALUES[kind])
