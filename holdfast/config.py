@@ -186,7 +186,7 @@ class Config(_Section):
         if name not in self.archives:
             known = ", ".join(sorted(self.archives)) or "none"
             raise UsageError(
-                f"no archive '{name}' in {FILE_NAME} (it has: {known}){_nearest(name, self.archives)} "
+                f"no archive '{name}' in {FILE_NAME} (it has: {known}){_nearest(name, self.archives) or '.'} "
                 "For an archive that is not in the file, write its URL."
             )
         return self.archives[name]

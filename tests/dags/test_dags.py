@@ -1,0 +1,143 @@
+"""The DAG files, read as Airflow reads them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
+
+ROOT = Path(__file__).parents[2]
+
+TWO = """
+archives:
+  shop:
+    url: s3://backups/shop
+    sources: {shop_db: {connection: shop_postgres}}
+  big:
+    url: s3://backups/big
+    sources: {a: {connection: a}, b: {connection: b}}
+    schedule: {full: "@weekly", changes: "*/15 * * * *"}
+  kept:
+    url: s3://backups/kept
+"""
+
+Read = Callable[[str], DagBag]
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Read dags/ with this archives.yaml in force."""
+
+    def read_with(text: str) -> DagBag:
+        path = tmp_path / "archives.yaml"
+        path.write_text(text)
+        monkeypatch.setenv("HOLDFAST_ARCHIVES", str(path))
+        return DagBag(str(ROOT / "dags"))
+
+    return read_with
+
+
+def dag(bag: DagBag, dag_id: str) -> DAG:
+    assert bag.import_errors == {}
+    return bag.dags[dag_id]
+
+
+def test_each_archive_has_its_dags(read: Read) -> None:
+    bag = read(TWO)
+    assert bag.import_errors == {}
+    assert sorted(bag.dags) == ["backup_big", "backup_shop", "restore_big", "restore_kept", "restore_shop"]
+    assert dag(bag, "backup_shop").task_ids == ["backup_shop_db"]
+    assert sorted(dag(bag, "backup_big").task_ids) == ["backup_a", "backup_b", "choose_sources"]
+    assert dag(bag, "restore_shop").task_ids == ["restore"]
+    assert all(found.max_active_runs == 1 for found in bag.dags.values())
+
+
+def test_dags_can_be_stored_by_airflow(read: Read) -> None:
+    for found in read(TWO).dags.values():
+        assert DagSerialization.to_dict(found)["dag"]["dag_id"] == found.dag_id
+
+
+def test_no_file_means_no_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_ARCHIVES", raising=False)
+    monkeypatch.chdir(tmp_path)
+    bag = DagBag(str(ROOT / "dags"))
+    assert (bag.import_errors, dict(bag.dags)) == ({}, {})
+
+
+def test_mistake_in_the_file_is_an_import_error_with_the_sentence(read: Read) -> None:
+    bag = read("archives: {shop: {urll: x}}")
+    assert dict(bag.dags) == {}
+    assert len(bag.import_errors) == 2
+    for text in bag.import_errors.values():
+        assert text.rstrip().endswith("archives.yaml: archives.shop: unknown key 'urll'; did you mean 'url'?")
+
+
+def test_schedule_comes_from_the_configuration(read: Read) -> None:
+    bag = read(TWO)
+    assert dag(bag, "backup_shop").schedule is None
+    assert str(dag(bag, "backup_big").schedule) == "@weekly"
+    assert not dag(bag, "backup_big").catchup
+    assert dag(bag, "restore_big").schedule is None
+
+
+def test_form_of_a_backup_offers_what_there_is(read: Read) -> None:
+    params = dag(read(TWO), "backup_big").params
+    assert params.get_param("source").schema["enum"] == ["all", "a", "b"]
+    assert params["source"] == "all"
+    assert dag(read(TWO), "backup_shop").params["source"] == "shop_db"
+    with pytest.raises(ParamValidationError):
+        params["source"] = "c"
+    with pytest.raises(ParamValidationError):
+        params["tables"] = "a.*"
+    params["tables"] = ["a.*"]
+
+
+def test_restore_has_no_target_until_somebody_names_one(read: Read) -> None:
+    params = dag(read(TWO), "restore_shop").params
+    with pytest.raises(ParamValidationError):
+        params.get_param("target_connection").resolve()
+    params["target_connection"] = "shop_postgres"
+
+
+@pytest.mark.parametrize("at", ["latest", "commit:42", "2026-11-21", "2026-11-21T17:05:00+00:00"])
+def test_form_of_a_restore_takes_every_way_to_say_when(read: Read, at: str) -> None:
+    assert dag(read(TWO), "restore_shop").params.get_param("at").resolve(at) == at
+
+
+@pytest.mark.parametrize(("name", "value"), [("at", "yesterday"), ("at", "commit:x"), ("mapping", ["a"]), ("at", "")])
+def test_form_of_a_restore_refuses_what_nobody_can_mean(read: Read, name: str, value: Any) -> None:
+    with pytest.raises(ParamValidationError):
+        dag(read(TWO), "restore_shop").params.get_param(name).resolve(value)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [("all", ["backup_a", "backup_b"]), ("b", ["backup_b"])],
+)
+def test_form_chooses_among_the_sources(read: Read, wanted: str, chosen: list[str]) -> None:
+    task: Any = dag(read(TWO), "backup_big").get_task("choose_sources")
+    assert task.python_callable(["a", "b"], params={"source": wanted}) == chosen
+
+
+def test_reading_dag_files_imports_no_data_engine(tmp_path: Path) -> None:
+    config = tmp_path / "archives.yaml"
+    config.write_text(TWO)
+    code = (
+        "import runpy, sys\n"
+        f"for name in ('backup', 'restore'): runpy.run_path({str(ROOT / 'dags')!r} + '/' + name + '.py')\n"
+        "print(sorted({'pyarrow', 'boto3', 'pyspark', 'numpy', 'adbc_driver_manager', 'psycopg'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "HOLDFAST_ARCHIVES": str(config), "AIRFLOW_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,98 @@
+"""An Airflow home of our own, an archive, connections, and a spark-submit that plays a part."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+# Before the first import of Airflow, which reads (and writes) its configuration in this folder.
+if "airflow" not in sys.modules:
+    os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="holdfast-airflow-home-")
+    atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
+
+from holdfast.archive import Archive
+from holdfast.jobs import job_environment
+from holdfast.storage import ObjectStore, open_store
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = "hunter2/%&"  # needs quoting in URLs
+
+
+@dataclass(frozen=True)
+class FakeSpark:
+    """The stand-in for spark-submit."""
+
+    note: Path
+    play: Callable[[str], None]
+
+    def seen(self) -> dict[str, Any]:
+        """What it found when it ran: argv, env, locks, pids."""
+        return dict(json.loads(self.note.read_text()))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    """The store of an empty archive called shop, with its archives.yaml in force."""
+    found = open_store(str(tmp_path / "archive"))
+    Archive.create(found, name="shop")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """archives.yaml with the archive `shop` and its source `shop_db`, and the connections it needs."""
+    path = tmp_path / "archives.yaml"
+    path.write_text("archives: {shop: {url: archive, sources: {shop_db: {connection: shop_postgres}}}}")
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(path))
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SHOP_POSTGRES",
+        json.dumps(
+            {
+                "conn_type": "postgres",
+                "host": "db.example",
+                "port": 5433,
+                "login": "me",
+                "password": PASSWORD,
+                "schema": "shop",
+                "extra": {"sslmode": "require", "cursor": "dictcursor"},
+            }
+        ),
+    )
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    return path
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+    """A spark-submit that plays the part given to `play`; it comes first on the path of every job."""
+    script = tmp_path / "bin" / "spark-submit"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT}/tests/support/fake_spark_submit.py "$@"\n')
+    script.chmod(0o755)
+    note = tmp_path / "note.json"
+    monkeypatch.setenv("FAKE_SPARK_NOTE", str(note))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+    def with_fake_first(*args: Any, **kwargs: Any) -> dict[str, str]:
+        environment = job_environment(*args, **kwargs)
+        return {**environment, "PATH": f"{script.parent}{os.pathsep}{environment['PATH']}"}
+
+    monkeypatch.setattr("holdfast_airflow.operators.job.job_environment", with_fake_first)
+    return FakeSpark(note, lambda part: monkeypatch.setenv("FAKE_SPARK", part))
+
+
+@pytest.fixture
+def context() -> dict[str, Any]:
+    """What Airflow gives a running task, as far as the operators look at it."""
+    return {"ti": SimpleNamespace(dag_id="nightly", run_id="run 1", task_id="save", map_index=-1)}

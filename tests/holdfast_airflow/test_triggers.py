@@ -1,0 +1,132 @@
+"""The triggers that wait for locks."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.storage import ObjectStore
+from holdfast_airflow.triggers.lock import LockFreeTrigger, PlanFreeTrigger, ResourceFreeTrigger
+from locking import RWLock
+from locking.store import StoreDenied, StoreUnavailable
+
+
+def in_seconds(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def fire(trigger: LockFreeTrigger) -> dict[str, Any]:
+    """Run a trigger to its one event."""
+
+    async def first() -> Any:
+        events = [event async for event in trigger.run()]
+        assert len(events) == 1
+        return events[0]
+
+    return dict(asyncio.run(asyncio.wait_for(first(), 30)).payload)
+
+
+def backup_trigger(store: ObjectStore, *, seconds: float = 20, **more: Any) -> PlanFreeTrigger:
+    return PlanFreeTrigger(
+        url=store.url, deadline=in_seconds(seconds), operation="backup", sources=["shop_db"], poll_s=0.01, **more
+    )
+
+
+def resource_trigger(store: ObjectStore, mode: str, *, seconds: float = 20) -> ResourceFreeTrigger:
+    return ResourceFreeTrigger(url=store.url, deadline=in_seconds(seconds), resource="report", mode=mode, poll_s=0.01)
+
+
+def test_free_lock_fires_at_once(store: ObjectStore) -> None:
+    assert fire(backup_trigger(store)) == {"state": "free", "message": ""}
+
+
+def test_trigger_fires_when_the_lock_is_released(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = RWLock(store, "ingest-shop_db").write()
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            lease.release()
+
+    monkeypatch.setattr("holdfast_airflow.triggers.lock.asyncio.sleep", pause)
+    assert fire(backup_trigger(store))["state"] == "free"
+    assert len(pauses) == 3
+    assert all(0.005 <= pause <= 0.015 for pause in pauses)
+
+
+def test_time_that_is_up_names_who_is_in_the_way(store: ObjectStore) -> None:
+    with RWLock(store, "ingest-shop_db").write(purpose="the other backup"):
+        event = fire(backup_trigger(store, seconds=0))
+    assert event["state"] == "expired"
+    assert "ingest-shop_db" in event["message"]
+    assert "the other backup" in event["message"]
+
+
+def test_backups_of_other_sources_are_not_in_the_way(store: ObjectStore) -> None:
+    with RWLock(store, "ingest-other").write(), RWLock(store, "format").read():
+        assert fire(backup_trigger(store, seconds=0))["state"] == "free"
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "state"),
+    [("R", "R", "free"), ("R", "W", "expired"), ("W", "R", "expired"), ("W", "W", "expired")],
+)
+def test_readers_share_a_resource_and_writers_do_not(store: ObjectStore, held: str, wanted: str, state: str) -> None:
+    lock = RWLock(store, "report")
+    with lock.read() if held == "R" else lock.write():
+        assert fire(resource_trigger(store, wanted, seconds=0))["state"] == state
+
+
+def test_trigger_is_made_again_from_what_it_serialises(store: ObjectStore) -> None:
+    for trigger in (backup_trigger(store), resource_trigger(store, "W")):
+        path, fields = trigger.serialize()
+        module, _, name = path.rpartition(".")
+        again = getattr(importlib.import_module(module), name)(**fields)
+        assert type(again) is type(trigger)
+        assert again.serialize() == (path, fields)
+
+
+def test_store_that_cannot_be_reached_is_asked_again(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Exception | list[Any]] = [StoreUnavailable("503"), StoreUnavailable("503"), []]
+
+    def answer(*_: Any) -> list[Any]:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(PlanFreeTrigger, "blockers", answer)
+    assert fire(backup_trigger(store))["state"] == "free"
+    assert answers == []
+
+
+def test_store_that_stays_away_ends_the_wait_with_the_reason(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> list[Any]:
+        raise StoreUnavailable("503 from the store")
+
+    monkeypatch.setattr(PlanFreeTrigger, "blockers", fail)
+    event = fire(backup_trigger(store, seconds=0))
+    assert event == {"state": "expired", "message": "the archive's locks could not be read: 503 from the store"}
+
+
+def test_refused_permission_ends_the_wait_at_once(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> list[Any]:
+        raise StoreDenied("403: check the keys")
+
+    monkeypatch.setattr(PlanFreeTrigger, "blockers", fail)
+    assert fire(backup_trigger(store)) == {"state": "failed", "message": "403: check the keys"}
+
+
+def test_place_that_names_no_store_ends_the_wait_at_once(tmp_path: Path) -> None:
+    trigger = ResourceFreeTrigger(url="ftp://x/y", deadline=in_seconds(20), resource="report", mode="W")
+    event = fire(trigger)
+    assert event["state"] == "failed"
+    assert "ftp" in event["message"]

@@ -1,0 +1,83 @@
+"""Stands in for spark-submit: does what FAKE_SPARK says, under the locks its parent holds.
+
+Notes its arguments, environment and the locks it finds in FAKE_SPARK_NOTE, and each of its processes' ids.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.locks import attach
+from holdfast.archive.runs import RunLog
+from holdfast.errors import RefusedError, UsageError
+from holdfast.storage import open_store
+from locking import inspect
+from tests.support.archives import make_block
+
+
+def argument(name: str) -> str:
+    """Return the value of an option of the application."""
+    return sys.argv[sys.argv.index(name) + 1]
+
+
+def main() -> int:
+    """Play the part."""
+    store = open_store(argument("--archive"))
+    locks = attach(store, os.environ["HOLDFAST_LOCKS"])
+    locks.check()
+    held = sorted(f"{info.resource} {info.mode} {info.owner.task_id if info.owner else ''}" for info in inspect(store))
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    note = {"argv": sys.argv, "env": dict(os.environ), "locks": held, "pids": [os.getpid(), child.pid]}
+    path = Path(os.environ["FAKE_SPARK_NOTE"])
+    path.with_suffix(".part").write_text(json.dumps(note))
+    path.with_suffix(".part").rename(path)
+    try:
+        return play(os.environ["FAKE_SPARK"], RunLog(store, argument("--run"), "backup"))
+    finally:
+        if os.environ["FAKE_SPARK"] != "orphan":
+            child.kill()
+
+
+def play(part: str, log: RunLog) -> int:
+    """Do what was asked for and return the exit code."""
+    store = open_store(argument("--archive"))
+    sys.stderr.write(f"the job says: the password is {os.environ.get('PGPASSWORD')}\n")
+    if part == "no java":
+        sys.stderr.write("JAVA_HOME is not set\n")
+        return 1
+    try:
+        with log:
+            if part in ("refuse", "bad usage"):
+                raise {"refuse": RefusedError, "bad usage": UsageError}[part](f"asked to {part}: do something else")
+            log.progress("reading tables", rows=5)
+            if part == "hang":
+                time.sleep(600)
+            if part in ("die", "orphan"):
+                os.kill(os.getpid(), 9)
+            archive = Archive.open(store)
+            change = Change(
+                kind="backup", add=(make_block(),), expected_ends={"shop_db": archive.state.ends.get("shop_db")}
+            )
+            commit = archive.add(lambda state: change, check=lambda: None, fence=None)
+            log.result = {
+                "commit": commit.sequence + (part == "boast"),
+                "kind": "full",
+                "rows": 7,
+                "bytes": 70,
+                "restorable_to": "2026-03-01T12:00:00Z",
+                "tables": 2,
+                "seconds": 1.5,
+            }
+    except (RefusedError, UsageError) as error:
+        return error.exit_code
+    return 1 if part == "fail after the commit" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
