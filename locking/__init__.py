@@ -25,12 +25,17 @@ from locking.info import LockInfo
 from locking.inspection import inspect
 from locking.lease import Lease
 from locking.owner import Owner
+from locking.rules import Ruling, Verdict, View
+from locking.runtime import Clock, Runtime
 from locking.rwlock import Mutex, RWLock
 from locking.store import LockStore
-from locking.transaction import ExclusiveWrite
+from locking.terms import Terms
+from locking.transaction import Commit, ExclusiveWrite
 
 __all__ = [
     "AttachedLease",
+    "Clock",
+    "Commit",
     "ExclusiveWrite",
     "InvalidHandle",
     "InvalidLockName",
@@ -46,6 +51,11 @@ __all__ = [
     "Mutex",
     "Owner",
     "RWLock",
+    "Ruling",
+    "Runtime",
+    "Terms",
+    "Verdict",
+    "View",
     "attach",
     "inspect",
     "release_handle",

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from locking.errors import LockError, LockLost, LockStateUnknown
 from locking.folder import LockFolder
-from locking.names import WORDS, Mode, check_resource, check_root
+from locking.names import WORDS, Mode, check_resource, check_root, is_txn
 from locking.reaper import put_marker
 from locking.runtime import SYSTEM, Runtime
 from locking.standing import must_stand
@@ -40,10 +40,10 @@ class LeaseHandle:
             handle = cls(**json.loads(text))
             check_root(handle.root)
             check_resource(handle.resource)
-            Terms(float(handle.lease_s), float(handle.grace_s))
+            Terms(handle.lease_s, handle.grace_s)
         except (TypeError, ValueError) as error:
             raise InvalidHandle(f"This is no handle of a lock: {error}") from error
-        if handle.mode not in WORDS or not isinstance(handle.txn, str):
+        if handle.mode not in WORDS or not is_txn(str(handle.txn)):
             raise InvalidHandle("This is no handle of a lock: its mode or transaction is not one.")
         return handle
 

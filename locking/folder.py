@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from locking.names import WORDS, LockName, Mode, check_resource, check_root, parse_name
+from locking.names import WORDS, LockName, Mode, check_resource, check_root, is_resource, parse_name
 from locking.store import Listing, LockStore, ObjectInfo
 
 if TYPE_CHECKING:
@@ -127,9 +127,14 @@ def looks_by_resource(store: LockStore, root: str, clock: Clock) -> dict[str, Lo
     for info in listing.objects:
         folders.setdefault(info.key[len(root) + 1 :].partition("/")[0], []).append(info)
     return {
-        resource: _sort(started, Listing(tuple(objects), listing.now), f"{root}/{resource}/")
+        resource: _sort(started, Listing(tuple(objects), listing.now), _own_prefix(root, resource))
         for resource, objects in folders.items()
     }
+
+
+def _own_prefix(root: str, resource: str) -> str:
+    """What names of ours follow; nothing in a folder is ours whose own name is not."""
+    return f"{root}/{resource}/" if is_resource(resource) else ""
 
 
 def _sort(started: float, listing: Listing, prefix: str) -> Look:

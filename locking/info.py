@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from locking.errors import UnreadableRecord
@@ -27,7 +28,8 @@ class LockInfo:
 
     :param mode: "R", "W", or "" where the object is not ours
     :param txn: the transaction's id; the object's key where it is not ours
-    :param age_s: seconds since it was asked for, by the store's clock
+    :param since: when it was asked for, by the store's clock; None where that cannot be known
+    :param age_s: seconds since then, or else since its object was written
     :param expires_in_s: seconds until anybody may end it unless it is renewed; None where nobody may
     :param detail: why a record cannot be read
     """
@@ -37,6 +39,7 @@ class LockInfo:
     txn: str
     owner: Owner | None
     purpose: str
+    since: datetime | None
     age_s: float
     expires_in_s: float | None
     state: State
@@ -52,7 +55,10 @@ class LockInfo:
         owner = self.owner.describe() if self.owner else "somebody who is just leaving"
         purpose = f" for {self.purpose}" if self.purpose else ""
         kind = _KIND[self.mode] if self.mode else "use"
-        return f"{self.resource} {verb} for {kind}{purpose} by {owner} since {_span(self.age_s)} (txn {self.txn})"
+        since = f"since {self.since:%Y-%m-%d %H:%M:%S} UTC, " if self.since else ""
+        return (
+            f"{self.resource} {verb} for {kind}{purpose} by {owner}, {since}{_span(self.age_s)} by now (txn {self.txn})"
+        )
 
 
 class Records:
@@ -113,6 +119,7 @@ def describe_claim(
         txn=claim.txn,
         owner=known.owner if known else None,
         purpose=known.purpose if known else "",
+        since=known.since if known else None,
         age_s=age,
         expires_in_s=expires,
         state=state,
@@ -128,6 +135,7 @@ def describe_foreign(resource: str, look: Look, info: ObjectInfo) -> LockInfo:
         txn=info.key,
         owner=None,
         purpose="",
+        since=None,
         age_s=look.age(info),
         expires_in_s=None,
         state="foreign",

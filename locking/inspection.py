@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from locking.folder import LockFolder, looks_by_resource
 from locking.info import LockInfo, Records, describe_claim, describe_foreign
-from locking.names import check_resource
 from locking.runtime import SYSTEM, Runtime
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def inspect(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM)
     for resource, look in sorted(looks_by_resource(store, root, runtime.clock).items()):
         found += [describe_foreign(resource, look, info) for info in look.foreign]
         if look.claims:
-            folder = LockFolder(store, root, check_resource(resource))
+            folder = LockFolder(store, root, resource)
             records = Records(folder)
             found += [describe_claim(folder, look, claim, records.of(claim)) for claim in look.claims.values()]
     return found

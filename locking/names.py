@@ -20,8 +20,9 @@ WORDS: dict[Mode, str] = {"R": "READ", "W": "WRIT"}
 MODES: dict[str, Mode] = {word: mode for mode, word in WORDS.items()}
 
 _RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
-_OBJECT = re.compile(r"(?P<kind>INTENT\.|)(?P<word>READ|WRIT)\.(?P<txn>[0-9a-f]{32})", re.ASCII)
-_MARKER = re.compile(r"DEAD\.(?P<txn>[0-9a-f]{32})", re.ASCII)
+_TXN = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_OBJECT = re.compile(rf"(?P<kind>INTENT\.|)(?P<word>READ|WRIT)\.(?P<txn>{_TXN.pattern})", re.ASCII)
+_MARKER = re.compile(rf"DEAD\.(?P<txn>{_TXN.pattern})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,19 @@ def parse_name(name: str) -> LockName | None:
     return None
 
 
+def is_resource(name: str) -> bool:
+    """Whether ``name`` may name a resource."""
+    return _RESOURCE.fullmatch(name) is not None
+
+
+def is_txn(text: str) -> bool:
+    """Whether ``text`` may be a transaction's id."""
+    return _TXN.fullmatch(text) is not None
+
+
 def check_resource(resource: str) -> str:
     """Return ``resource``, or raise :class:`InvalidLockName`."""
-    if not _RESOURCE.fullmatch(resource):
+    if not is_resource(resource):
         raise InvalidLockName(
             f"{resource[:200]!r} cannot name a resource: 1 to 128 letters of A-Z a-z 0-9 . _ -, "
             "the first a letter or digit."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from locking.errors import LockBusy, LockStateUnknown
+from locking.folder import LockFolder
+from locking.info import Records
 from locking.lease import Lease
 from locking.names import WORDS, Mode, check_resource, check_root
 from locking.owner import Owner
@@ -62,12 +64,17 @@ class _Lock:
         """Attempt until one succeeds or the time is over, each as a new transaction."""
         clock = self._runtime.clock
         deadline = clock.monotonic() + wait
+        records = Records(LockFolder(self._store, self._root, self._resource))
         backoff = FIRST_PAUSE
         while True:
             began = clock.monotonic()
             try:
                 return write.commit_to(
-                    self._store, terms=self._terms, patience=max(0.0, deadline - began), runtime=self._runtime
+                    self._store,
+                    terms=self._terms,
+                    patience=max(0.0, deadline - began),
+                    runtime=self._runtime,
+                    records=records,
                 )
             except (LockBusy, StoreUnavailable, StoreOutcomeUnknown) as error:
                 now = clock.monotonic()

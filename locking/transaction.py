@@ -72,16 +72,20 @@ class ExclusiveWrite:
         terms: Terms | None = None,
         patience: float = 0.0,
         runtime: Runtime = SYSTEM,
+        records: Records | None = None,
     ) -> Commit:
         """Make one attempt.
 
         :param patience: seconds to keep the intent while those in the way are bound to leave; at most
             :attr:`Terms.drain`
+        :param records: what an earlier attempt on the same target has read of the others
         :raises LockBusy: others are in the way; nothing of this attempt stays
         :raises StoreError: the store failed; what may have been written is marked as dead as far as the
             store allowed, and expires in any case
         """
-        attempt = _Attempt(self, store, terms or Terms(), runtime)
+        root, resource, mode = split_target(self.target)
+        folder = LockFolder(store, root, resource)
+        attempt = _Attempt(self, folder, mode, terms or Terms(), runtime, records or Records(folder))
         attempt.verify_first(patience)
         try:
             attempt.put_intent()
@@ -97,17 +101,25 @@ class ExclusiveWrite:
 class _Attempt:
     """One attempt, step by step; an attempt that failed is never taken up again."""
 
-    def __init__(self, write: ExclusiveWrite, store: LockStore, terms: Terms, runtime: Runtime) -> None:
-        root, resource, self._mode = split_target(write.target)
+    def __init__(
+        self,
+        write: ExclusiveWrite,
+        folder: LockFolder,
+        mode: Mode,
+        terms: Terms,
+        runtime: Runtime,
+        records: Records,
+    ) -> None:
         self._write = write
-        self._store = store
+        self._folder = folder
+        self._store = folder.store
+        self._mode = mode
         self._terms = terms
         self._clock = runtime.clock
         self._jitter = runtime.jitter
         self._txn = runtime.new_txn()
-        self._folder = LockFolder(store, root, resource)
-        self._records = Records(self._folder)
-        self._reaper = Reaper(self._folder, self._records, terms)
+        self._records = records
+        self._reaper = Reaper(folder, records, terms)
         self._body = b""
         self._intent_started = 0.0
         self._target_started = 0.0

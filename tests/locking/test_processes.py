@@ -1,0 +1,105 @@
+"""Real processes on real stores."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.storage import ObjectStore, open_store
+from locking import LeaseHandle, LockBusy, LockLost, RWLock, attach, inspect, reaper
+from tests.support.versitygw import running_versitygw
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.service)])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    if request.param == "folder":
+        yield open_store(str(tmp_path / "archive"))
+        return
+    with running_versitygw() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        server.make_bucket("locks-test")
+        yield open_store("s3://locks-test/archive")
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.lock_processes", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@contextmanager
+def holder(store: ObjectStore, lease: float) -> Iterator[tuple[subprocess.Popen[str], LeaseHandle]]:
+    """Another process that holds the write lock of "r" and renews it."""
+    process = start("hold", store.url, str(lease))
+    try:
+        assert process.stdout is not None
+        yield process, LeaseHandle.from_json(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_no_addition_is_lost_between_processes(store: ObjectStore, tmp_path: Path) -> None:
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    processes, times = (8, 20) if os.path.isdir(store.url) else (4, 10)  # noqa: PTH112 - a URL or a folder
+    running = [start("increment", store.url, str(counter), str(times)) for _ in range(processes)]
+    assert [process.communicate(timeout=120) and process.returncode for process in running] == [0] * processes
+    assert counter.read_text() == str(processes * times)
+    assert inspect(store) == []
+
+
+def test_a_holder_that_was_killed_frees_its_lock_on_its_own_host_at_once(store: ObjectStore) -> None:
+    with holder(store, lease=60) as (process, handle):
+        with pytest.raises(LockBusy, match="dying"):
+            RWLock(store, "r").read(wait=0)
+        attach(store, handle).check()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with RWLock(store, "r").write(wait=10) as lease:
+            lease.check()
+            with pytest.raises(LockLost):
+                attach(store, handle).check()
+
+
+def test_a_holder_that_was_killed_on_another_host_keeps_its_lock_until_the_lease_is_over(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper, "process_is_gone", lambda owner: False)
+    with holder(store, lease=1.5) as (process, handle):
+        time.sleep(3)  # longer than lease and grace: it lives by its renewals
+        attach(store, handle).check()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with pytest.raises(LockBusy):
+            RWLock(store, "r").write(wait=0)
+        with RWLock(store, "r").write(wait=20) as lease:
+            lease.check()
+
+
+def test_a_holder_that_was_suspended_past_its_lease_finds_it_lost(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper, "process_is_gone", lambda owner: False)
+    with holder(store, lease=1.5) as (process, handle):
+        process.send_signal(signal.SIGSTOP)
+        with RWLock(store, "r").write(wait=20) as lease:
+            process.send_signal(signal.SIGCONT)
+            lease.check()
+            with pytest.raises(LockLost):
+                attach(store, handle).check()

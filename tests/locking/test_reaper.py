@@ -1,0 +1,220 @@
+"""What is ended, by whom, when, and what a marker prevents."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from locking import LockBusy, LockLost, Owner, Runtime, RWLock
+from locking.record import DeadMarker, LockRecord, encode_marker, encode_record
+from locking.terms import Terms
+from tests.support.lockstore import START, MemoryStore, Request
+
+OTHER = "f" * 32
+ELSEWHERE = Owner(host="elsewhere", boot_id="another", pid_namespace="another", pid=1, process_start=1)
+
+
+def record(mode: str = "W", owner: Owner = ELSEWHERE, terms: Terms | None = None, txn: str = OTHER) -> bytes:
+    return encode_record(
+        LockRecord(
+            txn=txn,
+            mode="R" if mode == "R" else "W",
+            resource="r",
+            owner=owner,
+            purpose="",
+            since=START,
+            terms=terms or Terms(),
+        )
+    )
+
+
+@pytest.fixture
+def lock(store: MemoryStore, runtime: Runtime) -> RWLock:
+    return RWLock(store, "r", runtime=runtime)
+
+
+def test_a_lock_is_ended_once_its_lease_and_grace_are_over(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/WRIT.{OTHER}", record())
+    store.time.sleep(180)
+    with pytest.raises(LockBusy):
+        lock.write(wait=0, renew=False)
+    store.time.sleep(1)
+    store.forget()
+    lock.write(wait=0, renew=False).check()
+    assert store.words()[:4] == ["list", "get WRIT", "put DEAD", "delete WRIT"]
+    assert store.names() == ["DEAD", "WRIT"]
+
+
+def test_a_renewed_lock_is_not_ended(store: MemoryStore, lock: RWLock) -> None:
+    held = lock.read(wait=0, renew=False)
+    for _ in range(10):
+        store.time.sleep(100)
+        held.renew()
+    with pytest.raises(LockBusy):
+        lock.write(wait=0, renew=False)
+    held.check()
+
+
+def test_the_terms_that_count_are_those_of_the_locks_owner(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/WRIT.{OTHER}", record(terms=Terms(1000, 60)))
+    store.time.sleep(1050)
+    with pytest.raises(LockBusy):
+        lock.read(wait=0, renew=False)
+    store.time.sleep(11)
+    lock.read(wait=0, renew=False).check()
+
+
+def test_a_reader_that_died_is_ended_by_the_next_reader(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/READ.{OTHER}", record("R"))
+    store.time.sleep(181)
+    lock.read(wait=0, renew=False).release()
+    assert store.names() == ["DEAD"]
+
+
+def test_a_left_intent_is_ended_with_a_marker(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/INTENT.WRIT.{OTHER}", record())
+    store.time.sleep(180)
+    with pytest.raises(LockBusy):
+        lock.read(wait=0, renew=False)
+    store.time.sleep(1)
+    lock.read(wait=0, renew=False).release()
+    assert store.names() == ["DEAD"]
+
+
+def test_a_left_intent_beside_its_target_goes_without_a_marker(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/INTENT.READ.{OTHER}", record("R"))
+    store.place(f"locks/r/READ.{OTHER}", record("R"))
+    store.time.sleep(170)
+    store.place(f"locks/r/READ.{OTHER}", record("R"))  # its healthy owner's renewal
+    store.time.sleep(11)
+    lock.read(wait=0, renew=False).release()
+    assert store.names() == ["READ"]
+
+
+def test_a_late_renewal_revives_nothing(store: MemoryStore, lock: RWLock) -> None:
+    held = lock.write(wait=0, renew=False)
+    body, _ = store.objects[f"locks/r/WRIT.{held.txn}"]
+    store.time.sleep(181)
+    mine = lock.write(wait=0, renew=False)
+    store.place(f"locks/r/WRIT.{held.txn}", body)
+    mine.check()
+    with pytest.raises(LockLost):
+        held.check()
+    mine.release()
+    lock.write(wait=0, renew=False).check()
+
+
+def test_who_lists_a_dead_lock_ends_it_again_marker_first(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/DEAD.{OTHER}", b"")
+    store.place(f"locks/r/WRIT.{OTHER}", record())
+    store.time.sleep(5)
+    lock.write(wait=0, renew=False)
+    assert store.words()[:4] == ["list", "get WRIT", "put DEAD", "delete WRIT"]
+    assert store.objects[f"locks/r/DEAD.{OTHER}"][1] == store.time.date()
+
+
+def test_a_marker_goes_when_nothing_can_come_late_any_more(store: MemoryStore, lock: RWLock) -> None:
+    marker = encode_marker(DeadMarker(txn=OTHER, reason="", terms=Terms(3000, 60)))
+    store.place(f"locks/r/DEAD.{OTHER}", marker)
+    store.place("locks/r/DEAD." + "e" * 32, b"unreadable")
+    store.time.sleep(1200)
+    lock.read(wait=0, renew=False).release()
+    assert store.names() == ["DEAD", "DEAD"]
+    store.time.sleep(1)
+    lock.read(wait=0, renew=False).release()
+    assert list(store.objects) == [f"locks/r/DEAD.{OTHER}"]
+    store.time.sleep(1860)
+    lock.read(wait=0, renew=False).release()
+    assert store.objects == {}
+
+
+def test_a_marker_stays_while_something_of_its_transaction_is_there(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/DEAD.{OTHER}", b"")
+    store.time.sleep(2000)
+    store.place(f"locks/r/READ.{OTHER}", record("R"))
+    lock.read(wait=0, renew=False)
+    assert f"locks/r/DEAD.{OTHER}" in store.objects
+    assert f"locks/r/READ.{OTHER}" not in store.objects
+
+
+def gone_process() -> Owner:
+    """An owner of this host whose process has certainly ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return replace(Owner().here(), pid=process.pid, process_start=1)
+
+
+def test_a_process_proved_gone_frees_its_lock_early(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/WRIT.{OTHER}", record(owner=gone_process()))
+    lock.write(wait=0, renew=False).check()
+    assert f"locks/r/DEAD.{OTHER}" in store.objects
+
+
+def test_a_later_process_with_the_same_number_frees_the_lock_too(store: MemoryStore, lock: RWLock) -> None:
+    later = replace(Owner().here(), process_start=1)
+    store.place(f"locks/r/WRIT.{OTHER}", record(owner=later))
+    lock.write(wait=0, renew=False).check()
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        Owner().here(),
+        replace(gone_process(), boot_id="another"),
+        replace(gone_process(), pid_namespace="pid:[1]"),
+        replace(gone_process(), boot_id=""),
+        replace(gone_process(), scope="run"),
+        replace(gone_process(), pid=0),
+        replace(Owner().here(), process_start=0),
+        replace(Owner().here(), pid=1, process_start=0),
+    ],
+)
+def test_a_process_that_may_live_keeps_its_lock(store: MemoryStore, lock: RWLock, owner: Owner) -> None:
+    store.place(f"locks/r/WRIT.{OTHER}", record(owner=owner))
+    with pytest.raises(LockBusy):
+        lock.write(wait=0, renew=False)
+
+
+def test_a_runs_attempt_ends_with_its_process(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/INTENT.WRIT.{OTHER}", record(owner=replace(gone_process(), scope="run")))
+    lock.write(wait=0, renew=False).check()
+
+
+def test_a_record_under_another_locks_name_is_not_believed(store: MemoryStore, lock: RWLock) -> None:
+    store.place(f"locks/r/WRIT.{OTHER}", record(txn="e" * 32))
+    store.time.sleep(10_000)
+    with pytest.raises(LockBusy, match="another lock"):
+        lock.write(wait=0, renew=False)
+
+
+def test_a_lock_that_goes_while_it_is_looked_at_is_only_busy(store: MemoryStore, lock: RWLock) -> None:
+    held = lock.write(wait=0, renew=False)
+
+    def release_before_get(request: Request) -> None:
+        if request.word == "get":
+            store.before = lambda request: None
+            held.release()
+
+    store.before = release_before_get
+    with pytest.raises(LockBusy):
+        lock.write(wait=0, renew=False)
+    lock.write(wait=0, renew=False).check()
+
+
+def test_others_cost_no_request_while_they_are_young_and_not_in_the_way(store: MemoryStore, lock: RWLock) -> None:
+    for number in range(50):
+        txn = f"{number:032x}"
+        store.place(f"locks/r/READ.{txn}", record("R", txn=txn))
+    lock.read(wait=0, renew=False)
+    assert len(store.requests) == 5
+
+
+def test_this_process_is_known_as_itself() -> None:
+    here = Owner(user="ann").here()
+    assert (here.pid, here.user) == (os.getpid(), "ann")
+    assert here.boot_id
+    assert here.process_start > 0

@@ -1,0 +1,288 @@
+"""Who may hold a lock together with whom, what an acquisition costs, and what the others are told."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from locking import InvalidLockName, LockBusy, LockInfo, LockStateUnknown, Mutex, Owner, Runtime, RWLock
+from locking.store import StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
+from tests.support.lockstore import MemoryStore, Request
+
+
+def lock(
+    store: MemoryStore, runtime: Runtime, resource: str = "history", *, lease: float = 120, grace: float = 60
+) -> RWLock:
+    return RWLock(store, resource, runtime=runtime, lease=lease, grace=grace)
+
+
+@pytest.fixture
+def history(store: MemoryStore, runtime: Runtime) -> RWLock:
+    return lock(store, runtime)
+
+
+def test_a_writer_excludes_writers_and_readers_of_its_resource(history: RWLock) -> None:
+    with history.write(wait=0, renew=False):
+        with pytest.raises(LockBusy):
+            history.write(wait=0, renew=False)
+        with pytest.raises(LockBusy):
+            history.read(wait=0, renew=False)
+    history.write(wait=0, renew=False).check()
+
+
+def test_a_reader_of_a_path_excludes_the_writer_of_the_same_path(history: RWLock) -> None:
+    # The paper computes the write lock's path from the reader's own target, so they never meet there.
+    with history.read(wait=0, renew=False), pytest.raises(LockBusy):
+        history.write(wait=0, renew=False)
+    with history.write(wait=0, renew=False), pytest.raises(LockBusy):
+        history.read(wait=0, renew=False)
+
+
+def test_readers_share(history: RWLock) -> None:
+    with history.read(wait=0, renew=False) as one, history.read(wait=0, renew=False) as other:
+        one.check()
+        other.check()
+        assert (one.mode, one.resource) == ("R", "history")
+        assert one.txn != other.txn
+
+
+@pytest.mark.parametrize("other", ["ab", "a.b", "a-", "A"])
+def test_a_resource_whose_name_begins_with_anothers_is_another(
+    store: MemoryStore, runtime: Runtime, other: str
+) -> None:
+    with (
+        lock(store, runtime, "a").write(wait=0, renew=False) as one,
+        lock(store, runtime, other).write(wait=0, renew=False) as two,
+    ):
+        one.check()
+        two.check()
+
+
+def test_roots_are_apart(store: MemoryStore, runtime: Runtime) -> None:
+    with (
+        RWLock(store, "a", runtime=runtime).write(wait=0, renew=False) as one,
+        RWLock(store, "a", root="other/locks", runtime=runtime).write(wait=0, renew=False) as two,
+    ):
+        one.check()
+        two.check()
+
+
+def test_a_mutex_is_the_write_lock_of_its_resource(store: MemoryStore, runtime: Runtime, history: RWLock) -> None:
+    with Mutex(store, "history", runtime=runtime).acquire(wait=0, renew=False) as lease:
+        assert lease.mode == "W"
+        with pytest.raises(LockBusy):
+            history.read(wait=0, renew=False)
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_an_uncontended_lock_costs_five_requests_and_one_to_release(
+    store: MemoryStore, history: RWLock, mode: str
+) -> None:
+    word = {"read": "READ", "write": "WRIT"}[mode]
+    lease = getattr(history, mode)(wait=0, renew=False)
+    assert store.words() == ["list", "put INTENT", "list", f"put {word}", "delete INTENT"]
+    store.forget()
+    lease.release()
+    assert store.words() == [f"delete {word}"]
+    assert store.objects == {}
+
+
+def test_where_listings_are_unordered_each_check_takes_two(runtime: Runtime) -> None:
+    store = MemoryStore(listing_is_ordered=False)
+    lease = lock(store, store.time.runtime()).write(wait=0, renew=False)
+    assert store.words() == ["list", "list", "put INTENT", "list", "list", "put WRIT", "delete INTENT"]
+    store.forget()
+    lease.check()
+    assert store.words() == ["list", "list"]
+    store.forget()
+    lease.renew()
+    assert store.words() == ["list", "touch WRIT"]
+    store.forget()
+    lease.release()
+    assert store.words() == ["delete WRIT"]
+
+
+def test_who_is_in_the_way_is_named(store: MemoryStore, runtime: Runtime) -> None:
+    owner = Owner(scope="task", dag_id="backup", run_id="manual_1", task_id="copy", map_index=3, user="ann")
+    held = RWLock(store, "history", owner=owner, runtime=runtime).write(purpose="truncation", wait=0, renew=False)
+    store.time.sleep(7)
+    with pytest.raises(LockBusy) as caught:
+        lock(store, runtime).read(wait=0, renew=False)
+    (blocker,) = caught.value.blockers
+    assert (blocker.resource, blocker.mode, blocker.txn) == ("history", "W", held.txn)
+    assert (blocker.state, blocker.age_s, blocker.expires_in_s) == ("held", 7.0, 173.0)
+    assert blocker.owner is not None
+    assert blocker.owner.dag_id == "backup"
+    for said in ("history", "writing", "truncation", "copy[3]", "backup", "manual_1", "ann", "2026-01-01 00:00:00"):
+        assert said in str(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
+    assert again.blockers == caught.value.blockers
+
+
+def test_waiting_ends_when_the_time_is_over(store: MemoryStore, history: RWLock) -> None:
+    with history.write(wait=0, renew=False):
+        began = store.time.now
+        with pytest.raises(LockBusy):
+            history.read(wait=10, renew=False)
+        assert store.time.now - began == pytest.approx(10)
+
+
+def test_waiting_zero_tries_once(store: MemoryStore, history: RWLock) -> None:
+    with history.write(wait=0, renew=False):
+        store.forget()
+        with pytest.raises(LockBusy):
+            history.read(wait=0, renew=False)
+        assert store.words() == ["list", "get WRIT"]
+        assert store.time.now == 0
+
+
+def test_who_waits_gets_the_lock_once_it_is_free(store: MemoryStore, history: RWLock) -> None:
+    held = history.write(wait=0, renew=False)
+
+    def release_later(request: Request) -> None:
+        if store.time.now > 5:
+            store.before = lambda request: None
+            held.release()
+
+    store.before = release_later
+    history.read(wait=30, renew=False).check()
+    assert store.time.now < 10
+
+
+def test_a_writer_keeps_new_readers_out_while_it_waits_for_the_old(store: MemoryStore, history: RWLock) -> None:
+    reading = history.read(wait=0, renew=False)
+    refused: list[LockInfo] = []
+
+    def act(request: Request) -> None:
+        store.before = lambda request: None
+        if store.time.now > 3:
+            reading.release()
+            return
+        if "INTENT.WRIT" in store.names():
+            with pytest.raises(LockBusy) as caught:
+                history.read(wait=0, renew=False)
+            refused.extend(caught.value.blockers)
+        store.before = act
+
+    store.before = act
+    history.write(wait=30, renew=False).check()
+    assert {blocker.state for blocker in refused} == {"intent"}
+
+
+def test_a_writer_gives_way_to_readers_that_do_not_finish(store: MemoryStore, runtime: Runtime) -> None:
+    keen = lock(store, runtime, lease=300)
+    with keen.read(wait=0, renew=False):
+        with pytest.raises(LockBusy):
+            keen.write(wait=59, renew=False)
+        assert store.names() == ["READ"]
+        keen.read(wait=0, renew=False).release()
+
+
+def test_a_waiting_writer_lets_readers_in_between_for_as_long_as_it_kept_them_out(
+    store: MemoryStore, runtime: Runtime
+) -> None:
+    keen = lock(store, runtime, lease=600)
+    held: list[float] = []
+    announced = False
+
+    def watch(request: Request) -> None:
+        nonlocal announced
+        now = "INTENT.WRIT" in store.names()
+        if now != announced:
+            held.append(store.time.now)
+        announced = now
+
+    with keen.read(wait=0, renew=False):
+        store.after = watch
+        with pytest.raises(LockBusy):
+            keen.write(wait=200, renew=False)
+    first_in, first_out, second_in = held[:3]
+    assert first_out - first_in == pytest.approx(60, abs=2)
+    assert second_in - first_out == pytest.approx(30, abs=2)  # half: the test's jitter
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".a", "a b", "ä", "a" * 129, "a\n", "-a", "a\0"])
+def test_a_name_that_could_mislead_is_refused(store: MemoryStore, name: str) -> None:
+    with pytest.raises(InvalidLockName):
+        RWLock(store, name)
+    with pytest.raises(InvalidLockName):
+        RWLock(store, "a", root=name if name != "a/b" else "a//b")
+
+
+@pytest.mark.parametrize(("lease", "grace"), [(0.5, 60), (120, 0), (float("nan"), 60), (float("inf"), 60)])
+def test_terms_that_no_clock_can_tell_are_refused(store: MemoryStore, lease: float, grace: float) -> None:
+    with pytest.raises(ValueError, match="at least 1 s"):
+        RWLock(store, "history", lease=lease, grace=grace)
+
+
+@pytest.mark.parametrize(
+    "name", ["note.txt", "WRIT", "WRIT.1", "INTENT.x", "sub/WRIT." + "0" * 32, "DEAD." + "0" * 31, "WRIT." + "A" * 32]
+)
+def test_a_foreign_object_in_the_folder_keeps_everybody_out(store: MemoryStore, history: RWLock, name: str) -> None:
+    store.place(f"locks/history/{name}", b"")
+    for take in (history.read, history.write):
+        with pytest.raises(LockBusy, match=name) as caught:
+            take(wait=0, renew=False)
+        assert [blocker.state for blocker in caught.value.blockers] == ["foreign"]
+    assert [key for key in store.objects if not key.endswith(name)] == []
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff\xfe", b"{}", b'{"version": 2, "txn": "?"}', b'{"version":1,"txn":1}', b"[]"]
+)
+def test_a_record_that_cannot_be_read_is_held_for_ever(store: MemoryStore, history: RWLock, body: bytes) -> None:
+    store.place("locks/history/WRIT." + "0" * 32, body)
+    store.time.sleep(100_000)
+    for take in (history.read, history.write):
+        with pytest.raises(LockBusy, match="cannot be read") as caught:
+            take(wait=0, renew=False)
+        assert [blocker.state for blocker in caught.value.blockers] == ["unreadable"]
+
+
+def test_a_record_of_a_newer_version_says_so(store: MemoryStore, history: RWLock) -> None:
+    store.place("locks/history/READ." + "0" * 32, b'{"version": 7}')
+    with pytest.raises(LockBusy, match="version 7"):
+        history.write(wait=0, renew=False)
+
+
+def test_a_store_that_denies_is_not_asked_again(store: MemoryStore, history: RWLock) -> None:
+    def deny(request: Request) -> None:
+        raise StoreDenied("no")
+
+    store.before = deny
+    with pytest.raises(StoreDenied):
+        history.write(wait=100, renew=False)
+    assert store.time.now == 0
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreOutcomeUnknown])
+def test_a_store_that_fails_for_a_while_is_asked_again(
+    store: MemoryStore, history: RWLock, error: type[StoreError]
+) -> None:
+    def fail(request: Request) -> None:
+        if store.time.now < 3:
+            raise error("not now")
+
+    store.before = fail
+    history.write(wait=10, renew=False).check()
+
+
+def test_a_store_that_goes_on_failing_is_reported(store: MemoryStore, history: RWLock) -> None:
+    def fail(request: Request) -> None:
+        raise StoreUnavailable("not now")
+
+    store.before = fail
+    with pytest.raises(StoreUnavailable):
+        history.write(wait=3, renew=False)
+    assert store.time.now == pytest.approx(3)
+
+
+def test_an_outcome_that_stays_unknown_is_reported_as_such(store: MemoryStore, history: RWLock) -> None:
+    def lose_answer(request: Request) -> None:
+        if request.word == "put":
+            raise StoreOutcomeUnknown("no answer")
+
+    store.after = lose_answer
+    with pytest.raises(LockStateUnknown):
+        history.write(wait=1, renew=False)
