@@ -48,11 +48,28 @@ class OutcomeUnknownError(HoldfastError):
     exit_code = 6
 
 
+class ReportedError(HoldfastError):
+    """What another process, such as a job's driver or a Spark task, said of its failure.
+
+    :param exit_code: the one that its error stands for.
+    """
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message, exit_code)
+        self.message = message
+        self.reported_code = exit_code
+
+    def __str__(self) -> str:
+        return self.message
+
+
 _EXIT_CODES: dict[type[BaseException], int] = {LockBusy: 3, LockStateUnknown: 6, StoreOutcomeUnknown: 6}
 
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code an error stands for; 1 for any that has none of its own."""
+    if isinstance(error, ReportedError):
+        return error.reported_code
     if isinstance(error, HoldfastError):
         return error.exit_code
     return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1)

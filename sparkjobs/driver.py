@@ -20,7 +20,7 @@ from pyspark.accumulators import AccumulatorParam
 
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
-from holdfast.errors import HoldfastError, UsageError, exit_code_of
+from holdfast.errors import HoldfastError, ReportedError, UsageError, exit_code_of
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, URL_VARIABLES, process_start
 from holdfast.sources.postgresql.session import Address
 from holdfast.storage import open_store
@@ -42,7 +42,7 @@ class Tally:
 
     rows: int = 0
     size: int = 0
-    failures: list[HoldfastError] = field(default_factory=list)
+    failures: list[ReportedError] = field(default_factory=list)
 
 
 class _TallyParam(AccumulatorParam[Tally]):
@@ -107,7 +107,7 @@ class Job:
                 try:
                     yield from work(item, report)
                 except HoldfastError as error:
-                    tally.add(Tally(failures=[error]))
+                    tally.add(Tally(failures=[ReportedError(str(error), exit_code_of(error))]))
                     return
 
         def look() -> None:
@@ -125,7 +125,7 @@ class Job:
         self._raise_cause(tally.value.failures, None)
         return list(results)
 
-    def _raise_cause(self, failures: list[HoldfastError], error: Exception | None) -> None:
+    def _raise_cause(self, failures: list[ReportedError], error: Exception | None) -> None:
         """Raise what really ended the job, as one sentence."""
         if self._abort is not None:
             raise self._abort

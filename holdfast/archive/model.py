@@ -89,13 +89,11 @@ class TableRecord(Document):
     """The rows of one table in a block; `id` names its folder and its entry in the catalog record."""
 
     id: str
-    table_schema: str = Field(alias="schema", serialization_alias="schema")
+    table_schema: str
     name: str
     rows: int
     digest: str
     files: tuple[FileRecord, ...]
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     @property
     def label(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast import jobs
 from holdfast.archive import Archive, locks
 from holdfast.archive.runs import RunRecord, read_last
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, ReportedError
 from holdfast.sources.postgresql.session import Address, connect
 from holdfast.storage import open_store
 from locking import Owner
@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
     from holdfast.cli.output import Output
     from holdfast.storage import ObjectStore
-
-
-class JobFailedError(HoldfastError):
-    """A job said why it failed; its exit code is the command's."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.exit_code = code  # type: ignore[misc]  # each job brings its own
 
 
 def run_job(
@@ -43,7 +35,7 @@ def run_job(
     """Run an operation under its locks and return its summary.
 
     :param wait: seconds to wait for locks that others hold.
-    :raises JobFailedError: it failed; the sentence and the exit code are its own.
+    :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
     store = open_store(url)
     Archive.open(store)  # nothing is written, not even a lock, where there is no archive
@@ -85,5 +77,5 @@ def _result_of(record: RunRecord | None, code: int, log: Path) -> dict[str, Any]
     if record is None or record.state == "running":
         raise HoldfastError(f"Spark ended with exit code {code} before the job could say why: see {log}")
     if record.error is not None:
-        raise JobFailedError(f"{record.error.message} (Spark's log: {log})", record.error.exit_code)
+        raise ReportedError(f"{record.error.message} (Spark's log: {log})", record.error.exit_code)
     return record.result or {}

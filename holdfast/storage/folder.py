@@ -142,9 +142,7 @@ class FolderStore(ObjectStore):
     def _path(self, key: str) -> Path:
         path = self._root / check_key(key)
         if path.resolve() != path:
-            raise StoreDenied(
-                f"{key} is, or is behind, a symbolic link, and those could lead out of {self.url}."
-            )
+            raise StoreDenied(f"{key} is, or is behind, a symbolic link, and those could lead out of {self.url}.")
         return path
 
     def _write(self, key: str, body: bytes, place: Callable[[Path, Path], object]) -> None:
@@ -223,9 +221,7 @@ class FolderStore(ObjectStore):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     inside = f"{key}/"
-                    if _may_start(inside, prefix) and (
-                        inside > start_after or start_after.startswith(inside)
-                    ):
+                    if _may_start(inside, prefix) and (inside > start_after or start_after.startswith(inside)):
                         yield from self._walk(key, prefix, start_after)
                 elif key.startswith(prefix):
                     yield key, entry
@@ -242,9 +238,7 @@ def _info_of(key: str, entry: os.DirEntry[str]) -> ObjectInfo | None:
         return None
     if not _is_file(status):
         # Left out, it could hide a lock or a commit from who lists.
-        raise StoreError(
-            f"{key} is no regular file; remove it: a store's folder holds files and folders only."
-        )
+        raise StoreError(f"{key} is no regular file; remove it: a store's folder holds files and folders only.")
     return _info(key, status)
 
 
@@ -316,12 +310,8 @@ def _raise_certain(action: str, key: str, error: OSError) -> None:
     if isinstance(error, FileNotFoundError):
         raise ObjectNotFound(f"{key} is not there.") from error
     if error.errno in _FULL:
-        raise StoreFull(
-            f"No room left to {action} {key!r} ({error.strerror}): free some and try again."
-        ) from error
+        raise StoreFull(f"No room left to {action} {key!r} ({error.strerror}): free some and try again.") from error
     if error.errno in _DENIED:
         raise StoreDenied(f"Not allowed to {action} {key!r}: {error.strerror}.") from error
     if error.errno in {errno.ENOTDIR, errno.EISDIR}:
-        raise StoreError(
-            f"Could not {action} {key!r}: a file is where a folder should be, or the reverse."
-        ) from error
+        raise StoreError(f"Could not {action} {key!r}: a file is where a folder should be, or the reverse.") from error

@@ -75,9 +75,7 @@ class S3Store(ObjectStore):
         # A client of its own for writes: attempts are a property of the client.
         self._reader = self._client(session, READ_ATTEMPTS)
         self._writer = self._client(session, 1)
-        self.listing_is_ordered = (
-            _is_amazon(self._endpoint) if listing_is_ordered is None else listing_is_ordered
-        )
+        self.listing_is_ordered = _is_amazon(self._endpoint) if listing_is_ordered is None else listing_is_ordered
 
     @classmethod
     def from_url(cls, url: str) -> S3Store:
@@ -123,9 +121,7 @@ class S3Store(ObjectStore):
         for attempt in range(CREATE_ATTEMPTS):
             try:
                 with s3_errors("create", key, writes=True):
-                    self._writer.put_object(
-                        Bucket=self._bucket, Key=self._key(key), Body=body, IfNoneMatch="*"
-                    )
+                    self._writer.put_object(Bucket=self._bucket, Key=self._key(key), Body=body, IfNoneMatch="*")
                 return
             except StoreUnavailable:
                 if attempt + 1 == CREATE_ATTEMPTS:

@@ -29,9 +29,7 @@ def open_store(url: str) -> ObjectStore:
         return FolderStore(Path(url).expanduser())
     parts = urlsplit(url)
     if "@" in parts.netloc:
-        raise UsageError(
-            "An archive's URL holds no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-        )
+        raise UsageError("An archive's URL holds no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")
     if parts.query or parts.fragment:
         raise UsageError(f"The archive's URL {url!r} has a '?' or '#' in it; write {SUPPORTED}.")
     if parts.scheme == "file":

@@ -125,7 +125,7 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
     pg_catalog.pg_attribute att where x.indrelid = c.oid and x.indisprimary and att.attrelid = c.oid
     and att.attnum = k.number and k.place <= x.indnkeyatts order by k.place) as key,
   case when c.relkind = 'r'
-    then pg_catalog.pg_relation_size(c.oid) / current_setting('block_size')::int8 else 0 end as pages,
+    then coalesce(pg_catalog.pg_relation_size(c.oid), 0) / current_setting('block_size')::int8 else 0 end as pages,
   case when c.relkind = 'r' then coalesce(pg_catalog.pg_table_size(c.oid), 0) else 0 end as size,
   greatest(c.reltuples, 0)::int8 as estimated_rows
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace

@@ -131,6 +131,7 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
             autocommit=True,
             connect_timeout=_CONNECT_TIMEOUT_S,
             application_name="holdfast",
+            client_encoding="UTF8",
             prepare_threshold=None,
             **options,
         )

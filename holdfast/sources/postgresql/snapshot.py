@@ -96,6 +96,8 @@ def hold_snapshot(
                     held = _lock_and_check(session, snapshot)
                 except (_StorageMovedError, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
                     continue
+                except psycopg.errors.LockNotAvailable as error:
+                    raise _locked_by_others(address) from error
                 yield held
                 return
             finally:
@@ -120,6 +122,8 @@ def enter_snapshot(session: Connection, snapshot: Snapshot) -> None:
 
 def _lock_and_check(session: Connection, snapshot: Snapshot) -> HeldSnapshot:
     enter_snapshot(session, snapshot)
+    # Already looking up a table's size waits for its lock.
+    session.execute(f"SET LOCAL lock_timeout = {int(LOCK_WAIT_S * 1000)}")
     encoding = session.execute("show server_encoding").fetchone()
     if encoding == ("SQL_ASCII",):
         raise RefusedError(
@@ -139,17 +143,27 @@ def _lock_and_check(session: Connection, snapshot: Snapshot) -> HeldSnapshot:
 
 
 def _lock(tables: list[Table], session: Connection) -> None:
-    session.execute(f"SET LOCAL lock_timeout = {int(LOCK_WAIT_S * 1000)}")
     for start in range(0, len(tables), _LOCK_BATCH):
         batch = tables[start : start + _LOCK_BATCH]
         names = sql.SQL(", ").join(sql.SQL("ONLY ") + sql.Identifier(table.table_schema, table.name) for table in batch)
-        try:
-            session.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
-        except psycopg.errors.LockNotAvailable as error:
-            raise BusyError(
-                f"a table among {batch[0].label} … {batch[-1].label} stayed locked for {LOCK_WAIT_S:.0f} s by "
-                "somebody's ACCESS EXCLUSIVE lock (see pg_locks): let it finish, then back up again"
-            ) from error
+        session.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
+
+
+_LOCKED = """
+select format('%s by pid %s (%s)', l.relation::regclass, l.pid, coalesce(a.application_name, '?'))
+from pg_catalog.pg_locks l left join pg_catalog.pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'relation' and l.mode = 'AccessExclusiveLock' and l.granted and l.relation >= 16384
+  and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
+"""
+
+
+def _locked_by_others(address: Address) -> BusyError:
+    with connect(address) as session:
+        locked = "; ".join(row[0] for row in session.execute(_LOCKED)) or "a table whose lock is free again now"
+    return BusyError(
+        f"tables stayed locked for {LOCK_WAIT_S:.0f} s by an ACCESS EXCLUSIVE lock: {locked}. "
+        "Let it finish, then back up again"
+    )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from holdfast.archive.verify import verify
 def filled(archive: Archive, block: Callable[..., Block]) -> Archive:
     batch = pa.record_batch({"id": pa.array([1, 2, 3])})
     (file,) = write_parquet(archive.store, "data/shop_db/1/snapshot/b/00000", batch.schema, [batch])
-    table = TableRecord(id="1", schema="shop", name="orders", rows=3, digest="3:0", files=(file,))
+    table = TableRecord(id="1", table_schema="shop", name="orders", rows=3, digest="3:0", files=(file,))
     catalog = write_bytes(archive.store, "data/shop_db/schema/b/catalog-1.json", b"{}")
     added = block(tables=(table,)).model_copy(update={"catalog": catalog})
     archive.add(lambda state: Change(kind="backup", add=(added,)), check=lambda: None, fence=None)

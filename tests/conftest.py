@@ -1,0 +1,39 @@
+"""What many tests share: one PostgreSQL server a session, a database of its own a test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import Address, connect
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server with wal_level=logical, slots and senders to spare."""
+    with PostgresServer(settings={"max_wal_senders": "20", "max_replication_slots": "20"}) as server:
+        yield server
+
+
+@pytest.fixture
+def new_database(postgres: PostgresServer) -> Callable[..., Address]:
+    """Makes an empty database and returns its address."""
+
+    def make(options: str = "") -> Address:
+        name = f"test_{next(_numbers)}"
+        with connect(Address(postgres.url(), postgres.password)) as session:
+            session.execute(f"create database {name} {options}".encode())
+        return Address(postgres.url(name), postgres.password)
+
+    return make
+
+
+@pytest.fixture
+def address(new_database: Callable[..., Address]) -> Address:
+    """The address of an empty database."""
+    return new_database()
