@@ -22,7 +22,7 @@ from locking.errors import (
     LockStateUnknown,
 )
 from locking.info import LockInfo
-from locking.inspection import inspect
+from locking.inspection import blockers, inspect
 from locking.lease import Lease
 from locking.owner import Owner
 from locking.rules import Ruling, Verdict, View
@@ -57,6 +57,7 @@ __all__ = [
     "Verdict",
     "View",
     "attach",
+    "blockers",
     "inspect",
     "release_handle",
 ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from locking.folder import LockFolder, looks_by_resource
 from locking.info import LockInfo, Records, describe_claim, describe_foreign
+from locking.names import Mode, excludes
 from locking.runtime import SYSTEM, Runtime
 
 if TYPE_CHECKING:
@@ -25,3 +26,18 @@ def inspect(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM)
             records = Records(folder)
             found += [describe_claim(folder, look, claim, records.of(claim)) for claim in look.claims.values()]
     return found
+
+
+def blockers(
+    store: LockStore, resource: str, *, mode: Mode, root: str = "locks", runtime: Runtime = SYSTEM
+) -> list[LockInfo]:
+    """Who would keep an acquirer of ``resource`` out now; changes nothing.
+
+    What is expired or dead does not count: whoever acquires ends it. One check, and one GET for each claim.
+    """
+    folder = LockFolder(store, root, resource)
+    look = folder.look(runtime.clock)
+    records = Records(folder)
+    claims = [describe_claim(folder, look, claim, records.of(claim)) for claim in look.living()]
+    held = [info for info in claims if info.mode and excludes(mode, info.mode) and info.state != "expired"]
+    return held + [describe_foreign(resource, look, info) for info in look.foreign]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from holdfast.archive.lockplan import PlannedLock
-    from locking import AttachedLease, Lease, LockInfo, Owner
+    from locking import Lease, LockInfo, Owner
     from locking.store import LockStore
 
 
@@ -68,13 +68,10 @@ class HeldLocks:
 class AttachedLocks:
     """The locks of the process that started this one: can be checked, not released."""
 
-    def __init__(self, leases: Sequence[AttachedLease]) -> None:
-        self._leases = tuple(leases)
-
-    @property
-    def fence(self) -> str | None:
-        """Return the transaction id of the write lock, which the commit records."""
-        return next((lease.handle.txn for lease in self._leases if lease.handle.mode == "W"), None)
+    def __init__(self, store: LockStore, handles: Sequence[LeaseHandle]) -> None:
+        self._leases = [attach_lease(store, handle) for handle in handles]
+        self.fence = next((handle.txn for handle in handles if handle.mode == "W"), None)
+        """The transaction id of the write lock, which the commit records."""
 
     def check(self) -> None:
         """Raise LockLost unless every lock is still held and was renewed in time."""
@@ -116,12 +113,11 @@ def attach(store: LockStore, handles: str) -> AttachedLocks:
     """
     try:
         documents = json.loads(handles)
-        leases = [LeaseHandle.from_json(json.dumps(document)) for document in documents]
-    except (TypeError, ValueError, KeyError) as error:
+        return AttachedLocks(store, [LeaseHandle.from_json(json.dumps(document)) for document in documents])
+    except (TypeError, ValueError) as error:
         raise UsageError(
             "HOLDFAST_LOCKS does not hold the locks of a job: start jobs by command or operator"
         ) from error
-    return AttachedLocks([attach_lease(store, lease) for lease in leases])
 
 
 def blockers(store: LockStore, operation: str, *, sources: Sequence[str] = ()) -> list[LockInfo]:

@@ -7,9 +7,9 @@ import sys
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import click
 import typer
 from rich.table import Table
+from typer.exceptions import TyperException
 
 import holdfast
 from holdfast.archive import Archive, locks, points
@@ -245,7 +245,7 @@ def verify(
     output = Output(as_json=as_json)
     store = open_store(places.archive_url(url))
     Archive.open(store)
-    with locks.acquire(store, "verify", owner=Owner.here(), purpose="verify", wait=wait):
+    with locks.acquire(store, "verify", owner=Owner(), purpose="verify", wait=wait):
         found = verify_archive(Archive.open(store), deep=deep)
     damage = [str(each) for each in found.damage]
     value = {
@@ -305,10 +305,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end_on_signal)
     try:
         code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
+    except TyperException as error:
+        Output(as_json=False).say(f"holdfast: {error.format_message()}")
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         Output(as_json=False).say("holdfast: stopped; locks were released")
         sys.exit(1)
     except (HoldfastError, LockError, StoreError) as error:

@@ -44,7 +44,7 @@ def run_job(
     run = jobs.new_run_id(operation)
     output.say(f"{operation} {url}: run {run}")
     with locks.acquire(
-        store, operation, sources=sources, owner=Owner.here(), purpose=f"{operation} {run}", wait=wait
+        store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
     ) as held:
         environment = jobs.job_environment(address.url, address.password, held, role)
         return _submit(operation, store, run, arguments, environment, output)

@@ -132,7 +132,7 @@ class S3Store(ObjectStore):
         self.put(key, body)
 
     def delete(self, key: str) -> None:
-        with s3_errors("delete", key, writes=True), contextlib.suppress(ObjectNotFound):
+        with contextlib.suppress(ObjectNotFound), s3_errors("delete", key, writes=True):
             self._writer.delete_object(Bucket=self._bucket, Key=self._key(key))
 
     def filesystem(self) -> tuple[FileSystem, str]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from holdfast.errors import BusyError, HoldfastError, exit_code_of
-from locking import LockError
+from holdfast.errors import BusyError, HoldfastError, UsageError, exit_code_of
+from locking import InvalidLockName, LockError
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def in_airflow_terms() -> Iterator[None]:
     """Turn errors of ours, of the locks and of the store into those that tell Airflow whether to try again."""
     try:
         yield
+    except InvalidLockName as error:
+        raise JobRefused(str(error), UsageError.exit_code) from None
     except StoreDenied as error:
         raise JobRefused(str(error)) from None
     except (HoldfastError, LockError, StoreError) as error:

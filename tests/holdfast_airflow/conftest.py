@@ -82,7 +82,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     script.chmod(0o755)
     note = tmp_path / "note.json"
     monkeypatch.setenv("FAKE_SPARK_NOTE", str(note))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 
     def with_fake_first(*args: Any, **kwargs: Any) -> dict[str, str]:
         environment = job_environment(*args, **kwargs)

@@ -81,9 +81,10 @@ def test_a_holder_that_was_killed_on_another_host_keeps_its_lock_until_the_lease
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "process_is_gone", lambda owner: False)
-    with holder(store, lease=1.5) as (process, handle):
-        time.sleep(3)  # longer than lease and grace: it lives by its renewals
-        attach(store, handle).check()
+    with holder(store, lease=1) as (process, _):
+        time.sleep(2.5)  # longer than lease and grace: it lives by its renewals
+        with pytest.raises(LockBusy):
+            RWLock(store, "r").write(wait=0)
         process.send_signal(signal.SIGKILL)
         process.wait()
         with pytest.raises(LockBusy):
@@ -96,7 +97,7 @@ def test_a_holder_that_was_suspended_past_its_lease_finds_it_lost(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "process_is_gone", lambda owner: False)
-    with holder(store, lease=1.5) as (process, handle):
+    with holder(store, lease=1) as (process, handle):
         process.send_signal(signal.SIGSTOP)
         with RWLock(store, "r").write(wait=20) as lease:
             process.send_signal(signal.SIGCONT)

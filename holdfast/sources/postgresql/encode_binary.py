@@ -7,6 +7,7 @@ side without a NULL are one matrix of bytes; Arrow joins those, and the contents
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,7 +89,7 @@ def _rows(run: list[UInt8s]) -> list[pa.Array]:
 def _big_endian(values: npt.NDArray[Any]) -> UInt8s:
     """Return the bytes of each value in network order, a row each."""
     swapped = values if values.itemsize == 1 else values.byteswap()
-    return swapped.view(np.uint8).reshape(len(values), -1)
+    return swapped.view(np.uint8).reshape(len(values), values.itemsize * math.prod(values.shape[1:]))
 
 
 def _pieces(each: Stored, batch: pa.RecordBatch) -> Iterator[UInt8s | pa.Array]:

@@ -84,7 +84,7 @@ def hash_query(table: str, columns: Sequence[Column], *, encoding: str = "UTF8")
     # OFFSET 0 keeps the planner from writing an expression that is used twice in two places.
     rows = f"select {kept} from only {table} offset 0"
     slots = [slot for each in stored for slot in _slots(each, f"c{each.index}", encoding)]
-    record = f"select pg_catalog.hash_record_extended({_record(slots)}, 0) as r from ({rows}) k offset 0"
+    record = f"select {_record_hash(slots)} as r from ({rows}) k offset 0"
     total = "coalesce(sum(pg_catalog.hashint8extended(r, r)), 0)"
     return f"select count(*), {total} from ({record}) h"
 
@@ -118,11 +118,12 @@ def _slots(each: Stored, value: str, encoding: str) -> list[str]:
     return [f'({normal}) collate "C"' if as_text else normal]
 
 
-def _record(slots: list[str]) -> str:
-    if len(slots) <= _RECORD_SLOTS:
-        return f"row({', '.join(slots)})"
-    parts = [_record(slots[at : at + _RECORD_SLOTS]) for at in range(0, len(slots), _RECORD_SLOTS)]
-    return _record(parts)
+def _record_hash(slots: list[str]) -> str:
+    """Return the SQL of the hash of a record; too many slots are first hashed in groups."""
+    if len(slots) > _RECORD_SLOTS:
+        groups = range(0, len(slots), _RECORD_SLOTS)
+        slots = [_record_hash(slots[first : first + _RECORD_SLOTS]) for first in groups]
+    return f"pg_catalog.hash_record_extended(row({', '.join(slots)}), 0)"
 
 
 def digest(columns: Sequence[Column], batch: pa.RecordBatch) -> ContentHash:
@@ -141,8 +142,9 @@ def digest(columns: Sequence[Column], batch: pa.RecordBatch) -> ContentHash:
 def _combine(hashes: list[UInt64s], rows: int) -> UInt64s:
     """Return `hash_record_extended` of rows from the hashes of their slots."""
     if len(hashes) > _RECORD_SLOTS:
-        parts = range(0, len(hashes), _RECORD_SLOTS)
-        hashes = [_combine(hashes[at : at + _RECORD_SLOTS], rows) for at in parts]
+        groups = range(0, len(hashes), _RECORD_SLOTS)
+        parts = [_combine(hashes[first : first + _RECORD_SLOTS], rows) for first in groups]
+        hashes = [lookup3.hash_int8(part.view(np.int64)) for part in parts]
     combined = np.zeros(rows, np.uint64)
     for hashed in hashes:
         combined *= np.uint64(31)

@@ -123,7 +123,7 @@ def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa
             return 0
         if not any(column.generated == "" for column in table.columns):
             return _load_without_columns(cursor, table, batches)
-        rows = 0
+        rows: int = 0
         with cursor.copy(copy_statement(qualified(table.table_schema, table.name), table.columns).encode()) as copy:
             for batch in batches:
                 copy.write(encode(table.columns, batch))
@@ -135,7 +135,7 @@ def _load_without_columns(
     cursor: psycopg.Cursor[tuple[Any, ...]], table: Table, batches: Iterable[pa.RecordBatch]
 ) -> int:
     """Insert rows that have no stored values at all: COPY cannot say how many there are."""
-    rows = sum(batch.num_rows for batch in batches)
+    rows = sum((int(batch.num_rows) for batch in batches), 0)
     cursor.execute(
         sql.SQL("insert into {} select from generate_series(1, {})").format(
             sql.Identifier(table.table_schema, table.name), sql.Literal(rows)

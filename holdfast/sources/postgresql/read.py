@@ -157,9 +157,10 @@ class Reader:
 
 def _open(address: Address) -> Connection:
     try:
-        return adbc_driver_postgresql.dbapi.connect(address.conninfo(), autocommit=False)
+        connection: Connection = adbc_driver_postgresql.dbapi.connect(address.conninfo(), autocommit=False)
     except AdbcError as error:
         raise _read_error(address, error) from error
+    return connection
 
 
 def _make_sure(cursor: Cursor, snapshot: Snapshot) -> None:

@@ -106,7 +106,7 @@ class PostgresServer:
 
     def _initialise(self, base: Path, password_file: Path, identity: dict[str, Any]) -> None:
         done = subprocess.run(
-            [self.programs / "initdb", "-D", base / "data", "-U", self.user, "-E", "UTF8", "--no-locale",
+            [str(self.programs / "initdb"), "-D", str(base / "data"), "-U", self.user, "-E", "UTF8", "--no-locale",
              "--no-sync", "--auth=scram-sha-256", f"--pwfile={password_file}"],
             capture_output=True, text=True, cwd=base, check=False, env=self._environment(), **identity,
         )  # fmt: skip
@@ -136,7 +136,7 @@ class PostgresServer:
 
     def _wait_until_ready(self, base: Path) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
-        ready = [self.programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        ready = [str(self.programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         while subprocess.run(ready, check=False, env=self._environment()).returncode:
             ended = self._process is None or self._process.poll() is not None
             if ended or time.monotonic() > deadline:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import Tables
+    from tests.support.tables import Tables
 
 pytestmark = pytest.mark.service
 
