@@ -134,6 +134,7 @@ class FolderStore(ObjectStore):
         from pyarrow import OSFile
 
         path = self._path(key)
+        self.head(key)  # tells a folder from a file
         try:
             return cast("IO[bytes]", OSFile(str(path), "rb"))
         except OSError as error:
