@@ -17,17 +17,17 @@ from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, Ta
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.hashing import ContentHash
-from holdfast.sources.postgresql.read import Piece, bundle, cut, open_reader
+from holdfast.sources.postgresql.read import PIECE_BYTES, Piece, cut, open_reader
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, Snapshot, hold_snapshot
 from holdfast.storage import open_store
-from sparkjobs.driver import Job, database_address, run_application
+from sparkjobs.driver import Job, database_address, pack, run_application
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from holdfast.sources.postgresql.session import Address
+    from holdfast.sources.postgresql.address import Address
 
     Reporter = Callable[[int, int], None]
 
@@ -89,7 +89,7 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
         pieces = [piece for table in tables for piece in cut(table)]
         found = job.map(
             "reading tables",
-            bundle(pieces),
+            pack(pieces, lambda piece: piece.weight, room=PIECE_BYTES),
             PieceReader(job.store.url, address, held.snapshot, folders),
             estimated_rows=sum(table.estimated_rows for table in tables),
         )

@@ -13,7 +13,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorParam
@@ -22,7 +22,7 @@ from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
 from holdfast.errors import HoldfastError, ReportedError, UsageError, exit_code_of
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, URL_VARIABLES, process_start
-from holdfast.sources.postgresql.session import Address
+from holdfast.sources.postgresql.address import Address
 from holdfast.storage import open_store
 from locking import LockError
 
@@ -31,9 +31,30 @@ if TYPE_CHECKING:
 
     from holdfast.storage import ObjectStore
 
+_T = TypeVar("_T")
+
 _WATCH_S = 1.0
 _CHECK_LOCKS_EVERY = 20
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Busy|Lost|Denied|Unavailable)): (.+)", re.MULTILINE)
+
+
+def pack(items: Iterable[_T], weight: Callable[[_T], int], *, room: int, most: int = 100) -> list[list[_T]]:
+    """Pack items into tasks of about `room`, the heaviest first, so that tasks are even.
+
+    Ten thousand tiny tables become a few hundred tasks; what is as heavy as `room` is one alone.
+
+    :param most: items in one task, at most.
+    """
+    tasks: list[list[_T]] = []
+    left = 0
+    for item in sorted(items, key=weight, reverse=True):
+        needed = max(weight(item), room // most)
+        if not tasks or needed > left:
+            tasks.append([])
+            left = room
+        tasks[-1].append(item)
+        left -= needed
+    return tasks
 
 
 @dataclass

@@ -23,35 +23,38 @@ from holdfast.sources.postgresql.dump import restore_schema
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
-from sparkjobs.driver import Job, database_address, run_application
+from sparkjobs.driver import Job, database_address, pack, run_application
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.archive.model import Block
     from holdfast.archive.state import Placed
-    from holdfast.sources.postgresql.session import Address
+    from holdfast.sources.postgresql.address import Address
 
     Reporter = Callable[[int, int], None]
+
+_TASK_BYTES = 8 << 20
+"""How many stored bytes one task loads, unless a single file is larger."""
 
 _SESSIONS = max(2, os.cpu_count() or 2)
 
 
 class FileLoader:
-    """The work of one Spark task: load one file. Travels in the task's closure, with the password."""
+    """The work of one Spark task: load a few files. Travels in the task's closure, with the password."""
 
     def __init__(self, archive: str, address: Address) -> None:
         self._archive = archive
         self._address = address
 
-    def __call__(self, task: tuple[Table, FileRecord], report: Reporter) -> Iterator[int]:
-        """Yield the rows loaded."""
-        table, record = task
+    def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[int]:
+        """Yield the rows loaded from each file."""
         store = open_store(self._archive)
         with connect(self._address) as session:
-            rows = load.load_file(session, table, record.path, read_batches(store, record))
-        report(rows, record.size)
-        yield rows
+            for table, record in files:
+                rows = load.load_file(session, table, record.path, read_batches(store, record))
+                report(rows, record.size)
+                yield rows
 
 
 def restore(job: Job, source: str | None, at: str) -> dict[str, Any]:
@@ -78,8 +81,8 @@ def _restore_into(job: Job, address: Address, session: Any, block: Block, catalo
     restore_schema(address, dump, section="pre-data", server_version=version)
     load.create_ledger(session)
     tables = {str(table.oid): table for table in catalog.tables}
-    tasks = [(tables[record.id], file) for record in block.tables for file in record.files if file.rows]
-    tasks.sort(key=lambda task: -task[1].size)
+    files = [(tables[record.id], file) for record in block.tables for file in record.files if file.rows]
+    tasks = pack(files, lambda pair: pair[1].size, room=_TASK_BYTES)
     job.map("loading rows", tasks, FileLoader(job.store.url, address), estimated_rows=block.rows)
     job.check()
     load.drop_ledger(session)

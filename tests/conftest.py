@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import Address, connect
+from holdfast.sources.postgresql.session import connect
 
 _numbers = itertools.count(1)
 

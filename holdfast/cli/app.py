@@ -101,7 +101,7 @@ def backup(
     name, configured, address = places.source(url, source)
     arguments = ["--source", name, "--kind", kind]
     for glob in tables or configured.tables:
-        arguments += ["--tables", glob] if glob != "*.*" else []
+        arguments += ["--tables", glob]
     for glob in configured.exclude:
         arguments += ["--exclude", glob]
     value = run_job(
@@ -125,7 +125,8 @@ def _show_backup(console: Console, value: dict[str, Any]) -> None:
     rate = value["rows"] / value["seconds"] if value.get("seconds") else 0
     console.print(
         f"commit {value['commit']}: {value['rows']:,} rows of {value['tables']} tables "
-        f"in {human_size(value['bytes'])}, {value['seconds']:.1f} s ({rate:,.0f} rows/s); restorable to {value['restorable_to']}",
+        f"in {human_size(value['bytes'])}, {value['seconds']:.1f} s ({rate:,.0f} rows/s); "
+        f"restorable to {value['restorable_to']}",
         markup=False,
     )
 
@@ -147,6 +148,8 @@ def restore(
 ) -> None:
     """Restore a database and prove it equal to the archive."""
     output = Output(as_json=as_json)
+    archive = Archive.open(open_store(places.archive_url(url)))
+    points.resolve(archive.state, points.only_source(archive.state, source), at)  # before anything is started
     arguments = ["--at", at, *(["--source", source] if source else [])]
     value = run_job(
         "restore",

@@ -17,12 +17,14 @@ from holdfast.cli import places
 from holdfast.config import find_config, load_config
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql import programs
-from holdfast.sources.postgresql.session import Address, connect
+from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from holdfast.sources.postgresql.address import Address
 
 PYSPARK = "4.2.0"
 _JAVA = (17, 21)

@@ -10,7 +10,7 @@ from holdfast import jobs
 from holdfast.archive import Archive, locks
 from holdfast.archive.runs import RunRecord, read_last
 from holdfast.errors import HoldfastError, ReportedError
-from holdfast.sources.postgresql.session import Address, connect
+from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from locking import Owner
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.cli.output import Output
+    from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
 
@@ -68,14 +69,15 @@ def _submit(
         log=log,
     )
     record = read_last(store, run)
-    result = _result_of(record, code, log)
-    log.unlink()
-    return result
+    if record is not None and record.state != "running" and (record.error is None or record.error.exit_code != 1):
+        log.unlink()  # whatever it says, the job has said it better
+    return _result_of(record, code, log)
 
 
 def _result_of(record: RunRecord | None, code: int, log: Path) -> dict[str, Any]:
     if record is None or record.state == "running":
         raise HoldfastError(f"Spark ended with exit code {code} before the job could say why: see {log}")
     if record.error is not None:
-        raise ReportedError(f"{record.error.message} (Spark's log: {log})", record.error.exit_code)
+        more = f" (Spark's log: {log})" if log.exists() else ""
+        raise ReportedError(record.error.message + more, record.error.exit_code)
     return record.result or {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.config import SourceConfig, find_config, load_config
 from holdfast.errors import UsageError
-from holdfast.sources.postgresql.session import Address
+from holdfast.sources.postgresql.address import Address
 
 if TYPE_CHECKING:
     from holdfast.config import ArchiveConfig

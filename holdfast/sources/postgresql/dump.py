@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.sources.postgresql.programs import need, run
 
 if TYPE_CHECKING:
-    from holdfast.sources.postgresql.session import Address
+    from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.snapshot import Snapshot
 
 

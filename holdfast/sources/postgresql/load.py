@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
-from holdfast.sources.postgresql.encode import copy_statement, encode
+from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.hashing import ContentHash, hash_query
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import qualified
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Catalog, Table
-    from holdfast.sources.postgresql.session import Address
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -121,27 +121,7 @@ def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa
         cursor.execute(f"insert into {LEDGER}.loaded values (%s, 0) on conflict do nothing", (file,))
         if cursor.rowcount == 0:
             return 0
-        if not any(column.generated == "" for column in table.columns):
-            return _load_without_columns(cursor, table, batches)
-        rows: int = 0
-        with cursor.copy(copy_statement(qualified(table.table_schema, table.name), table.columns).encode()) as copy:
-            for batch in batches:
-                copy.write(encode(table.columns, batch))
-                rows += batch.num_rows
-        return rows
-
-
-def _load_without_columns(
-    cursor: psycopg.Cursor[tuple[Any, ...]], table: Table, batches: Iterable[pa.RecordBatch]
-) -> int:
-    """Insert rows that have no stored values at all: COPY cannot say how many there are."""
-    rows = sum((int(batch.num_rows) for batch in batches), 0)
-    cursor.execute(
-        sql.SQL("insert into {} select from generate_series(1, {})").format(
-            sql.Identifier(table.table_schema, table.name), sql.Literal(rows)
-        )
-    )
-    return rows
+        return copy_in(cursor, qualified(table.table_schema, table.name), table.columns, batches)
 
 
 def set_sequences(session: Connection, catalog: Catalog) -> None:

@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.server import embedded_programs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.sources.postgresql.session import Address
+    from holdfast.sources.postgresql.address import Address
 
 
 def _candidates(name: str) -> Iterator[Path]:

@@ -20,13 +20,13 @@ from holdfast.sources.postgresql.snapshot import enter_snapshot
 from holdfast.sources.postgresql.sql import literal, qualified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from adbc_driver_manager.dbapi import Connection, Cursor
 
+    from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
-    from holdfast.sources.postgresql.session import Address
     from holdfast.sources.postgresql.snapshot import Snapshot
 
 PIECE_BYTES = 64 << 20
@@ -34,8 +34,6 @@ PIECE_BYTES = 64 << 20
 
 BATCH_BYTES = 8 << 20
 """How much the driver collects before it hands over a batch."""
-
-_MOST_PIECES_A_TASK = 100
 
 
 @dataclass(frozen=True)
@@ -72,23 +70,6 @@ def cut(table: Table, piece_bytes: int = PIECE_BYTES) -> tuple[Piece, ...]:
         )
         for number, start in enumerate(starts)
     )
-
-
-def bundle(pieces: Iterable[Piece], piece_bytes: int = PIECE_BYTES) -> tuple[tuple[Piece, ...], ...]:
-    """Pack pieces into tasks of about one full piece each, the heaviest first.
-
-    Ten thousand tiny tables become a few hundred tasks, one huge table many even ones.
-    """
-    bundles: list[list[Piece]] = []
-    room = 0
-    for piece in sorted(pieces, key=lambda piece: -piece.weight):
-        weight = max(piece.weight, piece_bytes // _MOST_PIECES_A_TASK)
-        if not bundles or weight > room:
-            bundles.append([])
-            room = piece_bytes
-        bundles[-1].append(piece)
-        room -= weight
-    return tuple(tuple(bundle) for bundle in bundles)
 
 
 @contextmanager

@@ -21,11 +21,12 @@ from psycopg import sql
 
 from holdfast.errors import BusyError, HoldfastError, RefusedError
 from holdfast.sources.postgresql.catalog import Catalog, check_rights, left_out, read_catalog, read_tables
-from holdfast.sources.postgresql.session import Address, connect
+from holdfast.sources.postgresql.session import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
 
     Connection = psycopg.Connection[tuple[Any, ...]]
@@ -260,7 +261,7 @@ def _oldest(address: Address) -> str:
     with connect(address) as session:
         rows = session.execute(
             "select format('pid %s of %s since %s', pid, usename, xact_start::timestamptz(0)) "
-            "from pg_catalog.pg_stat_activity where xact_start is not null and pid <> pg_catalog.pg_backend_pid() and backend_xid is not null "
+            "from pg_catalog.pg_stat_activity where backend_xid is not null and pid <> pg_catalog.pg_backend_pid() "
             "order by xact_start limit 3"
         ).fetchall()
     return "; ".join(row[0] for row in rows) or "they have ended since"

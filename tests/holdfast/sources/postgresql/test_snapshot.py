@@ -9,10 +9,11 @@ import pytest
 
 from holdfast.errors import BusyError, HoldfastError, RefusedError
 from holdfast.sources.postgresql import snapshot as module
+from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.read import cut, open_reader
 from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import Address, connect
+from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, Snapshot, hold_snapshot
 
 pytestmark = pytest.mark.service

@@ -1,0 +1,72 @@
+"""Where a database is and who connects, with the password kept apart."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from holdfast.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a database is and who connects; the password is kept out of `url` and out of repr.
+
+    :param url: `postgresql://user@host:port/database`, with libpq parameters in its query part.
+    """
+
+    url: str
+    password: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, url: str, password: str | None = None) -> Address:
+        """Read a connection URL; a password in it is taken out.
+
+        :raises UsageError: not a PostgreSQL URL, or one without a database name.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("postgresql", "postgres"):
+            raise UsageError(f"{_masked(url)} is no PostgreSQL address: write postgresql://user@host:port/database")
+        if not parts.path.strip("/"):
+            raise UsageError(f"{_masked(url)} names no database: add /database to it")
+        given = parts.password
+        login = quote(parts.username) + "@" if parts.username else ""
+        host = parts.netloc.rpartition("@")[2]
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        given = query.pop("password", given)
+        clean = urlunsplit(("postgresql", login + host, parts.path, urlencode(query), ""))
+        return cls(clean, password or given)
+
+    @property
+    def database(self) -> str:
+        """Return the name of the database."""
+        return urlsplit(self.url).path.strip("/")
+
+    def conninfo(self) -> str:
+        """Return a libpq URL with the password in it: for connecting only, never for a message."""
+        secret = self.password or os.environ.get("PGPASSWORD")
+        if not secret:
+            return self.url
+        parts = urlsplit(self.url)
+        user, at, host = parts.netloc.rpartition("@")
+        if not at:
+            query = urlencode([*parse_qsl(parts.query), ("password", secret)])
+            return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+        return urlunsplit((parts.scheme, f"{user}:{quote(secret, safe='')}@{host}", parts.path, parts.query, ""))
+
+    def at_database(self, database: str) -> Address:
+        """Return the same server and user with another database."""
+        parts = urlsplit(self.url)
+        return Address(urlunsplit((parts.scheme, parts.netloc, "/" + quote(database), parts.query, "")), self.password)
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which PostgreSQL's programs connect without asking."""
+        secret = self.password or os.environ.get("PGPASSWORD")
+        kept = {key: value for key, value in os.environ.items() if key not in ("PGOPTIONS", "PGPASSWORD")}
+        return {**kept, **({"PGPASSWORD": secret} if secret else {})}
+
+
+def _masked(url: str) -> str:
+    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", re.sub(r"(password=)[^&]*", r"\1***", url))
