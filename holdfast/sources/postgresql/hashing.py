@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from holdfast.sources.postgresql.columns import Column
-    from holdfast.sources.postgresql.lookup3 import UInt64s
+    from holdfast.sources.postgresql.lookup3 import Int64s, UInt8s, UInt64s
 
 _LONG: Final = 1024
 _ROWS_AT_ONCE: Final = 1 << 15
@@ -222,22 +222,32 @@ def _hash_decimal(array: pa.Array) -> list[UInt64s]:
 
 def _hash_content(array: pa.Array) -> list[UInt64s]:
     ends = arrow.offsets(array).astype(np.int64)
-    starts, ends = ends[:-1], ends[1:]
-    lengths = ends - starts
+    starts, lengths = ends[:-1], np.diff(ends)
     content = arrow.data(array)
-    long = np.flatnonzero(lengths > _LONG)
-    lengths[long] = 0
+    short = lengths <= _LONG
+    if short.all():
+        return [_hash_short(content, starts, lengths)]
     hashed = np.empty(len(array), np.uint64)
-    # Reading whole groups past the last values would leave the buffer: those are hashed in a copy.
-    safe = int(np.searchsorted(ends, len(content) - lookup3.GROUP, side="right"))
+    hashed[short] = _hash_short(content, starts[short], lengths[short])
+    for row in np.flatnonzero(~short):
+        value = content[starts[row] : starts[row] + lengths[row]]
+        hashed[row] = _hash_one(hashlib.sha256(value.data).hexdigest().encode())
+    return [hashed]
+
+
+def _hash_short(content: UInt8s, starts: Int64s, lengths: Int64s) -> UInt64s:
+    """Hash slices of a buffer, in their order there.
+
+    Reading whole groups past the last of them would leave the buffer: those are hashed in a copy.
+    """
+    hashed = np.empty(len(starts), np.uint64)
+    safe = int(np.searchsorted(starts + lengths, len(content) - lookup3.GROUP, side="right"))
     if safe:
         hashed[:safe] = lookup3.hash_bytes(content, starts[:safe], lengths[:safe])
-    if safe < len(array):
+    if safe < len(starts):
         tail = np.concatenate([content[starts[safe] :], np.zeros(lookup3.GROUP, np.uint8)])
         hashed[safe:] = lookup3.hash_bytes(tail, starts[safe:] - starts[safe], lengths[safe:])
-    for row in long:
-        hashed[row] = _hash_one(hashlib.sha256(content[starts[row] : ends[row]].data).hexdigest().encode())
-    return [hashed]
+    return hashed
 
 
 def _hash_one(content: bytes) -> np.uint64:

@@ -172,10 +172,13 @@ def objects(tables: Tables) -> None:
 @pytest.mark.parametrize("kind", _VALUES)
 def test_every_value_comes_back_and_the_file_has_the_hash_of_the_table(tables: Tables, kind: str) -> None:
     table = tables.create(f'id int4, "Value ""x"" of" {kind}')
-    rows = ", ".join(f"({row}, ({value})::{kind})" for row, value in enumerate(_VALUES[kind]))
+    values = _VALUES[kind]
+    if kind.startswith("interval") and tables.session.info.server_version < 170000:
+        values = tuple(value for value in values if "infinity" not in value)
+    rows = ", ".join(f"({row}, ({value})::{kind})" for row, value in enumerate(values))
     tables.fill(table, f"values {rows}")
     travelled = tables.travel(table)
     assert travelled.files == travelled.source
     assert travelled.copies == {travelled.source}
     assert travelled.differing_rows == 0
-    assert travelled.source.rows == len(_VALUES[kind])
+    assert travelled.source.rows == len(values)
