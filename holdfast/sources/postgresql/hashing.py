@@ -24,7 +24,7 @@ from holdfast.errors import DamagedError
 from holdfast.sources.postgresql import arrow, exceptional, lookup3
 from holdfast.sources.postgresql.forms import Form, Stored, layout, output_text
 from holdfast.sources.postgresql.numeric import SPECIAL, Shape, digits_of, numeric_bytes
-from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.sql import ident, literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -107,7 +107,8 @@ def _slots(each: Stored, value: str, encoding: str) -> list[str]:
         return [value, f"{value} < 0"]
     if each.form is Form.FLOAT:
         send, nan = ("float4send", "7fc00000") if each.column.base == "float4" else ("float8send", "7ff8000000000000")
-        return [f"case when {value} = 'NaN' then '\\x{nan}'::pg_catalog.bytea else pg_catalog.{send}({value}) end"]
+        nan = literal(f"\\x{nan}") + "::pg_catalog.bytea"
+        return [f"case when {value} = 'NaN' then {nan} else pg_catalog.{send}({value}) end"]
     is_text = each.form in (Form.TEXT, Form.OUTPUT)
     if not is_text and each.form is not Form.BYTES:
         return [value]
