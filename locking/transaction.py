@@ -31,6 +31,12 @@ FIRST_PAUSE = 0.05
 """Seconds, at most, before the second look or try; doubles from one to the next."""
 
 
+CLEANUP_ATTEMPTS = 3
+
+NAMED_BLOCKERS = 5
+"""A message names no more; the error carries them all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """A transaction that wrote its target.
@@ -173,6 +179,8 @@ class _Attempt:
         intent_stays = False
         try:
             self._store.delete(self._folder.intent(self._mode, self._txn))
+        except StoreDenied:
+            raise  # who may not delete could not release the lock either
         except StoreError as error:
             log.warning("The intent of %s stays until it expires: %s", self._txn, error)
             intent_stays = True
@@ -186,14 +194,20 @@ class _Attempt:
         )
 
     def withdraw(self) -> None:
-        """Undo what was written; what may still come late is marked as dead first."""
-        try:
-            if self._may_come_late:
-                put_marker(self._folder, self._txn, "its attempt was given up", self._terms)
-            for key in self._written:
-                self._store.delete(key)
-        except StoreError as error:
-            log.warning("Something of the given-up attempt %s may stay until it expires: %s", self._txn, error)
+        """Undo what was written; what may still come late, or cannot be deleted, is marked as dead."""
+        for _ in range(CLEANUP_ATTEMPTS):
+            try:
+                self._undo()
+                return
+            except StoreError as error:
+                self._may_come_late = True
+                log.warning("Something of the given-up attempt %s may stay until it expires: %s", self._txn, error)
+
+    def _undo(self) -> None:
+        if self._may_come_late:
+            put_marker(self._folder, self._txn, "its attempt was given up", self._terms)
+        for key in self._written:
+            self._store.delete(key)
 
     def _put(self, key: str) -> None:
         # Registered before the request: from here on withdraw() has to deal with it.
@@ -226,5 +240,7 @@ class _Attempt:
             describe_claim(self._folder, view.look, claim, self._records.of(claim)) for claim in ruling.blockers
         ]
         blockers += [describe_foreign(self._folder.resource, view.look, info) for info in ruling.foreign]
-        said = "; ".join(info.describe() for info in blockers)
-        return LockBusy(f"{said}.", tuple(blockers))
+        said = [info.describe() for info in blockers[:NAMED_BLOCKERS]]
+        if len(blockers) > NAMED_BLOCKERS:
+            said.append(f"and {len(blockers) - NAMED_BLOCKERS} more")
+        return LockBusy(f"{'; '.join(said)}.", tuple(blockers))

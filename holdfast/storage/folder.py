@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
 
-from holdfast.storage.base import ObjectStore, StoreFull
+from holdfast.storage.base import ConditionNotSupported, ObjectStore, StoreFull
 from holdfast.storage.keys import TEMPORARY_PREFIX, check_key, check_prefix
 from locking.store import (
     Listing,
@@ -35,6 +35,7 @@ WRITE_BUFFER = 1 << 20
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 _DOUBTFUL = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 
@@ -267,6 +268,13 @@ def _link(temporary: Path, path: Path) -> None:
         # A network file system repeats a link whose answer was lost, and then finds its own.
         if temporary.stat().st_nlink != 2:
             raise
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            raise ConditionNotSupported(
+                f"The file system of {path.parent} has no hard links ({error.strerror}), without which a file "
+                "cannot be created only where none is; use another folder."
+            ) from error
+        raise
 
 
 def _make_folders(folder: Path, root: Path) -> None:

@@ -167,6 +167,8 @@ class S3Store(ObjectStore):
         if self._endpoint:
             server = urlsplit(self._endpoint)
             options |= {"endpoint_override": server.netloc, "scheme": server.scheme}
+        if bundle := os.environ.get("AWS_CA_BUNDLE"):
+            options["tls_ca_file_path"] = bundle
         return S3FileSystem(**options, connect_timeout=CONNECT_TIMEOUT, request_timeout=READ_TIMEOUT)
 
     def _key(self, key: str) -> str:

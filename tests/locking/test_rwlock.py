@@ -120,6 +120,14 @@ def test_who_is_in_the_way_is_named(store: MemoryStore, runtime: Runtime) -> Non
     assert again.blockers == caught.value.blockers
 
 
+def test_a_crowd_in_the_way_is_not_named_one_by_one(store: MemoryStore, history: RWLock) -> None:
+    for _ in range(8):
+        history.read(wait=0, renew=False)
+    with pytest.raises(LockBusy, match="and 3 more") as caught:
+        history.write(wait=0, renew=False)
+    assert len(caught.value.blockers) == 8
+
+
 def test_waiting_ends_when_the_time_is_over(store: MemoryStore, history: RWLock) -> None:
     with history.write(wait=0, renew=False):
         began = store.time.now

@@ -231,6 +231,28 @@ def test_cleaning_up_that_fails_does_not_hide_the_cause(store: MemoryStore, runt
         write().commit_to(store, runtime=runtime)
 
 
+def test_an_attempt_that_cannot_be_taken_back_is_marked_dead(store: MemoryStore, runtime: Runtime) -> None:
+    store.before = fail_at("delete", "INTENT", StoreOutcomeUnknown("no answer"))
+    runtime.new_txn()
+
+    def rival(request: Request) -> None:
+        if (request.word, request.name) == ("put", "INTENT"):
+            store.place(f"locks/r/INTENT.WRIT.{ONE}", b"")
+
+    store.after = rival
+    with pytest.raises(LockBusy):
+        write().commit_to(store, runtime=runtime)
+    assert f"locks/r/DEAD.{TWO}" in store.objects
+
+
+def test_a_store_that_lets_nobody_delete_is_found_out_at_once(store: MemoryStore, runtime: Runtime) -> None:
+    store.before = fail_at("delete", "INTENT", StoreDenied("no deletes here"))
+    with pytest.raises(StoreDenied):
+        RWLock(store, "r", runtime=runtime).write(wait=10, renew=False)
+    assert store.time.now == 0
+    assert "DEAD" in store.names()
+
+
 def test_each_attempt_is_a_new_transaction(store: MemoryStore, runtime: Runtime) -> None:
     store.before = fail_at("put", "WRIT", StoreUnavailable("later"))
     with pytest.raises(StoreUnavailable):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.storage import (
+    ConditionNotSupported,
     FolderStore,
     InvalidKey,
     ObjectExists,
@@ -181,7 +182,8 @@ def test_a_file_that_may_grow_no_further_leaves_nothing(store: FolderStore, tmp_
     ("number", "error"),
     [
         (errno.EACCES, StoreDenied),
-        (errno.EPERM, StoreDenied),
+        (errno.EPERM, ConditionNotSupported),
+        (errno.EOPNOTSUPP, ConditionNotSupported),
         (errno.EROFS, StoreDenied),
         (errno.ENOSPC, StoreFull),
         (errno.EDQUOT, StoreFull),
