@@ -21,6 +21,8 @@ if "airflow" not in sys.modules:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="holdfast-airflow-home-")
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
 from holdfast.archive import Archive
 from holdfast.jobs import job_environment
 from holdfast.storage import ObjectStore, open_store
@@ -88,6 +90,14 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
         environment = job_environment(*args, **kwargs)
         return {**environment, "PATH": f"{script.parent}{os.pathsep}{environment['PATH']}"}
 
+    def submit_and_close(hook: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return submit(hook, *args, **kwargs)
+        finally:  # the hook leaves the pipe to the garbage collector, whose warning would be an error here
+            hook._submit_sp.stdout.close()
+
+    submit = SparkSubmitHook.submit
+    monkeypatch.setattr(SparkSubmitHook, "submit", submit_and_close)
     monkeypatch.setattr("holdfast_airflow.operators.job.job_environment", with_fake_first)
     return FakeSpark(note, lambda part: monkeypatch.setenv("FAKE_SPARK", part))
 

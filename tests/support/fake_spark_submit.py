@@ -32,7 +32,9 @@ def main() -> int:
     locks = attach(store, os.environ["HOLDFAST_LOCKS"])
     locks.check()
     held = sorted(f"{info.resource} {info.mode} {info.owner.task_id if info.owner else ''}" for info in inspect(store))
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     note = {"argv": sys.argv, "env": dict(os.environ), "locks": held, "pids": [os.getpid(), child.pid]}
     path = Path(os.environ["FAKE_SPARK_NOTE"])
     path.with_suffix(".part").write_text(json.dumps(note))
