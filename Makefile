@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo test test-fast lint types format bench lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop test test-fast lint types format bench lock wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ setup-tests: setup # Build the S3 server of the tests and the bench.
 
 demo: setup ## Back up and restore a sample database through Airflow and Spark; KEEP=1 leaves it running.
 	@$(IN_ENV) python -m demo
+
+demo-stop: setup ## End what 'make demo KEEP=1' left running.
+	@$(IN_ENV) python -m demo --stop
 
 test: setup-tests lint types ## Run everything: lint, types, import floors, all tests.
 	@$(IN_ENV) pytest --durations=15

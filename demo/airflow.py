@@ -158,9 +158,7 @@ class AirflowStandalone:
                 raise AirflowStartError(f"Airflow ended while starting; {self._log_tail()}")
             if elapsed > timeout:
                 names = ", ".join(waiting)
-                raise AirflowStartError(
-                    f"Airflow's {names} did not start in {timeout:g} s; {self._log_tail()}"
-                )
+                raise AirflowStartError(f"Airflow's {names} did not start in {timeout:g} s; {self._log_tail()}")
             if int(elapsed) > said:
                 said = int(elapsed)
                 self._say(f"Airflow is starting: waiting for {', '.join(waiting)} ({said} s)")
@@ -207,11 +205,7 @@ class AirflowStandalone:
     def _is_alive(self, name: str, health: Mapping[str, str | None]) -> bool:
         """Whether a component is healthy by a heartbeat of this start: a home may have an older one."""
         beat = health.get(f"latest_{name}_heartbeat")
-        return (
-            health.get("status") == "healthy"
-            and bool(beat)
-            and datetime.fromisoformat(str(beat)) > self._started
-        )
+        return health.get("status") == "healthy" and bool(beat) and datetime.fromisoformat(str(beat)) > self._started
 
     def _log_tail(self) -> str:
         lines = self.log_file.read_text(errors="replace").splitlines()[-15:] if self.log_file.exists() else []

@@ -143,12 +143,8 @@ class AirflowApi:
         deadline = time.monotonic() + timeout
         while dag_id not in self.dag_ids():
             if time.monotonic() > deadline:
-                errors = "; ".join(
-                    f"{file}: {text.splitlines()[-1]}" for file, text in self.import_errors().items()
-                )
-                raise AirflowTimeoutError(
-                    f"Airflow has not read the DAG {dag_id} in {timeout:g} s. {errors}".rstrip()
-                )
+                errors = "; ".join(f"{file}: {text.splitlines()[-1]}" for file, text in self.import_errors().items())
+                raise AirflowTimeoutError(f"Airflow has not read the DAG {dag_id} in {timeout:g} s. {errors}".rstrip())
             time.sleep(0.2)
 
     def wait_for_run(
@@ -183,9 +179,7 @@ class AirflowApi:
 def _checked(answer: httpx.Response) -> dict[str, Any]:
     if not answer.is_success:
         request = answer.request
-        raise AirflowApiError(
-            f"{request.method} {request.url.path}: {answer.status_code} {answer.text[:500]}"
-        )
+        raise AirflowApiError(f"{request.method} {request.url.path}: {answer.status_code} {answer.text[:500]}")
     return dict(answer.json())
 
 

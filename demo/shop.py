@@ -23,8 +23,7 @@ def create(conninfo_admin: str, database: str, scale: float = 1.0) -> str:
     :param conninfo_admin: how to reach the server, as someone who may create databases.
     :return: the conninfo of the new database, with the password in it if there was one.
     """
-    with psycopg.connect(conninfo_admin, autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(database)))
+    create_empty(conninfo_admin, database)
     conninfo = make_conninfo(conninfo_admin, dbname=database)
     with psycopg.connect(conninfo) as connection:
         connection.execute("select set_config('shop.scale', %s, false)", [str(scale)])
@@ -36,6 +35,12 @@ def create(conninfo_admin: str, database: str, scale: float = 1.0) -> str:
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("analyze")
     return conninfo
+
+
+def create_empty(conninfo_admin: str, database: str) -> None:
+    """Create a database with nothing in it."""
+    with psycopg.connect(conninfo_admin, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(database)))
 
 
 def drop(conninfo_admin: str, database: str) -> None:
@@ -67,6 +72,8 @@ def write_more(
             ):
                 break
             changed += _one_turn(connection, turn)
+        # A restore fills materialised views from the restored tables, so a stale one would not come back stale.
+        connection.execute("refresh materialized view shop.sales_by_product")
     return changed
 
 

@@ -19,7 +19,7 @@ from holdfast.archive.points import only_source, resolve
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql import load
 from holdfast.sources.postgresql.catalog import Catalog, Table
-from holdfast.sources.postgresql.dump import restore_schema
+from holdfast.sources.postgresql.dump import restore_post_data, restore_pre_data
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
@@ -78,7 +78,7 @@ def _restore_into(job: Job, address: Address, session: Any, block: Block, catalo
     version = session.info.server_version
     dump = read_file(job.store, block.schema_dump)
     job.log.progress("creating tables")
-    restore_schema(address, dump, section="pre-data", server_version=version)
+    restore_pre_data(address, dump, server_version=version)
     load.create_ledger(session)
     tables = {str(table.oid): table for table in catalog.tables}
     files = [(tables[record.id], file) for record in block.tables for file in record.files if file.rows]
@@ -88,7 +88,7 @@ def _restore_into(job: Job, address: Address, session: Any, block: Block, catalo
     load.drop_ledger(session)
     load.set_sequences(session, catalog)
     job.log.progress("building indexes and constraints", rows=block.rows, size=block.size)
-    restore_schema(address, dump, section="post-data", server_version=version, jobs=_SESSIONS)
+    restore_post_data(address, dump, server_version=version, jobs=_SESSIONS)
     job.check()
     job.log.progress("refreshing views and statistics", rows=block.rows, size=block.size)
     load.refresh_views(session, catalog)

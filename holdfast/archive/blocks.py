@@ -124,6 +124,7 @@ def _write_file(
             compression=COMPRESSION,
             compression_level=COMPRESSION_LEVEL,
             write_page_checksum=True,
+            store_decimal_as_integer=True,
         ) as writer:
             for group in groups:
                 writer.write_table(group, row_group_size=max(1, group.num_rows))

@@ -54,7 +54,7 @@ def describe_progress(record: RunRecord) -> str:
         known = f" of about {record.estimated_rows:,}" if record.estimated_rows > record.rows else ""
         parts.append(f"{record.rows:,} rows{known}")
     if record.size:
-        parts.append(f"{record.size / 1e6:,.1f} MB stored")
+        parts.append(f"{record.size / 1e6:,.1f} MB stored, {record.size / 1e6 / max(record.elapsed_s, 1):.1f} MB/s")
     parts.append(f"{record.elapsed_s:.0f} s")
     return " · ".join(parts)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from holdfast.sources.postgresql.programs import need, run
+from holdfast.sources.postgresql.programs import need, output_of, run
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.snapshot import Snapshot
 
@@ -29,14 +33,57 @@ def dump_schema(address: Address, snapshot: Snapshot, *, server_version: int) ->
         return target.read_bytes()
 
 
-def restore_schema(address: Address, dump: bytes, *, section: str, server_version: int, jobs: int = 1) -> None:
-    """Restore one section of a schema dump; any error ends it.
+def restore_pre_data(address: Address, dump: bytes, *, server_version: int) -> None:
+    """Create everything that rows need to be loaded, in one transaction."""
+    with _Restorer(address, dump, server_version) as restorer:
+        restorer.run("--section=pre-data", "--single-transaction")
 
-    :param section: "pre-data" in one transaction, or "post-data" with `jobs` sessions.
+
+def restore_post_data(address: Address, dump: bytes, *, server_version: int, jobs: int) -> None:
+    """Create indexes, constraints, triggers and the like; any error ends it.
+
+    pg_restore's parallel sessions deadlock where one attaches a partition's index while another adds a
+    foreign key of the same tables; so what attaches runs alone, between the parallel stretches. The
+    order of the dump's list is kept, so every entry finds what it depends on.
+
+    :param jobs: sessions at once.
     """
-    program = need("pg_restore", at_least=server_version // 10000)
-    mode = ["--single-transaction"] if jobs == 1 else [f"--jobs={jobs}", "--exit-on-error"]
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-        source = Path(folder) / "schema.dump"
-        source.write_bytes(dump)
-        run(program, [f"--section={section}", *mode, str(source)], address)
+    with _Restorer(address, dump, server_version) as restorer:
+        for alone, entries in groupby(restorer.entries("post-data"), key=lambda entry: bool(_ATTACH.match(entry))):
+            restorer.run(*(["--single-transaction"] if alone else [f"--jobs={jobs}"]), entries=list(entries))
+
+
+_ATTACH = re.compile(r"\d+; \d+ \d+ INDEX ATTACH ")
+
+
+class _Restorer:
+    """pg_restore on one dump, which is in a temporary folder meanwhile."""
+
+    def __init__(self, address: Address, dump: bytes, server_version: int) -> None:
+        self._address = address
+        self._program = need("pg_restore", at_least=server_version // 10000)
+        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-")
+        self._dump = Path(self._folder.name) / "schema.dump"
+        self._dump.write_bytes(dump)
+
+    def entries(self, section: str) -> list[str]:
+        """Return the lines of the dump's list for one section, in its order."""
+        lines = output_of(self._program, ["--list", f"--section={section}", str(self._dump)]).splitlines()
+        return [line for line in lines if line and not line.startswith(";")]
+
+    def run(self, *options: str, entries: list[str] | None = None) -> None:
+        """Restore what the options say, or just these entries."""
+        chosen = []
+        if entries is not None:
+            listed = Path(self._folder.name) / "list"
+            listed.write_text("\n".join(entries) + "\n")
+            chosen = [f"--use-list={listed}"]
+        run(self._program, ["--exit-on-error", *options, *chosen, str(self._dump)], self._address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._folder.cleanup()

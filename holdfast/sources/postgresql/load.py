@@ -149,7 +149,10 @@ def analyze(session: Connection) -> None:
 
 def content_hash(session: Connection, table: Table) -> ContentHash:
     """Return a table's row count and content hash, computed by the server."""
-    row = session.execute(hash_query(qualified(table.table_schema, table.name), table.columns).encode()).fetchone()
+    encoding = session.info.parameter_status("server_encoding") or "UTF8"
+    row = session.execute(
+        hash_query(qualified(table.table_schema, table.name), table.columns, encoding=encoding).encode()
+    ).fetchone()
     if row is None:
         raise HoldfastError(f"the server counted nothing in {table.label}")
     return ContentHash(int(row[0]), int(row[1]))

@@ -68,12 +68,24 @@ def need(name: str, *, at_least: int) -> Path:
 def run(program: Path, arguments: list[str], address: Address) -> None:
     """Run a program against a database; the password goes by environment.
 
-    :raises HoldfastError: it failed; with its last words.
+    :raises HoldfastError: it failed; with its first words.
     """
+    _run(program, [*arguments, "--no-password", "--dbname", address.url], address.environment())
+
+
+def output_of(program: Path, arguments: list[str]) -> str:
+    """Return what a program that needs no database prints.
+
+    :raises HoldfastError: it failed; with its first words.
+    """
+    return _run(program, arguments, None)
+
+
+def _run(program: Path, arguments: list[str], environment: dict[str, str] | None) -> str:
     done = subprocess.run(
-        [program, *arguments, "--no-password", "--dbname", address.url],
-        env=address.environment(), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        [program, *arguments], env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
     if done.returncode:
         words = [line for line in done.stderr.splitlines() if line.strip()]
         raise HoldfastError(f"{program.name} failed: {' '.join(words[:3])[:800]}")
+    return done.stdout

@@ -147,6 +147,16 @@ class PostgresServer:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
         return {**kept, "LC_ALL": "C"}
 
+    @property
+    def pid(self) -> int | None:
+        """Return the id of the server's first process while it runs: SIGINT ends it."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def folder(self) -> Path | None:
+        """Return the temporary folder everything is in; to remove after a server that was ended by its id."""
+        return self._base
+
     def stop(self) -> None:
         """End the server (fast shutdown, then by force) and remove its folder."""
         if self._process is not None and self._process.poll() is None:

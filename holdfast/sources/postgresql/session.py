@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.sources.postgresql.forms import VALUE_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,14 +21,8 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
 
 SETTINGS = {
+    **VALUE_SETTINGS,
     "row_security": "off",
-    "search_path": "",
-    "datestyle": "ISO",
-    "intervalstyle": "postgres",
-    "extra_float_digits": "3",
-    "timezone": "UTC",
-    "client_encoding": "UTF8",
-    "bytea_output": "hex",
     "standard_conforming_strings": "on",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",

@@ -1,0 +1,107 @@
+"""`make demo`: a sample database backed up and brought back through Airflow, Spark and locks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from demo import running, shop
+from demo.airflow import AirflowStandalone
+from demo.screen import Screen
+from demo.story import ARCHIVE, CONNECTION, DATABASE, Story, configure
+from holdfast.archive import Archive
+from holdfast.errors import HoldfastError
+from holdfast.jobs import DEFAULT_MASTER, check_java
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.storage import open_store
+from locking import LockError
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def tell(screen: Screen, folder: Path, scale: float, *, keep: bool, port: int | None) -> bool:
+    """Run the whole demo in `folder`; returns whether everything held."""
+    check_java()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    archive = folder / "archive"
+    with ExitStack() as stack:
+        server = stack.enter_context(PostgresServer())
+        with screen.step("Start PostgreSQL and Airflow, create the shop database and an archive") as show:
+            airflow = AirflowStandalone(
+                home=folder / "airflow",
+                dags=ROOT / "dags",
+                plugins=ROOT / "plugins",
+                port=port,
+                env={
+                    "HOLDFAST_ARCHIVES": str(configure(folder, archive)),
+                    f"AIRFLOW_CONN_{CONNECTION.upper()}": server.conninfo(DATABASE),
+                    "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": DEFAULT_MASTER}),
+                },
+                say=show,
+            )
+            airflow.start()
+            stack.callback(airflow.stop)
+            shop.create(server.conninfo(), DATABASE, scale)
+            Archive.create(open_store(str(archive)), name=ARCHIVE)
+            airflow.wait_until_healthy()
+        story = Story(screen, server, airflow, archive)
+        first, second = story.back_up_twice()
+        story.refuse_a_gap(first, second)
+        story.lose_and_restore(first)
+        story.lose_and_restore(second)
+        where = [
+            ("Archive", f"{archive}  (try: .venv/bin/holdfast status {archive})"),
+            ("Airflow's and Spark's logs", str(airflow.home / "logs")),
+        ]
+        if keep:
+            running.leave(folder, airflow, server)
+            stack.pop_all()
+            where += [
+                ("Airflow UI", f"{airflow.url}  log in as {airflow.username} with {airflow.password}"),
+                ("Stop it with", "make demo-stop"),
+            ]
+        return screen.report(story.lines, where)
+
+
+def _end_on_signal(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Read the options, run, and turn every failure into one sentence."""
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=ROOT / ".work" / "demo", help="emptied, then worked in")
+    parser.add_argument("--scale", type=float, default=1.0, help="1.0 is about 400,000 rows")
+    parser.add_argument("--port", type=int, help="of the Airflow UI; default is a free one")
+    parser.add_argument("--keep", action="store_true", default=bool(os.environ.get("KEEP")), help="leave it running")
+    parser.add_argument("--stop", action="store_true", help="end what --keep left running")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end_on_signal)
+    screen = Screen()
+    try:
+        running.stop(options.folder)
+        if options.stop:
+            return 0
+        return 0 if tell(screen, options.folder, options.scale, keep=options.keep, port=options.port) else 1
+    except KeyboardInterrupt:
+        screen.say("stopped; everything that was started has ended")
+        return 130
+    except (HoldfastError, LockError, StoreError) as error:
+        screen.say(f"demo: {error}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

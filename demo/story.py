@@ -1,0 +1,220 @@
+"""The demo's story: two backups under writes, a database lost, both moments brought back and compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from demo import shop
+from demo.prove import Fingerprint, compare, fingerprint
+from demo.screen import Line, Screen
+from holdfast.archive.runs import RunRecord, read_last
+from holdfast.cli.output import describe_progress, human_size
+from holdfast.errors import HoldfastError
+from holdfast.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from demo.airflow import AirflowStandalone
+    from holdfast.sources.postgresql.server import PostgresServer
+
+DATABASE = "shop"
+ARCHIVE = "shop"
+SOURCE = "shop_db"
+CONNECTION = "shop_postgres"
+_DAG_TIMEOUT_S = 900.0
+_HOLDFAST = str(Path(sys.prefix, "bin", "holdfast"))
+
+
+class DemoFailedError(HoldfastError):
+    """A step did not do what it should; the message says which and what Airflow says of it."""
+
+
+@dataclass
+class Moment:
+    """A backup, and what the database held at its moment, by the database's own word."""
+
+    summary: dict[str, Any]
+    before: Fingerprint
+    written_meanwhile: int
+    seconds: float
+
+    @property
+    def rate(self) -> str:
+        """Return rows and bytes a second, over the whole DAG run."""
+        return f"{self.summary['rows']:,} rows, {human_size(self.summary['bytes'])}, {self.seconds:.1f} s"
+
+
+@dataclass
+class Story:
+    """The steps, in order; `lines` is what was proved so far."""
+
+    screen: Screen
+    server: PostgresServer
+    airflow: AirflowStandalone
+    archive: Path
+    lines: list[Line] = field(default_factory=list)
+    _last_run: str = ""
+
+    def back_up_twice(self) -> tuple[Moment, Moment]:
+        """Back up, while rows are written; back up again."""
+        before = fingerprint(self.server.conninfo(DATABASE))
+        first = self._back_up("Back up through Airflow, while the shop goes on selling", before, writing=True)
+        between = fingerprint(self.server.conninfo(DATABASE))
+        second = self._back_up("Back up again", between, writing=False)
+        changed = bool(compare(first.before, second.before))
+        self.lines.append(
+            Line("the database changed between the backups", changed, f"{first.written_meanwhile:,} writes")
+        )
+        return first, second
+
+    def _back_up(self, title: str, before: Fingerprint, *, writing: bool) -> Moment:
+        stop = threading.Event()
+        writer = _Writer(self.server.conninfo(DATABASE), stop)
+
+        def on_progress(record: RunRecord) -> None:
+            # The snapshot is taken: what is written from here on must not be in this backup.
+            if writing and record.step == "reading tables":
+                writer.start()
+
+        with self.screen.step(title) as show:
+            began = time.monotonic()
+            try:
+                self._run("backup", {}, show, on_progress)
+            finally:
+                stop.set()
+                written = writer.finish()
+            seconds = time.monotonic() - began
+            summary = self.airflow.api.xcom(f"backup_{ARCHIVE}", self._last_run, f"backup_{SOURCE}")
+        moment = Moment(summary, before, written, seconds)
+        self.lines.append(Line(f"backup, commit {summary['commit']}", True, moment.rate))
+        return moment
+
+    def refuse_a_gap(self, first: Moment, second: Moment) -> None:
+        """Ask for a time between the two backups, which full backups alone cannot give."""
+        start, end = (datetime.fromisoformat(each.summary["restorable_to"]) for each in (first, second))
+        middle = (start + (end - start) / 2).isoformat()
+        with self.screen.step(f"Ask for {middle}, between the two backups"):
+            target = self.server.url(DATABASE)
+            done = subprocess.run(
+                [_HOLDFAST, "restore", str(self.archive), "--to", target, "--at", middle],
+                env={**os.environ, "PGPASSWORD": self.server.password},
+                capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            self.screen.say(f"   {done.stderr.strip()}")
+        named = all(f"commit:{each.summary['commit']}" in done.stderr for each in (first, second))
+        self.lines.append(
+            Line("a time in the gap is refused", done.returncode == 5 and named, f"exit {done.returncode}")
+        )
+
+    def lose_and_restore(self, moment: Moment) -> None:
+        """Drop the database, restore it to a backup's moment, and compare it with what it held then."""
+        commit = moment.summary["commit"]
+        shop.drop(self.server.conninfo(), DATABASE)
+        shop.create_empty(self.server.conninfo(), DATABASE)
+        with self.screen.step(f"Drop the database and restore commit {commit} through Airflow") as show:
+            began = time.monotonic()
+            self._run("restore", {"at": f"commit:{commit}", "target_connection": CONNECTION}, show)
+            seconds = time.monotonic() - began
+            show("comparing with what the database said of itself at the backup")
+            differences = compare(moment.before, fingerprint(self.server.conninfo(DATABASE)))
+        for difference in differences[:20]:
+            self.screen.say(f"   differs: {difference}")
+        tables = len(moment.before.tables)
+        self.lines.append(
+            Line(
+                f"restore of commit {commit}: rows, contents, sequences and schema equal",
+                not differences,
+                f"{tables} tables and views, {moment.before.rows:,} rows, {seconds:.1f} s",
+            )
+        )
+
+    def _run(
+        self,
+        operation: str,
+        conf: dict[str, Any],
+        show: Callable[[str], None],
+        on_progress: Callable[[RunRecord], None] = lambda record: None,
+    ) -> None:
+        """Trigger a DAG by Airflow's REST API and follow it to its end.
+
+        :raises DemoFailedError: the run failed; quotes its log.
+        """
+        api = self.airflow.api
+        dag_id = f"{operation}_{ARCHIVE}"
+        api.wait_for_dag(dag_id)
+        follower = _Follower(str(self.archive), operation)
+        self._last_run = api.trigger(dag_id, conf)
+        deadline = time.monotonic() + _DAG_TIMEOUT_S
+        while (state := api.state(dag_id, self._last_run)) not in ("success", "failed"):
+            if time.monotonic() > deadline:
+                raise DemoFailedError(f"{dag_id} did not end in {_DAG_TIMEOUT_S:.0f} s")
+            record = follower.look()
+            show(describe_progress(record) if record else f"Airflow: {state}")
+            if record:
+                on_progress(record)
+            time.sleep(0.3)
+        if state != "success":
+            logs = [
+                api.task_log(dag_id, self._last_run, task.task_id, task.try_number)
+                for task in api.tasks(dag_id, self._last_run)
+                if task.state == "failed"
+            ]
+            raise DemoFailedError(f"{dag_id} failed:\n" + "\n".join(logs)[-4000:])
+
+
+class _Follower:
+    """Finds the run of the job that was started next, and reads its newest record."""
+
+    def __init__(self, archive: str, operation: str) -> None:
+        self._store = open_store(archive)
+        self._prefix = f"runs/{operation}"
+        self._known = self._runs()
+
+    def _runs(self) -> set[str]:
+        return {found.key.split("/")[1] for found in self._store.list(self._prefix).objects}
+
+    def look(self) -> RunRecord | None:
+        """Return where the job is, or None before it has said anything."""
+        started = sorted(self._runs() - self._known)
+        return read_last(self._store, started[-1]) if started else None
+
+
+class _Writer:
+    """Writes to the shop from a thread until told to stop."""
+
+    def __init__(self, conninfo: str, stop: threading.Event) -> None:
+        self._written = 0
+        self._thread = threading.Thread(target=self._write, args=(conninfo, stop), daemon=True)
+
+    def _write(self, conninfo: str, stop: threading.Event) -> None:
+        self._written = shop.write_more(conninfo, stop=stop)
+
+    def start(self) -> None:
+        """Begin, once."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def finish(self) -> int:
+        """Wait for the last write and return how many rows there were."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        return self._written
+
+
+def configure(folder: Path, archive: Path) -> Path:
+    """Write the demo's archives.yaml and return it."""
+    path = folder / "archives.yaml"
+    sources = {SOURCE: {"connection": CONNECTION, "tables": ["*.*"]}}
+    # JSON is YAML, too.
+    path.write_text(json.dumps({"archives": {ARCHIVE: {"url": str(archive), "sources": sources}}}, indent=2) + "\n")
+    return path
