@@ -18,7 +18,6 @@ import ctypes
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -44,7 +43,12 @@ class Supervisor:
             raise OSError(ctypes.get_errno(), "cannot become a subreaper")
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._count)
-        self._child = subprocess.Popen(self._command, stdin=subprocess.DEVNULL).pid
+        # posix_spawn and not subprocess, which would reap the child itself when it finds it ended.
+        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        ignored_by_python = [signal.SIGPIPE, signal.SIGXFSZ]
+        self._child = os.posix_spawnp(
+            self._command[0], self._command, os.environ, file_actions=[nothing], setsigdef=ignored_by_python
+        )
         self._wait()
         self._end_all(signal.SIGTERM, TERM_S)
         self._end_all(signal.SIGKILL, KILL_S)
@@ -68,6 +72,7 @@ class Supervisor:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
+                self._child_runs = False
                 return
             if pid == 0:
                 return
