@@ -17,7 +17,7 @@ from demo.airflow import AirflowStandalone
 from demo.screen import Screen
 from demo.story import ARCHIVE, CONNECTION, DATABASE, Story, configure
 from holdfast.archive import Archive
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, exit_code_of
 from holdfast.jobs import DEFAULT_MASTER, check_java
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import open_store
@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def tell(screen: Screen, folder: Path, scale: float, *, keep: bool, port: int | None) -> bool:
-    """Run the whole demo in `folder`; returns whether everything held."""
+def tell(
+    screen: Screen, server: PostgresServer, folder: Path, scale: float, *, keep: bool = False, port: int | None = None
+) -> bool:
+    """Run the whole demo in `folder`, on a server that is not started yet; returns whether everything held."""
     check_java()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     archive = folder / "archive"
     with ExitStack() as stack:
-        server = stack.enter_context(PostgresServer())
+        stack.enter_context(server)
         with screen.step("Start PostgreSQL and Airflow, create the shop database and an archive") as show:
             airflow = AirflowStandalone(
                 home=folder / "airflow",
@@ -94,13 +96,14 @@ def main() -> int:
         running.stop(options.folder)
         if options.stop:
             return 0
-        return 0 if tell(screen, options.folder, options.scale, keep=options.keep, port=options.port) else 1
+        held = tell(screen, PostgresServer(), options.folder, options.scale, keep=options.keep, port=options.port)
+        return 0 if held else 1
     except KeyboardInterrupt:
         screen.say("stopped; everything that was started has ended")
         return 130
     except (HoldfastError, LockError, StoreError) as error:
         screen.say(f"demo: {error}")
-        return 1
+        return exit_code_of(error)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from holdfast.errors import HoldfastError, ReportedError, UsageError, exit_code_
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, URL_VARIABLES, process_start
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import open_store
-from locking import LockError
+from locking import LockError, LockStateUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -194,6 +194,8 @@ class Job:
                 self._check_parent()
                 if turns % _CHECK_LOCKS_EVERY == 0:
                     self.locks.check()
+            except LockStateUnknown:
+                continue  # the store did not answer: the commit will ask again, and nothing relies on the lock before
             except (HoldfastError, LockError) as error:
                 self._abort = error
                 if self._spark is not None:

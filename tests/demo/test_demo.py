@@ -1,0 +1,96 @@
+"""The demo on small data, start to end, as a user sees it."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.console import Console
+
+from demo.__main__ import ROOT, tell
+from demo.screen import Screen
+from holdfast.archive import Archive
+from holdfast.archive.verify import verify
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.storage import open_store
+from locking import inspect
+
+pytestmark = pytest.mark.e2e
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Every process that was started with the demo's Airflow home, or is told a path in its folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = [*process.cmdline(), process.environ().get("AIRFLOW_HOME", "")]
+        except psutil.Error:
+            continue
+        if process.pid != os.getpid() and any(str(folder) in word for word in words):
+            found.append(" ".join(words))
+    return found
+
+
+def files_with(secret: str, folder: Path) -> list[str]:
+    """Every file below a folder that holds the secret."""
+    wanted = secret.encode()
+    return [str(path) for path in folder.rglob("*") if path.is_file() and wanted in path.read_bytes()]
+
+
+def test_everything_holds_and_nothing_is_left_running_or_told(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    words = io.StringIO()
+    server = PostgresServer()
+    held = tell(Screen(Console(file=words, width=200)), server, folder, 0.05)
+    said = words.getvalue()
+    assert held, said
+    assert "Everything held" in said
+    assert "reading tables" in said
+    assert processes_of(folder) == []
+    assert server.pid is None
+
+    store = open_store(str(folder / "archive"))
+    archive = Archive.open(store)
+    assert [commit.kind for commit in archive.commits] == ["backup", "backup"]
+    assert all(commit.fence for commit in archive.commits)
+    assert verify(archive, deep=True).damage == ()
+    assert inspect(store) == []
+
+    # Neither the archive nor any log, XCom or rendered field of Airflow's database tells the password.
+    assert files_with(server.password, folder) == []
+
+
+def test_ctrl_c_stops_everything_that_was_started(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    command = [sys.executable, "-m", "demo", "--folder", str(folder), "--scale", "0.02"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "starting Spark" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(60) == 130
+    assert "everything that was started has ended" in rest
+    assert processes_of(folder) == []
+    assert len(Archive.open(open_store(str(folder / "archive"))).commits) <= 1
+
+
+def test_a_taken_port_is_said_in_one_sentence(tmp_path: Path) -> None:
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        command = [sys.executable, "-m", "demo", "--folder", str(tmp_path / "demo"), "--port", str(port)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert f"port {port} is taken" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
