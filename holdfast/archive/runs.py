@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
 from holdfast.archive.model import Document, Moment
 from holdfast.errors import UsageError, exit_code_of
 from locking.store import StoreError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _INTERVAL_S = 2.0
+_LAST_ATTEMPTS = 5
 
 
 class RunError(Document):
@@ -94,12 +97,16 @@ class RunLog:
         self.result: dict[str, Any] | None = None
 
     def progress(self, step: str, *, rows: int = 0, size: int = 0, estimated_rows: int = 0) -> None:
-        """Record where the job is; a new step at once, the same step at most every two seconds."""
+        """Record where the job is; a new step at once, the same step at most every two seconds.
+
+        A record that cannot be written is left out: no job fails because nobody could watch it.
+        """
         now = time.monotonic()
         if step == self._step and now - self._written < _INTERVAL_S:
             return
         self._step, self._written = step, now
-        self._write("running", rows=rows, size=size, estimated_rows=estimated_rows)
+        with suppress(StoreError):
+            self._write("running", rows=rows, size=size, estimated_rows=estimated_rows)
 
     def _write(self, state: Literal["running", "succeeded", "failed"], **more: Any) -> None:
         with self._lock:
@@ -112,8 +119,20 @@ class RunLog:
                 elapsed_s=round(time.monotonic() - self._started, 3),
                 **more,
             )
-            self._store.create(f"{_prefix(self._run)}{self._number:06d}.json", record.to_bytes())
+            # The number is spent whatever happens: a lost reply may have written it.
             self._number += 1
+            self._store.create(f"{_prefix(self._run)}{record.number:06d}.json", record.to_bytes())
+
+    def _write_last(self, state: Literal["succeeded", "failed"], **more: Any) -> None:
+        """Write how the job ended; after a lost reply once more, under the next number."""
+        for attempt in Retrying(
+            retry=retry_if_exception_type(StoreError),
+            wait=wait_random_exponential(multiplier=0.2, max=5),
+            stop=stop_after_attempt(_LAST_ATTEMPTS),
+            reraise=True,
+        ):
+            with attempt:
+                self._write(state, **more)
 
     def __enter__(self) -> Self:
         self.progress("starting Spark")
@@ -128,9 +147,9 @@ class RunLog:
         if error is None:
             result = self.result or {}
             self._step = "done"
-            self._write("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
+            self._write_last("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
         else:
             code = exit_code_of(error)
             failure = RunError(type=type(error).__name__, message=str(error) or repr(error), exit_code=code)
             with suppress(StoreError):  # the error itself matters more than its record
-                self._write("failed", error=failure)
+                self._write_last("failed", error=failure)

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import time
+from typing import cast
+
 import pytest
+from tests.support.archives import FaultyCreates
 
 from holdfast.archive.runs import RunLog, check_run_name, read_last
 from holdfast.errors import RefusedError, UsageError
@@ -48,6 +52,19 @@ def test_a_run_under_the_same_name_goes_on_numbering(store: ObjectStore) -> None
 
 def test_a_run_nobody_started_has_no_record(store: ObjectStore) -> None:
     assert read_last(store, "run-9") is None
+
+
+def test_lost_replies_neither_stop_a_job_nor_hide_how_it_ended(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    faulty = cast(ObjectStore, FaultyCreates(store, ["lost", "never", "lost", "ok"]))
+    with RunLog(faulty, "run-1", "backup") as log:
+        log.progress("reading tables")
+        log.result = {"commit": 1}
+    last = read_last(store, "run-1")
+    assert last is not None
+    assert (last.state, last.number, last.result) == ("succeeded", 3, {"commit": 1})
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "x" * 201, "sp ace"])
