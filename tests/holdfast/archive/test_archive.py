@@ -147,7 +147,7 @@ def test_a_lost_reply_never_doubles_or_loses_a_commit(archive: Archive, block: M
     archive.store = cast(ObjectStore, faulty)
     assert add(archive, block(identity="mine")) == 1
     again = Archive.open(open_store(faulty.url))
-    assert [list(b.id for b in commit.add) for commit in again.commits] == [["mine"]]
+    assert [[b.id for b in commit.add] for commit in again.commits] == [["mine"]]
 
 
 def test_a_commit_nobody_confirms_is_reported_as_unknown_and_left_alone(archive: Archive, block: MakeBlock) -> None:

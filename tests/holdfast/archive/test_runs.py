@@ -4,11 +4,11 @@ import time
 from typing import cast
 
 import pytest
-from tests.support.archives import FaultyCreates
 
 from holdfast.archive.runs import RunLog, check_run_name, read_last
 from holdfast.errors import RefusedError, UsageError
 from holdfast.storage import ObjectStore
+from tests.support.archives import FaultyCreates
 
 
 def test_a_run_tells_its_steps_and_its_result(store: ObjectStore) -> None:
