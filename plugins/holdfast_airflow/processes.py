@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 RUN_VARIABLE = "HOLDFAST_RUN"
 """In the environment of every process of a job: its run's name."""

@@ -163,9 +163,7 @@ def test_row_level_security_that_would_hide_rows_is_refused(
         session.execute("drop owned by limited; drop role limited")
 
 
-def test_every_table_that_may_not_be_read_is_named_at_once(
-    address: Address, session: psycopg.Connection[Any]
-) -> None:
+def test_every_table_that_may_not_be_read_is_named_at_once(address: Address, session: psycopg.Connection[Any]) -> None:
     session.execute("create table public.secrets (id int); create schema hr; create table hr.staff (id int)")
     session.execute("create role reader login password 'secret'; grant select on public.orders to reader")
     try:
@@ -176,9 +174,7 @@ def test_every_table_that_may_not_be_read_is_named_at_once(
         session.execute("drop owned by reader; drop role reader")
 
 
-def test_large_objects_are_refused_with_their_number(
-    address: Address, session: psycopg.Connection[Any]
-) -> None:
+def test_large_objects_are_refused_with_their_number(address: Address, session: psycopg.Connection[Any]) -> None:
     session.execute("select lo_from_bytea(0, 'abc')")
     with pytest.raises(RefusedError, match="1 large objects"), hold_snapshot(address):
         pass
