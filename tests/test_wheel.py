@@ -8,11 +8,14 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import holdfast
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.session import connect
 
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ROOT / "requirements" / "dev.txt"
@@ -31,7 +34,11 @@ def find_uv() -> str:
 
 def clean_environment() -> dict[str, str]:
     """Return the environment without what leads Python back to this folder."""
-    return {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
+    }
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +103,21 @@ def test_installed_command_comes_from_the_wheel_alone(programs: Path, tmp_path: 
     assert str(ROOT) not in run(programs, "python", "-c", where, cwd=tmp_path)
 
 
-def test_installed_command_creates_an_archive(programs: Path, tmp_path: Path) -> None:
-    archive = tmp_path / "archive"
+def test_installed_command_backs_up_and_restores(
+    programs: Path, tmp_path: Path, new_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = new_database(), new_database()
+    monkeypatch.setenv("PGPASSWORD", source.password or "")
+    with connect(source) as session:
+        session.execute("create table public.orders as select i as id, i * 0.5 as price from generate_series(1, 500) i")
+    archive = str(tmp_path / "archive")
     cwd = tmp_path / "empty"
     cwd.mkdir()
 
-    said = run(programs, "holdfast", "init", str(archive), "--json", cwd=cwd)
+    run(programs, "holdfast", "init", archive, "--json", cwd=cwd)
+    backup = json.loads(run(programs, "holdfast", "backup", archive, "--source", source.url, "--json", cwd=cwd))
+    restore = json.loads(run(programs, "holdfast", "restore", archive, "--to", target.url, "--json", cwd=cwd))
 
-    assert isinstance(json.loads(said), dict)
-    assert (archive / "archive.json").exists()
+    assert (backup["commit"], backup["kind"], backup["rows"]) == (1, "full", 500)
+    assert (restore["commit"], restore["rows"], restore["equal"]) == (1, 500, True)
     assert list(cwd.iterdir()) == []
