@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from locking.errors import LockBusy, LockStateUnknown
-from locking.store import StoreOutcomeUnknown
+from locking.errors import LockBusy, LockError, LockStateUnknown
+from locking.store import StoreError, StoreOutcomeUnknown
 
 
 class HoldfastError(Exception):
@@ -73,3 +73,16 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, HoldfastError):
         return error.exit_code
     return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1)
+
+
+def is_ours(error: BaseException) -> bool:
+    """Say whether an error was foreseen: its message then says what happened and what to do."""
+    return isinstance(error, (HoldfastError, LockError, StoreError))
+
+
+def sentence(error: BaseException) -> str:
+    """Return an error's words on one line; one that was not foreseen is named by its type, too."""
+    said = " ".join(str(error).split())
+    if is_ours(error):
+        return said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -11,8 +11,11 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -35,6 +38,9 @@ SPARK_CONF = {
     "spark.speculation": "false",
 }
 """What every application of ours is submitted with."""
+
+JAVA_VERSIONS = (17, 21)
+"""What Spark 4.2 runs on."""
 
 DEFAULT_MASTER = "local[*,4]"
 """All cores of this machine, each task tried up to four times."""
@@ -94,17 +100,32 @@ def job_environment(
     return environment
 
 
+def java_version() -> int | None:
+    """Return the major version of the Java that Spark would use (JAVA_HOME goes before PATH), or None."""
+    home = os.environ.get("JAVA_HOME")
+    binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not binary or not Path(binary).exists():
+        return None
+    done = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', done.stderr)
+    return int(found.group(1)) if found else None
+
+
 def check_java() -> None:
     """Make sure that Spark can start.
 
-    :raises HoldfastError: there is no Java; says what to type.
+    :raises HoldfastError: there is no Java that it runs on; says what to type.
     """
+    version = java_version()
+    if version in JAVA_VERSIONS:
+        return
     home = os.environ.get("JAVA_HOME")
-    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
-        raise HoldfastError(
-            "Spark needs Java 17 and none was found: install openjdk-17-jre-headless (apt-get install "
-            "openjdk-17-jre-headless), or set JAVA_HOME"
-        )
+    where = f" at JAVA_HOME ({home})" if home else ""
+    found = "none was found" if version is None else f"found version {version}"
+    raise HoldfastError(
+        f"Spark needs Java 17 or 21 and {found}{where}: install openjdk-17-jre-headless (apt-get install "
+        "openjdk-17-jre-headless), or set JAVA_HOME to one that is there"
+    )
 
 
 def submit(
@@ -117,7 +138,9 @@ def submit(
     on_tick: Callable[[], None] = lambda: None,
     log: Path | None = None,
 ) -> int:
-    """Run a Spark application with spark-submit and return its exit code.
+    """Run a Spark application with spark-submit and return its exit code, negative for a signal.
+
+    When this returns or raises, every process it started has ended.
 
     :param master: Spark's master URL; default is HOLDFAST_SPARK_MASTER, else this machine.
     :param on_tick: called about once a second while it runs.
@@ -141,23 +164,50 @@ def submit(
             stderr=output,
             start_new_session=True,
         )
+        patience = 0.0
         try:
             while True:
                 try:
-                    return process.wait(1.0)
+                    code = process.wait(1.0)
                 except subprocess.TimeoutExpired:
                     on_tick()
-        except BaseException:
-            _end(process)
-            raise
+                    continue
+                # A driver whose Java was killed lives on: it has a moment to say so, and none to commit.
+                patience = _LAST_WORDS_S
+                return code
+        finally:
+            _end_session(process, patience)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End spark-submit with its whole process group."""
-    for number in (15, 9):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(10)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
-        return
+_LAST_WORDS_S = 5.0
+_POLITE_S = 10.0
+_FORCED_S = 5.0
+
+
+def _end_session(process: subprocess.Popen[bytes], patience: float) -> None:
+    """End whatever still runs in the session that spark-submit leads: Java, the driver, its workers.
+
+    :param patience: seconds to let them end by themselves.
+    """
+    for number, seconds in ((0, patience), (signal.SIGTERM, _POLITE_S), (signal.SIGKILL, _FORCED_S)):
+        for pid in _session(process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        deadline = time.monotonic() + seconds
+        while (left := _session(process.pid)) and time.monotonic() < deadline:
+            process.poll()
+            time.sleep(0.05)
+        if not left:
+            process.poll()
+            return
+
+
+def _session(leader: int) -> list[int]:
+    """Return the processes of a session that have not ended. Source: proc(5), fields 3 and 6 of stat."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(session) == leader and state not in "ZX":
+                found.append(int(stat.parent.name))
+    return found

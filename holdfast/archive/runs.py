@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from holdfast.archive.model import Document, Moment
-from holdfast.errors import UsageError, exit_code_of
+from holdfast.errors import UsageError, exit_code_of, sentence
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -150,6 +150,6 @@ class RunLog:
             self._write_last("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
         else:
             code = exit_code_of(error)
-            failure = RunError(type=type(error).__name__, message=str(error) or repr(error), exit_code=code)
+            failure = RunError(type=type(error).__name__, message=sentence(error), exit_code=code)
             with suppress(StoreError):  # the error itself matters more than its record
                 self._write_last("failed", error=failure)

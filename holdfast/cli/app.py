@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import PurePosixPath
@@ -19,10 +20,9 @@ from holdfast.cli import doctor as examination
 from holdfast.cli import places
 from holdfast.cli.jobs import run_job
 from holdfast.cli.output import Output, human_size
-from holdfast.errors import DamagedError, HoldfastError, exit_code_of
+from holdfast.errors import exit_code_of, is_ours, sentence
 from holdfast.storage import open_store
-from locking import LockError, Owner
-from locking.store import StoreError
+from locking import Owner
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -122,11 +122,11 @@ def backup(
 
 
 def _show_backup(console: Console, value: dict[str, Any]) -> None:
-    rate = value["rows"] / value["seconds"] if value.get("seconds") else 0
+    seconds = value.get("seconds")
+    speed = f", {seconds:.1f} s ({value['rows'] / seconds:,.0f} rows/s)" if seconds else ""
     console.print(
         f"commit {value['commit']}: {value['rows']:,} rows of {value['tables']} tables "
-        f"in {human_size(value['bytes'])}, {value['seconds']:.1f} s ({rate:,.0f} rows/s); "
-        f"restorable to {value['restorable_to']}",
+        f"in {human_size(value['bytes'])}{speed}; restorable to {value['restorable_to']}",
         markup=False,
     )
 
@@ -261,7 +261,8 @@ def verify(
     }
     output.result(value, lambda console: _show_verification(console, value))
     if damage:
-        raise DamagedError(f"{len(damage)} of {found.files} files are damaged or missing")
+        output.say(f"holdfast: {len(damage)} of {found.files} files are damaged or missing")
+        raise typer.Exit(4)
 
 
 def _show_verification(console: Console, value: dict[str, Any]) -> None:
@@ -300,21 +301,42 @@ def _show_findings(console: Console, findings: list[examination.Finding]) -> Non
 
 
 def _end_on_signal(number: int, frame: FrameType | None) -> None:
+    """End once, in order: what a second signal would cut short is giving back the locks, and is soon over."""
+    for each in _ENDING:
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def main() -> None:
-    """Run the command; every failure is one sentence on stderr and an exit code."""
-    signal.signal(signal.SIGTERM, _end_on_signal)
+    """Run the command and exit with its code.
+
+    Every failure is one sentence on stderr; with --json also one object on stdout.
+    """
+    for each in _ENDING:
+        if signal.getsignal(each) is not signal.SIG_IGN:  # as nohup wants it
+            signal.signal(each, _end_on_signal)
+    output = Output(as_json="--json" in sys.argv)
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except TyperException as error:
-        Output(as_json=False).say(f"holdfast: {error.format_message()}")
-        sys.exit(2)
+        code = output.failure(error.format_message() or "say what to do: one of the commands above", 2)
     except (typer.Abort, KeyboardInterrupt):
-        Output(as_json=False).say("holdfast: stopped; locks were released")
-        sys.exit(1)
-    except (HoldfastError, LockError, StoreError) as error:
-        Output(as_json=False).say(f"holdfast: {error}")
-        sys.exit(exit_code_of(error))
-    sys.exit(code if isinstance(code, int) else 0)
+        code = output.failure("stopped; its locks were released", 1)
+    except BrokenPipeError:  # who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
+        code = output.failure(_explain(error), exit_code_of(error))
+    sys.exit(code or 0)
+
+
+def _explain(error: Exception) -> str:
+    if is_ours(error):
+        return sentence(error)
+    if os.environ.get("HOLDFAST_DEBUG"):
+        raise error
+    return f"unexpected {sentence(error)} (HOLDFAST_DEBUG=1 shows where; please report it)"

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
-import re
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast import jobs
 from holdfast.archive import Archive
 from holdfast.cli import places
 from holdfast.config import find_config, load_config
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
 
 PYSPARK = "4.2.0"
-_JAVA = (17, 21)
 
 
 @dataclass(frozen=True)
@@ -69,24 +64,13 @@ def _guarded(what: str, name: str, look: Callable[[], str]) -> Finding:
         return Finding(what, f"{name} cannot be used", str(error))
 
 
-def java_version() -> int | None:
-    """Return the major version of the Java that Spark would use, or None."""
-    home = os.environ.get("JAVA_HOME")
-    binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if not binary or not Path(binary).exists():
-        return None
-    done = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(\d+)', done.stderr)
-    return int(found.group(1)) if found else None
-
-
 def _java() -> Finding:
-    version = java_version()
-    if version is None:
-        return Finding("Java", "none", "install openjdk-17-jre-headless, or set JAVA_HOME")
-    if version not in _JAVA:
-        return Finding("Java", str(version), "Spark 4.2 runs on Java 17 or 21: set JAVA_HOME to one of them")
-    return Finding("Java", str(version))
+    found = str(jobs.java_version() or "none")
+    try:
+        jobs.check_java()
+    except HoldfastError as error:
+        return Finding("Java", found, str(error))
+    return Finding("Java", found)
 
 
 def _spark() -> Finding:
@@ -105,10 +89,15 @@ def _spark() -> Finding:
 
 
 def _sources(url: str | None) -> Iterator[tuple[str, Address | str]]:
-    """Yield the sources that archives.yaml names for this archive (all, without one) that have an address here."""
-    if find_config() is None:
+    """Yield the sources that archives.yaml names for this archive (all, without one), each with its address.
+
+    What is wrong with the file or an address stands in the address's place.
+    """
+    try:
+        archives = load_config().archives if find_config() else {}
+    except HoldfastError as error:
+        yield "archives.yaml", str(error)
         return
-    archives = load_config().archives
     chosen = {name: archive for name, archive in archives.items() if url in (None, name) or archive.url == url}
     for archive_name, archive in chosen.items():
         for source_name in archive.sources:

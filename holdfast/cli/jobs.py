@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast import jobs
 from holdfast.archive import Archive, locks
-from holdfast.archive.runs import RunRecord, read_last
-from holdfast.errors import HoldfastError, ReportedError
+from holdfast.archive.model import summary
+from holdfast.archive.runs import read_last
+from holdfast.errors import OutcomeUnknownError, ReportedError
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from locking import Owner
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,23 +66,69 @@ def _submit(
 ) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(prefix=f"holdfast-{operation}-", suffix=".log", delete=False) as file:
         log = Path(file.name)
-    code = jobs.submit(
-        operation,
-        ["--archive", store.url, "--run", run, *arguments],
-        environment,
-        on_tick=lambda: output.progress(read_last(store, run)),
-        log=log,
-    )
+
+    def tell() -> None:
+        with suppress(StoreError):  # the job goes on whether we can watch it or not
+            output.progress(read_last(store, run))
+
+    try:
+        code = jobs.submit(
+            operation, ["--archive", store.url, "--run", run, *arguments], environment, on_tick=tell, log=log
+        )
+    except KeyboardInterrupt:
+        log.unlink()
+        raise
+    try:
+        result = _result_of(store, run, code, _last_words(log, operation))
+    except StoreError as error:
+        raise OutcomeUnknownError(
+            f"the job has ended, but the archive cannot be read to learn how ({error}): look with 'holdfast status' "
+            f"before trying again (Spark's log: {log})"
+        ) from error
+    except ReportedError as error:
+        if error.reported_code != 1:
+            log.unlink()  # whatever it says, the job has said it better
+            raise
+        raise ReportedError(f"{error} (Spark's log: {log})", 1) from error
+    log.unlink()
+    return result
+
+
+def _result_of(store: ObjectStore, run: str, code: int, words: str) -> dict[str, Any]:
+    """Return what a job that has ended did.
+
+    What the archive says counts most: a job may be killed, or find no room for its last record, after its commit.
+    """
     record = read_last(store, run)
-    if record is not None and record.state != "running" and (record.error is None or record.error.exit_code != 1):
-        log.unlink()  # whatever it says, the job has said it better
-    return _result_of(record, code, log)
+    if record is not None and record.result is not None:
+        return record.result
+    if (committed := _committed(store, run)) is not None:
+        return committed
+    if record is not None and record.error is not None:
+        raise ReportedError(record.error.message, record.error.exit_code)
+    if words:
+        raise ReportedError(words, max(code, 1))
+    how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+    raise ReportedError(f"Spark {how} before the job could say why; the archive is as it was before: try again", 1)
 
 
-def _result_of(record: RunRecord | None, code: int, log: Path) -> dict[str, Any]:
-    if record is None or record.state == "running":
-        raise HoldfastError(f"Spark ended with exit code {code} before the job could say why: see {log}")
-    if record.error is not None:
-        more = f" (Spark's log: {log})" if log.exists() else ""
-        raise ReportedError(record.error.message + more, record.error.exit_code)
-    return record.result or {}
+def _committed(store: ObjectStore, run: str) -> dict[str, Any] | None:
+    """Return the summary of the block that a run committed."""
+    for commit in reversed(Archive.open(store).commits):
+        for block in commit.add:
+            if block.run == run:
+                return {"commit": commit.sequence, **summary(block)}
+    return None
+
+
+def _last_words(log: Path, operation: str) -> str:
+    """Return the sentence that a driver ends with, from Spark's log."""
+    said = re.findall(rf"^holdfast {operation}: (.+)", log.read_text(errors="replace"), re.MULTILINE)
+    return said[-1] if said else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from holdfast.sources.postgresql.address import hide_passwords
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -28,7 +30,15 @@ class Output:
 
     def say(self, words: str) -> None:
         """Tell the person something that is not the result."""
-        self._words.print(words, markup=False)
+        self._words.print(hide_passwords(words), markup=False)
+
+    def failure(self, words: str, code: int) -> int:
+        """Say why the command failed and return the exit code, which the JSON object repeats."""
+        self.say(f"holdfast: {words}")
+        if self.as_json:
+            sys.stdout.write(json.dumps({"error": hide_passwords(words), "exit_code": code}) + "\n")
+            sys.stdout.flush()
+        return code
 
     def result(self, value: Mapping[str, Any], show: Callable[[Console], None]) -> None:
         """Give the result: `value` as JSON, or what `show` prints for people."""

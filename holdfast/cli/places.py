@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.config import SourceConfig, find_config, load_config
+from pydantic import TypeAdapter, ValidationError
+
+from holdfast.config import Name, SourceConfig, find_config, load_config
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.address import Address
 
@@ -36,7 +38,7 @@ def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
     """
     if "://" in name:
         address = Address.parse(name)
-        return address.database, SourceConfig(url=address.url), address
+        return _source_name(address.database), SourceConfig(url=address.url), address
     configured = _configured(url)
     if configured is None:
         raise UsageError(
@@ -45,6 +47,16 @@ def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
         )
     known, found = configured.source(name)
     return known, found, _address(known, found)
+
+
+def _source_name(database: str) -> str:
+    try:
+        return TypeAdapter(Name).validate_python(database)
+    except ValidationError as error:
+        raise UsageError(
+            f"the database's name, {database!r}, cannot name a source in an archive (letters, digits, '_', '.', '-'): "
+            "give it a name of its own in archives.yaml"
+        ) from error
 
 
 def target(url: str, name: str) -> Address:
@@ -56,7 +68,10 @@ def _address(name: str, found: SourceConfig) -> Address:
     if found.url:
         return Address.parse(found.url)
     variable = f"AIRFLOW_CONN_{(found.connection or '').upper()}"
-    if uri := os.environ.get(variable):
+    uri = os.environ.get(variable, "")
+    if uri.startswith("{"):
+        raise UsageError(f"{variable} is JSON, which only Airflow reads: write it as postgresql://user@host:port/db")
+    if uri:
         return Address.parse(uri.replace("postgres://", "postgresql://", 1))
     raise UsageError(
         f"source {name} names the Airflow connection {found.connection!r}, which only Airflow knows: add its 'url' "

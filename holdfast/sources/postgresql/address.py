@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from holdfast.errors import UsageError
 
@@ -26,15 +26,15 @@ class Address:
 
         :raises UsageError: not a PostgreSQL URL, or one without a database name.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("postgresql", "postgres"):
-            raise UsageError(f"{_masked(url)} is no PostgreSQL address: write postgresql://user@host:port/database")
+        parts = _split(url)
         if not parts.path.strip("/"):
-            raise UsageError(f"{_masked(url)} names no database: add /database to it")
+            raise UsageError(f"{hide_passwords(url)} names no database: add /database to it")
         given = parts.password
         login = quote(parts.username) + "@" if parts.username else ""
         host = parts.netloc.rpartition("@")[2]
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if "sslpassword" in query:
+            raise UsageError("an address may not hold an sslpassword, it would be shown: use a key without one")
         given = query.pop("password", given)
         clean = urlunsplit(("postgresql", login + host, parts.path, urlencode(query), ""))
         return cls(clean, password or given)
@@ -42,7 +42,7 @@ class Address:
     @property
     def database(self) -> str:
         """Return the name of the database."""
-        return urlsplit(self.url).path.strip("/")
+        return unquote(urlsplit(self.url).path.strip("/"))
 
     def conninfo(self) -> str:
         """Return a libpq URL with the password in it: for connecting only, never for a message."""
@@ -68,5 +68,18 @@ class Address:
         return {**kept, **({"PGPASSWORD": secret} if secret else {})}
 
 
-def _masked(url: str) -> str:
-    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", re.sub(r"(password=)[^&]*", r"\1***", url))
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        # A list of hosts, which libpq takes, has several ports.
+        ok = parts.scheme in ("postgresql", "postgres") and ("," in parts.netloc or (parts.port or 1) > 0)
+    except ValueError:
+        ok = False
+    if not ok:
+        raise UsageError(f"{hide_passwords(url)} is no PostgreSQL address: write postgresql://user@host:port/database")
+    return parts
+
+
+def hide_passwords(text: str) -> str:
+    """Return a text with the passwords of URLs in it blanked out."""
+    return re.sub(r"(://[^\s:/@]*):\S*@", r"\1:***@", re.sub(r"(password=)[^&\s]*", r"\1***", text))

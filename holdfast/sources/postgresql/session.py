@@ -76,18 +76,20 @@ def connection_error(address: Address, error: Exception) -> HoldfastError:
     """Turn libpq's words into one sentence with what to do."""
     said = " ".join(str(error).split())
     where = address.url
+    if re.search(r'database ".*" does not exist', said):
+        return UsageError(
+            f"there is no database {address.database!r} at {where}: correct the name, or create it with createdb"
+        )
+    if re.search(r'role ".*" does not exist', said):
+        return UsageError(f"{where}: {_tail(said)}: correct the user name")
     if "password" in said or "authentication" in said:
         return HoldfastError(
             f"{where} refused the log-in: set PGPASSWORD or ~/.pgpass, or correct the connection ({_tail(said)})"
         )
-    if "does not exist" in said and "database" in said:
-        return UsageError(
-            f"there is no database {address.database!r} at {where}: correct the name, or create it with createdb"
-        )
-    if "role" in said and "does not exist" in said:
-        return UsageError(f"{where}: {_tail(said)}: correct the user name")
     return HoldfastError(f"cannot connect to {where}: {_tail(said)}. Is the server running and reachable from here?")
 
 
 def _tail(said: str) -> str:
-    return re.sub(r".*?(FATAL|failed): +", "", said).strip() or said
+    """Return the part of libpq's words that says why, without the question it asks after it."""
+    found = re.sub(r".*?(FATAL|failed): +", "", said).strip() or said
+    return re.sub(r"\s*Is the server running .*\?$", "", found).rstrip(".")
