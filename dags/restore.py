@@ -19,7 +19,8 @@ Restores from the archive **{name}** ({place}) into the database of an Airflow c
 names the nearest that can be. What was restored is compared with the archive before the task succeeds.
 """
 
-AT = "`latest`, `commit:N`, or a time with its offset such as `2026-11-21T17:05:00+00:00` (without one it is UTC)."
+AT = "`latest`, `commit:N`, or a time with its offset, such as `2026-11-21T17:05:00Z`."
+TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
 
 
 def build(name: str, archive: ArchiveConfig) -> DAG:
@@ -48,7 +49,7 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
             "at": Param(
                 "latest",
                 type="string",
-                pattern=r"^(latest|commit:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].+)?)$",
+                pattern=f"^(latest|commit:[0-9]+|{TIME})$",
                 title="At",
                 description_md=AT,
             ),

@@ -108,12 +108,17 @@ def test_restore_has_no_target_until_somebody_names_one(read: Read) -> None:
     params["target_connection"] = "shop_postgres"
 
 
-@pytest.mark.parametrize("at", ["latest", "commit:42", "2026-11-21", "2026-11-21T17:05:00+00:00"])
+@pytest.mark.parametrize(
+    "at", ["latest", "commit:42", "2026-11-21Z", "2026-11-21 17:05+0100", "2026-11-21T17:05:00.123456+00:00"]
+)
 def test_form_of_a_restore_takes_every_way_to_say_when(read: Read, at: str) -> None:
     assert dag(read(TWO), "restore_shop").params.get_param("at").resolve(at) == at
 
 
-@pytest.mark.parametrize(("name", "value"), [("at", "yesterday"), ("at", "commit:x"), ("mapping", ["a"]), ("at", "")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("at", "yesterday"), ("at", "2026-11-21T17:05:00"), ("at", "commit:x"), ("mapping", ["a"]), ("at", "")],
+)
 def test_form_of_a_restore_refuses_what_nobody_can_mean(read: Read, name: str, value: Any) -> None:
     with pytest.raises(ParamValidationError):
         dag(read(TWO), "restore_shop").params.get_param(name).resolve(value)

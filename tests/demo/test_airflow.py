@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -45,6 +46,9 @@ with DAG("report", schedule=None, params={{"fail": False}}) as dag:
     unlock = ReleaseLock(task_id="unlock", acquire="lock").as_teardown(setups=lock)
     lock >> look(dag.param("fail")) >> unlock
 '''
+
+
+TWO_SOURCES = "archives: {{big: {{url: '{url}', sources: {{a: {{connection: a}}, b: {{connection: b}}}}}}}}"
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
@@ -179,7 +183,17 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, archive: ObjectStore) -> I
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "dags").mkdir()
     (folder / "dags" / "report.py").write_text(LOCKED_DAG.format(url=archive.url))
-    with AirflowStandalone(home=folder / "home", dags=folder / "dags", plugins=ROOT / "plugins") as running:
+    shutil.copy(ROOT / "dags" / "backup.py", folder / "dags")
+    (folder / "archives.yaml").write_text(TWO_SOURCES.format(url=archive.url))
+    with AirflowStandalone(
+        home=folder / "home",
+        dags=folder / "dags",
+        plugins=ROOT / "plugins",
+        env={
+            "HOLDFAST_ARCHIVES": str(folder / "archives.yaml"),
+            "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[1]"}',
+        },
+    ) as running:
         running.api.wait_for_dag("report")
         yield running
 
@@ -219,6 +233,16 @@ def test_waiting_for_a_lock_is_deferred_until_it_is_free(airflow: AirflowStandal
         assert wait_until(lambda: state() == "deferred", 90)
     assert airflow.api.wait_for_run("report", run_id, timeout=120) == "success"
     assert "a person reads it" in airflow.api.task_log("report", run_id, "lock")
+
+
+@pytest.mark.service
+def test_backup_of_one_source_leaves_the_others_alone_and_says_what_is_missing(airflow: AirflowStandalone) -> None:
+    run_id = airflow.api.trigger("backup_big", {"source": "b"})
+    assert airflow.api.wait_for_run("backup_big", run_id, timeout=120) == "failed"
+    states = {task.task_id: task.state for task in airflow.api.tasks("backup_big", run_id)}
+    assert states == {"choose_sources": "success", "backup_a": "skipped", "backup_b": "failed"}
+    log = airflow.api.task_log("backup_big", run_id, "backup_b")
+    assert "JobRefused: there is no Airflow connection 'b': make it under Admin > Connections" in log
 
 
 @pytest.mark.service

@@ -60,6 +60,17 @@ def test_release_gives_back_the_lock_of_the_run(store: ObjectStore, context: dic
         pass
 
 
+def test_lock_is_given_back_when_its_task_is_killed_before_it_is_done(
+    store: ObjectStore, context: dict[str, Any]
+) -> None:
+    operator = acquire()
+    operator.on_kill()
+    run(operator, context)
+    operator.on_kill()
+    with RWLock(store, "report").write(wait=0):
+        pass
+
+
 def test_handle_is_plain_json_without_a_secret(store: ObjectStore, context: dict[str, Any]) -> None:
     handle = run(acquire(), context)
     assert set(handle) == {"url", "handle"}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from locking import Lease
+
 _MODES = {"read": "R", "write": "W"}
 
 
@@ -61,6 +63,7 @@ class AcquireLock(BaseOperator):
         self.purpose = purpose
         self.max_hold = max_hold
         self.wait = wait
+        self._lease: Lease | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Take the lock and return its handle."""
@@ -69,6 +72,11 @@ class AcquireLock(BaseOperator):
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
         """Go on after waiting for the lock."""
         return self._attempt(context, check_event(event, deadline))
+
+    def on_kill(self) -> None:
+        """Give the lock back: nobody has its handle yet."""
+        if self._lease is not None:
+            self._lease.release()
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
         from holdfast.storage import open_store
@@ -80,12 +88,12 @@ class AcquireLock(BaseOperator):
             lock = RWLock(open_store(url), self.resource, owner=owner, lease=self.max_hold.total_seconds())
             take = lock.write if self.mode == "write" else lock.read
             try:
-                lease = take(purpose=self.purpose or f"dag {owner.dag_id}", wait=0.0, renew=False)
+                self._lease = take(purpose=self.purpose or f"dag {owner.dag_id}", wait=0.0, renew=False)
             except LockBusy as error:
                 trigger = self._trigger(url, deadline)
                 raise deferred_until_free(self, trigger, busy=str(error), deadline=deadline) from None
         self.log.info("%s is locked for %s, for %s at most", self.resource, self.mode, self.max_hold)
-        return {"url": url, "handle": json.loads(lease.handle().to_json())}
+        return {"url": url, "handle": json.loads(self._lease.handle().to_json())}
 
     def _trigger(self, url: str, deadline: datetime) -> Any:
         from holdfast_airflow.triggers.lock import ResourceFreeTrigger
