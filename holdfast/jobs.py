@@ -66,15 +66,15 @@ def new_run_id(prefix: str) -> str:
 
 
 def process_start(pid: int) -> str | None:
-    """Return when a process started (clock ticks since boot), or None if there is none.
+    """Return when a process started (clock ticks since boot), or None if there is none that runs.
 
-    With the pid it names a process for good: pids are used again. Source: proc(5), field 22 of stat.
+    With the pid it names a process for good: pids are used again. Source: proc(5), fields 3 and 22 of stat.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return stat.rpartition(")")[2].split()[19]
+    return None if fields[0] in "ZX" else fields[19]  # one that nobody has waited for has ended all the same
 
 
 def job_environment(

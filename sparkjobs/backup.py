@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import new_attempt, table_folder, write_bytes, write_parquet
 from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, TableRecord, summary
-from holdfast.sources.postgresql.decode import Decoder
+from holdfast.sources.postgresql.decode import Decoder, max_value_bytes
 from holdfast.sources.postgresql.dump import dump_schema
+from holdfast.sources.postgresql.forms import UnkeepableTypeError, layout
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.read import PIECE_BYTES, Piece, cut, open_reader
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, Snapshot, hold_snapshot
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.catalog import Table
 
     Reporter = Callable[[int, int], None]
 
@@ -38,7 +40,10 @@ class PieceReader:
     Travels to the worker in the task's closure, with the password: never through Spark's configuration.
     """
 
-    def __init__(self, archive: str, address: Address, snapshot: Snapshot, folders: dict[int, str]) -> None:
+    def __init__(
+        self, archive: str, address: Address, snapshot: Snapshot, folders: dict[int, str], max_value_bytes: int
+    ) -> None:
+        self._max_value_bytes = max_value_bytes
         self._archive = archive
         self._address = address
         self._snapshot = snapshot
@@ -50,9 +55,8 @@ class PieceReader:
         store = open_store(self._archive)
         with open_reader(self._address, self._snapshot, tables) as reader:
             for piece in pieces:
-                decoder = Decoder(piece.table.columns)
+                decoder = Decoder(piece.table.columns, max_value_bytes=self._max_value_bytes)
                 digest = ContentHash(0, 0)
-                done = 0
 
                 def count(batch: pa.RecordBatch, decoder: Decoder = decoder) -> None:
                     nonlocal digest
@@ -68,7 +72,6 @@ class PieceReader:
                 ):
                     report(record.rows, record.size)
                     yield piece.table.oid, piece.number, record.model_copy(update={"digest": str(digest)})
-                    done += record.rows
                     digest = ContentHash(0, 0)
 
 
@@ -78,11 +81,13 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
     archive = Archive.open(job.store)
     expected = {source: archive.state.ends.get(source)}
     address = database_address("source")
+    limit = max_value_bytes()
     block_id = uuid.uuid4().hex
     _ = job.spark
     job.log.progress("taking a snapshot")
     with hold_snapshot(address) as held:
         tables = held.catalog.with_rows(globs, exclude)
+        _check_types(tables)
         job.log.progress("reading the schema")
         dump = dump_schema(address, held.snapshot, server_version=held.catalog.server_version)
         folders = {table.oid: table_folder(source, str(table.oid), block_id) for table in tables}
@@ -90,7 +95,7 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
         found = job.map(
             "reading tables",
             pack(pieces, lambda piece: piece.weight, room=PIECE_BYTES),
-            PieceReader(job.store.url, address, held.snapshot, folders),
+            PieceReader(job.store.url, address, held.snapshot, folders, limit),
             estimated_rows=sum(table.estimated_rows for table in tables),
         )
     job.log.progress("committing")
@@ -103,6 +108,15 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
         "seconds": round(time.monotonic() - started, 3),
         "snapshot_note": held.snapshot.note,
     }
+
+
+def _check_types(tables: Sequence[Table]) -> None:
+    """Refuse before reading anything what could not be loaded again; names the table."""
+    for table in tables:
+        try:
+            layout(table.columns)
+        except UnkeepableTypeError as error:
+            raise UnkeepableTypeError(f"{table.label}: {error}") from error
 
 
 def _describe(

@@ -9,33 +9,39 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorParam
 
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
-from holdfast.errors import HoldfastError, ReportedError, UsageError, exit_code_of
+from holdfast.errors import HoldfastError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, URL_VARIABLES, process_start
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import open_store
 from locking import LockError, LockStateUnknown
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import FrameType
 
     from holdfast.storage import ObjectStore
 
 _T = TypeVar("_T")
 
 _WATCH_S = 1.0
+_ABORT_SIGNAL = signal.SIGUSR1
 _CHECK_LOCKS_EVERY = 20
-_RAISED = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Busy|Lost|Denied|Unavailable)): (.+)", re.MULTILINE)
+_RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
+"""The last line of a Python traceback, which Java's own traces show indented or after other words."""
 
 
 def pack(items: Iterable[_T], weight: Callable[[_T], int], *, room: int, most: int = 100) -> list[list[_T]]:
@@ -84,6 +90,7 @@ class Job:
         self.log = RunLog(store, run, operation)
         self._operation = operation
         self._stopping = threading.Event()
+        self._guard = threading.Lock()
         self._abort: BaseException | None = None
         self._spark: SparkContext | None = None
         self._parent = os.environ.get(PARENT_VARIABLE)
@@ -100,6 +107,7 @@ class Job:
         """Raise if this work must not go on: the parent is gone or a lock is lost."""
         if self._abort is not None:
             raise self._abort
+        self._check_parent()
         self.locks.check()
 
     def map(
@@ -128,7 +136,7 @@ class Job:
                 try:
                     yield from work(item, report)
                 except HoldfastError as error:
-                    tally.add(Tally(failures=[ReportedError(str(error), exit_code_of(error))]))
+                    tally.add(Tally(failures=[ReportedError(sentence(error), exit_code_of(error))]))
                     return
 
         def look() -> None:
@@ -152,10 +160,14 @@ class Job:
             raise self._abort
         if failures:
             raise failures[0]
-        if error is not None:
+        if isinstance(error, Py4JJavaError):
             found = _RAISED.findall(str(error))
-            said = found[-1][1] if found else str(error).splitlines()[0]
+            said = ": ".join(found[-1]) if found else str(error).splitlines()[0]
             raise HoldfastError(f"a Spark task failed each time it was tried: {said[:600]}") from error
+        if isinstance(error, (Py4JError, ConnectionError)):
+            raise HoldfastError(
+                "Spark's Java process has ended in the middle of the job (killed, or out of memory): try again"
+            ) from error
 
     @contextmanager
     def _looking(self, look: Callable[[], None]) -> Iterator[None]:
@@ -175,15 +187,28 @@ class Job:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch the parent and the locks while the block runs; end Spark after it."""
+        """Watch the parent and the locks while the block runs, and end it where they are lost; end Spark after it."""
         thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        before = signal.signal(_ABORT_SIGNAL, self._raise_abort)
         thread.start()
         try:
-            yield
+            try:
+                yield
+            finally:
+                with self._guard:
+                    self._stopping.set()
+        except BaseException:
+            if self._abort is not None:
+                raise self._abort from None
+            raise
         finally:
-            self._stopping.set()
+            signal.signal(_ABORT_SIGNAL, before)
             thread.join()
-            if self._spark is not None:
+            self._stop_spark()
+
+    def _stop_spark(self) -> None:
+        if self._spark is not None:
+            with suppress(Py4JError, OSError):  # it may be gone already
                 self._spark.stop()
 
     def _watch(self) -> None:
@@ -194,13 +219,23 @@ class Job:
                 self._check_parent()
                 if turns % _CHECK_LOCKS_EVERY == 0:
                     self.locks.check()
-            except LockStateUnknown:
+            except (LockStateUnknown, StoreError):
                 continue  # the store did not answer: the commit will ask again, and nothing relies on the lock before
             except (HoldfastError, LockError) as error:
-                self._abort = error
-                if self._spark is not None:
-                    self._spark.cancelAllJobs()
+                self._end_work(error)
                 return
+
+    def _end_work(self, error: HoldfastError | LockError) -> None:
+        """Interrupt the work, whatever it waits for: Spark, the database, pg_restore."""
+        with self._guard:
+            if self._stopping.is_set():
+                return
+            self._abort = error
+            signal.pthread_kill(threading.main_thread().ident or 0, _ABORT_SIGNAL)
+
+    def _raise_abort(self, number: int, frame: FrameType | None) -> None:
+        if self._abort is not None:
+            raise self._abort
 
     def _check_parent(self) -> None:
         if self._parent is None:
@@ -225,7 +260,7 @@ def run_application(operation: str, *, archive: str, run: str, work: Callable[[J
             log.result = work(job)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
         code = exit_code_of(error)
-        print(f"holdfast {operation}: {error or type(error).__name__}", file=sys.stderr)  # noqa: T201
+        print(f"holdfast {operation}: {sentence(error)}", file=sys.stderr)  # noqa: T201
         return code
     return 0
 

@@ -78,14 +78,13 @@ def _restore_into(job: Job, address: Address, session: Any, block: Block, catalo
     version = session.info.server_version
     dump = read_file(job.store, block.schema_dump)
     job.log.progress("creating tables")
+    load.create_ledger(session)  # its schema marks the target as unfinished until the very end
     restore_pre_data(address, dump, server_version=version)
-    load.create_ledger(session)
     tables = {str(table.oid): table for table in catalog.tables}
     files = [(tables[record.id], file) for record in block.tables for file in record.files if file.rows]
     tasks = pack(files, lambda pair: pair[1].size, room=_TASK_BYTES)
     job.map("loading rows", tasks, FileLoader(job.store.url, address), estimated_rows=block.rows)
     job.check()
-    load.drop_ledger(session)
     load.set_sequences(session, catalog)
     job.log.progress("building indexes and constraints", rows=block.rows, size=block.size)
     restore_post_data(address, dump, server_version=version, jobs=_SESSIONS)
@@ -96,6 +95,7 @@ def _restore_into(job: Job, address: Address, session: Any, block: Block, catalo
     job.log.progress("comparing with the archive", rows=block.rows, size=block.size)
     expected = {int(record.id): ContentHash.parse(record.digest) for record in block.tables}
     load.compare(address, expected, [tables[record.id] for record in block.tables], sessions=_SESSIONS)
+    load.drop_ledger(session)
 
 
 def _summary(name: str, placed: Placed, seconds: float) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql import arrow, exceptional
 from holdfast.sources.postgresql.forms import Form, Stored, layout, schema_of
 from holdfast.sources.postgresql.hashing import ContentHash, digest
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_VALUE_BYTES: Final = 256 << 20
 """The largest single value that is backed up, unless told otherwise."""
+
+MAX_VALUE_VARIABLE: Final = "HOLDFAST_MAX_VALUE_BYTES"
 
 # What Parquet readers take as dates and times, as integers since PostgreSQL's epoch: years 1 to 9999.
 _DATES: Final = (exceptional.date_number("0001-01-01"), exceptional.date_number("9999-12-31"))
@@ -52,13 +55,25 @@ class ValueTooLargeError(HoldfastError):
         """Return the error with a message that names as much of the place as is known."""
         place = f'{table or "a table"}, {where or f"row {row} of a batch"}, column "{column}"'
         message = (
-            f"{place}: a value of {size} bytes is above the limit of {limit}; raise the limit or shorten the value"
+            f"{place}: a value of {size} bytes is above the limit of {limit}: "
+            f"set {MAX_VALUE_VARIABLE} higher (each task may need four times as much memory), or shorten the value"
         )
         return cls(message, column=column, row=row, size=size, limit=limit)
 
     def of(self, table: str, where: str) -> ValueTooLargeError:
         """Return the same error, naming the table and the row."""
         return self.at(column=self.column, row=self.row, size=self.size, limit=self.limit, table=table, where=where)
+
+
+def max_value_bytes() -> int:
+    """Return the size of the largest single value to back up: HOLDFAST_MAX_VALUE_BYTES, else the default.
+
+    :raises UsageError: the variable holds no positive number.
+    """
+    said = os.environ.get(MAX_VALUE_VARIABLE, str(MAX_VALUE_BYTES))
+    if not said.isdecimal() or int(said) == 0:
+        raise UsageError(f"{MAX_VALUE_VARIABLE} is {said!r}: write a number of bytes, such as {MAX_VALUE_BYTES}")
+    return int(said)
 
 
 class Decoder:

@@ -106,7 +106,7 @@ def create_ledger(session: Connection) -> None:
 
 
 def drop_ledger(session: Connection) -> None:
-    """Remove it: the restore's rows are all there."""
+    """Remove it: all that was to be restored is there."""
     session.execute(f"drop schema {LEDGER} cascade")
 
 
