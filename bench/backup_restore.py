@@ -1,0 +1,166 @@
+"""Backup and restore of one large table: ours beside raw COPY, pg_dump, and Spark's JDBC."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench import backups, machine, restores, workload
+from bench.backups import Backups
+from bench.figures import Comparison, collect
+from bench.holdfast_command import HoldfastCommand
+from bench.memory import MIB, WorkerMemory
+from bench.restores import Restores
+from bench.results import Memory, Results
+from bench.spark_jdbc import PARTITIONS, SparkJdbc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from bench.backups import Times
+    from holdfast.sources.postgresql.server import PostgresServer
+
+LARGE_ROWS = 40
+LARGE_VALUE = 64 * MIB
+
+COMPARISONS = (
+    Comparison("backup against Spark JDBC to Parquet", backups.JOB, backups.JDBC, 1.6),
+    Comparison("the same, whole commands with Spark's start", backups.WHOLE, backups.JDBC_WHOLE),
+    Comparison("backup against COPY TO STDOUT, 2 streams", backups.JOB, backups.COPY_2),
+    Comparison("backup against COPY TO STDOUT, 1 stream", backups.JOB, backups.COPY_1),
+    Comparison("backup against pg_dump -Fd -Z0 -j2", backups.JOB, backups.DIRECTORY),
+    Comparison("backup against pg_dump -Fc", backups.JOB, backups.CUSTOM),
+    Comparison("restore, load alone, against Spark's JDBC writer", restores.LOAD, restores.JDBC, 2.5),
+    Comparison("restore against Spark's JDBC writer, then key and statistics", restores.JOB, restores.JDBC_KEYED),
+    Comparison("the whole command against the writer's, which makes no key", restores.WHOLE, restores.JDBC_WHOLE),
+    Comparison("restore against pg_restore -j2", restores.JOB, restores.PG_RESTORE),
+)
+
+NOTES = (
+    "All ways ran once in each round, one after the other, against the same server on the same machine; before each, "
+    "a checkpoint and a sync took away what the one before had left to write. A round's restores read what its "
+    "backups wrote. Each way was checked to bring every row.",
+    "`holdfast backup` is the job's own time from the run's records: from the moment Spark has started, through "
+    "snapshot, schema, rows with their content hash and checksum, to the commit. It is compared with Spark JDBC to "
+    "Parquet without Spark's start as well: from the first read to the last write. The whole commands are from start "
+    "to end, ours with locks and the command's own start.",
+    "`COPY TO STDOUT` is psql's `\\copy` to `/dev/null`, in text; two streams read one half of the pages each. "
+    "pg_dump's two jobs cannot share one table.",
+    f"Spark's reader: {PARTITIONS} ranges of the key on `local[*]`, fetchsize 10000, zstd at level 1 as ours. Its "
+    "writer: batchsize 10000, reWriteBatchedInserts, a table without a key. 2 GB for its JVM; the driver's package "
+    "was fetched before.",
+    "`holdfast restore` is from the moment Spark has started: tables, rows, key, statistics, and the comparison of "
+    "count and content hash that no other way makes; `load alone` ends before the key, and includes creating the "
+    "table. pg_restore makes the key and no statistics.",
+    "Memory is the kernel's own high-water mark (VmHWM) of each Python worker of Spark, shared libraries included, in "
+    "runs of their own that were not timed.",
+)
+
+
+def measure(rows: int, rounds: int, *, large_rows: int, large_value: int) -> Results:
+    """Measure everything and clean up, whatever happens.
+
+    :param large_rows: in the table of large values; `large_value` is the size of each in bytes.
+    :raises ProgramError: a way failed or did not bring every row.
+    """
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    with _work_folder() as work, workload.server() as server:
+        _say("fetching the JDBC driver")
+        jdbc = SparkJdbc(work)
+        jdbc.fetch_driver()
+        _say(f"making a table of {rows:,} rows")
+        facts = workload.create_source(server, rows)
+        command = HoldfastCommand(server)
+        out = Backups(server, facts, command, jdbc)
+        back = Restores(server, rows, command, jdbc)
+        ways = [out.holdfast, out.copy_1, out.jdbc, out.copy_2, out.pg_dump_directory, out.pg_dump_custom]
+        ways += [back.holdfast, back.pg_restore, back.jdbc]
+        times: list[Times] = []
+        loads: list[float] = []
+        for number in range(rounds):
+            _say(f"round {number + 1} of {rounds}")
+            loads.append(machine.load())
+            times.append(_round(server, work / f"round-{number}", ways))
+        memory = [
+            *_memory(server, command, work / "many-rows", workload.SOURCE, f"{rows:,} rows", 0),
+            *_large_values(server, command, work / "large-values", large_rows, large_value),
+        ]
+        return Results(
+            date=date,
+            rows=rows,
+            size=facts.size,
+            machine=machine.facts(server),
+            settings=server.settings,
+            loads=loads,
+            series=collect(times),
+            stored=out.stored,
+            comparisons=COMPARISONS,
+            memory=memory,
+        )
+
+
+@contextmanager
+def _work_folder() -> Iterator[Path]:
+    """Give a folder that is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _round(server: PostgresServer, folder: Path, ways: Sequence[Callable[[Path], Times]]) -> Times:
+    """Let every way have its turn; what they wrote is removed afterwards."""
+    folder.mkdir()
+    times: Times = {}
+    for way in ways:
+        _settle(server)
+        found = way(folder)
+        _say("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
+        times |= found
+    shutil.rmtree(folder)
+    return times
+
+
+def _settle(server: PostgresServer) -> None:
+    """Have everything written that others left: nobody should wait for their bytes."""
+    workload.settle(server)
+    os.sync()
+
+
+def _large_values(
+    server: PostgresServer, command: HoldfastCommand, folder: Path, rows: int, value: int
+) -> Iterator[Memory]:
+    """Measure a table of a few large values."""
+    _say(f"making {rows} values of {value // MIB} MiB")
+    workload.create_large(server, rows, value)
+    yield from _memory(server, command, folder, workload.LARGE, f"{rows} values of {value // MIB} MiB", value)
+
+
+def _memory(
+    server: PostgresServer, command: HoldfastCommand, folder: Path, database: str, what: str, largest_value: int
+) -> Iterator[Memory]:
+    """Back up and restore a database, and yield what the workers held."""
+    target = f"{database}_back"
+    command.init(folder)
+    workload.create_database(server, target)
+    for operation, run, place in (
+        ("backup", command.backup, database),
+        ("restore", command.restore, target),
+    ):
+        workers = WorkerMemory()
+        run(folder, place, workers)
+        found = Memory(f"{operation} of {what}", workers.most, largest_value)
+        _say(f"  {found.what}: {found.peak / 1e6:,.0f} MB at most, {found.limit / 1e6:,.0f} MB allowed")
+        yield found
+    workload.drop_database(server, target)
+    shutil.rmtree(folder)
+
+
+def _say(words: str) -> None:
+    print(words, flush=True)
