@@ -174,6 +174,7 @@ class AirflowStandalone:
         process = self._process
         if process is None or process.stdin is None:
             return
+        self.api.close()  # an open connection would keep the API server from ending
         try:
             process.stdin.close()
             process.wait(_STOP_S)
