@@ -160,7 +160,7 @@ class FolderStore(ObjectStore):
     def _temporary(self, key: str) -> Iterator[tuple[Path, IO[bytes]]]:
         temporary = self._scratch()
         try:
-            self._root.mkdir(parents=True, exist_ok=True)
+            self._make_root()
             file = temporary.open("xb", buffering=WRITE_BUFFER)
         except OSError as error:
             _raise_write("write", key, error)
@@ -172,6 +172,12 @@ class FolderStore(ObjectStore):
                 file.close()
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+    def _make_root(self) -> None:
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
+            raise StoreError(f"No folder can be made at {self.url} ({error.strerror}): choose another place.") from error
 
     def _publish(
         self, key: str, file: IO[bytes], temporary: Path, path: Path, place: Callable[[Path, Path], object]
@@ -200,7 +206,7 @@ class FolderStore(ObjectStore):
         try:
             descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except OSError as error:
-            if error.errno in _DENIED | _FULL | {errno.ENOENT}:
+            if error.errno in _DENIED | _FULL | {errno.ENOENT, errno.ENOTDIR}:
                 # Who cannot write here cannot end anybody's lock either, so our clock will do.
                 return datetime.fromtimestamp(time.time(), UTC)
             raise
@@ -321,6 +327,8 @@ def _raise_certain(action: str, key: str, error: OSError) -> None:
     if error.errno in _FULL:
         raise StoreFull(f"No room left to {action} {key!r} ({error.strerror}): free some and try again.") from error
     if error.errno in _DENIED:
-        raise StoreDenied(f"Not allowed to {action} {key!r}: {error.strerror}.") from error
+        raise StoreDenied(
+            f"Not allowed to {action} {key!r} ({error.strerror}): check who may write in the archive's folder."
+        ) from error
     if error.errno in {errno.ENOTDIR, errno.EISDIR}:
         raise StoreError(f"Could not {action} {key!r}: a file is where a folder should be, or the reverse.") from error

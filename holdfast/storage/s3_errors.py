@@ -67,7 +67,9 @@ def s3_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
             f"Could not {action} {key!r}: no S3 credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         ) from error
     except _NEVER_SENT as error:
-        raise StoreUnavailable(f"Could not {action} {key!r}: {error}") from error
+        raise StoreUnavailable(
+            f"Could not {action} {key!r}: {error}. Check AWS_ENDPOINT_URL and the network, then try again."
+        ) from error
     except BotoCoreError as error:
         _raise_lost(action, key, str(error), error, writes=writes)
 
@@ -81,7 +83,7 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     if code in _THROTTLED or status == 409:
         raise StoreUnavailable(what) from error
     if status in {401, 403}:
-        raise StoreDenied(what) from error
+        raise StoreDenied(f"{what} Check the AWS_* credentials and what they may do in this bucket.") from error
     if code == "NoSuchBucket":
         raise StoreError(f"Could not {action} {key!r}: the bucket does not exist.") from error
     if code in _NOT_THERE:
