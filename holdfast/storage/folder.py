@@ -177,7 +177,9 @@ class FolderStore(ObjectStore):
         try:
             self._root.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
-            raise StoreError(f"No folder can be made at {self.url} ({error.strerror}): choose another place.") from error
+            raise StoreError(
+                f"No folder can be made at {self.url} ({error.strerror}): choose another place."
+            ) from error
 
     def _publish(
         self, key: str, file: IO[bytes], temporary: Path, path: Path, place: Callable[[Path, Path], object]
