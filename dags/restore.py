@@ -53,20 +53,6 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 title="At",
                 description_md=AT,
             ),
-            "tables": Param(
-                [],
-                type="array",
-                items={"type": "string", "minLength": 1},
-                title="Tables",
-                description="Globs of schema.table, one a line; empty means all.",
-            ),
-            "mapping": Param(
-                [],
-                type="array",
-                items={"type": "string", "pattern": "^[^=]+=[^=]+$"},
-                title="New names",
-                description="OLD=NEW, one a line.",
-            ),
         },
         tags=["holdfast", "restore", name],
     ) as dag:
@@ -76,8 +62,6 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
             source=dag.param("source"),
             target_conn_id=dag.param("target_connection"),
             at=dag.param("at"),
-            tables=dag.param("tables"),
-            mapping=dag.param("mapping"),
         )
     return dag
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -11,6 +10,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from holdfast.errors import UsageError
+from holdfast.sources.postgresql.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,14 +50,6 @@ _LIBPQ = frozenset(
         "tcp_user_timeout",
     }
 )
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a database is. The password is never part of the URL, nor of what is printed."""
-
-    url: str
-    password: str | None = field(default=None, repr=False)
 
 
 def get_connection(conn_id: str) -> Connection:

@@ -119,23 +119,37 @@ def test_restore_is_submitted_with_its_arguments_and_target(
         archive="shop",
         target_conn_id="shop_postgres",
         at="commit:1",
-        tables=["a.*"],
-        mapping={"a": "b"},
     )
-    assert run(operator, context) == {"tables": 2, "rows": 7, "seconds": 1.5}
+    assert run(operator, context) == {
+        "commit": 1,
+        "restored_to": "2026-03-01T12:00:00Z",
+        "tables": 2,
+        "rows": 7,
+        "seconds": 1.5,
+    }
     seen = spark.seen()
-    expected = ["--source", "shop_db", "--at", "commit:1", "--tables", "a.*", "--map", "a=b"]
+    expected = ["--source", "shop_db", "--at", "commit:1"]
     assert seen["argv"][-len(expected) :] == expected
     assert seen["locks"] == ["format R save", "history R save"]
     assert seen["env"]["HOLDFAST_TARGET_URL"] == "postgresql://me@db.example:5433/shop?sslmode=require"
     assert "HOLDFAST_SOURCE_URL" not in seen["env"]
 
 
-@pytest.mark.parametrize("pair", ["a", "=b", "a="])
-def test_mapping_that_is_none_is_refused(store: ObjectStore, context: dict[str, Any], pair: str) -> None:
-    operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", mapping=[pair])
-    with pytest.raises(JobRefused, match="is not a change of name: write OLD=NEW"):
-        run(operator, context)
+def test_a_commit_with_another_block_is_no_success(store: ObjectStore, spark: Spark, context: dict[str, Any]) -> None:
+    spark.play("swap")
+    with pytest.raises(JobRefused, match="does not hold the block"):
+        run(backup(), context)
+    assert locks_of(store) == []
+
+
+def test_no_lock_is_left_where_there_is_no_archive(
+    tmp_path: Path, spark: Spark, context: dict[str, Any], configuration: Path
+) -> None:
+    configuration.write_text("archives: {shop: {url: nothing, sources: {shop_db: {connection: shop_postgres}}}}")
+    spark.play("succeed")
+    with pytest.raises(JobRefused, match="is not an archive"):
+        run(backup(), context)
+    assert not (tmp_path / "nothing" / "locks").exists()
 
 
 def test_password_is_in_the_jobs_environment_and_nowhere_else(

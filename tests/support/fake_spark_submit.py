@@ -63,16 +63,17 @@ def play(part: str, log: RunLog) -> int:
             if part in ("die", "orphan"):
                 os.kill(os.getpid(), 9)
             archive = Archive.open(store)
-            change = Change(
-                kind="backup", add=(make_block(),), expected_ends={"shop_db": archive.state.ends.get("shop_db")}
-            )
+            block = make_block()
+            change = Change(kind="backup", add=(block,), expected_ends={"shop_db": archive.state.ends.get("shop_db")})
             commit = archive.add(lambda state: change, check=lambda: None, fence=None)
             log.result = {
                 "commit": commit.sequence + (part == "boast"),
+                "block": "another" if part == "swap" else block.id,
                 "kind": "full",
                 "rows": 7,
                 "bytes": 70,
                 "restorable_to": "2026-03-01T12:00:00Z",
+                "restored_to": "2026-03-01T12:00:00Z",
                 "tables": 2,
                 "seconds": 1.5,
             }

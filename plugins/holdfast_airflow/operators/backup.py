@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from holdfast_airflow.connections import Address, database_address
+from holdfast.errors import DamagedError
+from holdfast.sources.postgresql.address import Address
+from holdfast_airflow.connections import database_address
 from holdfast_airflow.operators.job import ArchiveJobOperator
 
 if TYPE_CHECKING:
@@ -22,16 +24,25 @@ class BackupOperator(ArchiveJobOperator):
 
     :param source_conn_id: the Airflow connection to the source, of type postgres; without it, what
         archives.yaml says. (templated)
+    :param tables: globs of `schema.table`; empty means all that archives.yaml says. (templated)
     :param kind: `full`, `changes`, or `auto` for the least that keeps the source restorable. (templated)
     """
 
     operation: ClassVar[str] = "backup"
     role: ClassVar[Literal["source", "target"]] = "source"
-    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "source_conn_id", "kind")
+    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "source_conn_id", "tables", "kind")
 
-    def __init__(self, *, source_conn_id: str | None = None, kind: str = "auto", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        source_conn_id: str | None = None,
+        tables: Sequence[str] | None = None,
+        kind: str = "auto",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.source_conn_id = source_conn_id
+        self.tables = tables
         self.kind = kind
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
@@ -53,9 +64,16 @@ class BackupOperator(ArchiveJobOperator):
         return arguments
 
     def summarise(self, store: ObjectStore, record: RunRecord) -> dict[str, Any]:
-        """Read the commit back: what the archive says counts, not what the job says."""
+        """Read the commit back: what the archive says counts, not what the job says.
+
+        :raises DamagedError: the commit is there, but not with the block that the job wrote.
+        """
         from holdfast.archive import Archive
 
         result = dict(record.result or {})
-        Archive.open(store).commit(int(result["commit"]))
+        commit = Archive.open(store).commit(int(result["commit"]))
+        if result.get("block") not in {block.id for block in commit.add}:
+            raise DamagedError(
+                f"commit {commit.sequence} does not hold the block of run {record.run}: see 'holdfast status'"
+            )
         return {key: result.get(key) for key in ("commit", "kind", "rows", "bytes", "restorable_to")}

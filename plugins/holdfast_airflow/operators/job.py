@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowException
 from holdfast.config import find_archive
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.jobs import SPARK_CONF, check_java, find_application, job_environment, new_run_id
-from holdfast_airflow.connections import Address, check_spark_connection
+from holdfast_airflow.connections import check_spark_connection
 from holdfast_airflow.exceptions import JobFailed, failure, in_airflow_terms
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.processes import RUN_VARIABLE, end_job
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.archive.locks import HeldLocks
     from holdfast.archive.runs import RunRecord
     from holdfast.config import ArchiveConfig
+    from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
 _RELEASE_S = 2.0
@@ -63,7 +64,6 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param source: the source in the archive; not needed where there is only one. (templated)
-    :param tables: globs of `schema.table`; empty means all that archives.yaml says. (templated)
     :param lock_wait: how long to wait for the locks before failing with the holder's name. Waiting is
         deferred: it takes no worker slot.
     :param spark_conn_id: the Spark connection; without it, the one archives.yaml names.
@@ -74,14 +74,13 @@ class ArchiveJobOperator(SparkSubmitOperator):
     operation: ClassVar[str]
     role: ClassVar[Literal["source", "target"]]
 
-    template_fields: Sequence[str] = ("archive", "source", "tables", "conf", "name")
+    template_fields: Sequence[str] = ("archive", "source", "conf", "name")
 
     def __init__(
         self,
         *,
         archive: str,
         source: str | None = None,
-        tables: Sequence[str] | None = None,
         lock_wait: timedelta = timedelta(hours=1),
         spark_conn_id: str | None = None,
         **kwargs: Any,
@@ -91,7 +90,6 @@ class ArchiveJobOperator(SparkSubmitOperator):
         super().__init__(durable=False, **kwargs)
         self.archive = archive
         self.source = source
-        self.tables = tables
         self.lock_wait = lock_wait
         self.spark_conn_id = spark_conn_id
         self._locks: HeldLocks | None = None
@@ -132,7 +130,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
         with in_airflow_terms():
             job = self._prepare(context)
-            store = _open_store(job.url)
+            store = _open_archive(job.url)
             self._locks = self._take_locks(store, job, context, deadline)
             with self._ended():
                 return self._run(store, job, context)
@@ -240,10 +238,12 @@ class ArchiveJobOperator(SparkSubmitOperator):
         return hook
 
 
-def _open_store(url: str) -> ObjectStore:
+def _open_archive(url: str) -> ObjectStore:
+    """Return the store of an archive; nothing is written, not even a lock, where there is none."""
+    from holdfast.archive import Archive
     from holdfast.storage import open_store
 
-    return open_store(url)
+    return Archive.open(open_store(url)).store
 
 
 def _read_last(store: ObjectStore, run: str) -> RunRecord | None:

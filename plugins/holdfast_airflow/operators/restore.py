@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.errors import UsageError
-from holdfast_airflow.connections import Address, database_address
+from holdfast_airflow.connections import database_address
 from holdfast_airflow.operators.job import ArchiveJobOperator
 
 if TYPE_CHECKING:
@@ -14,36 +13,34 @@ if TYPE_CHECKING:
 
     from holdfast.archive.runs import RunRecord
     from holdfast.config import ArchiveConfig
+    from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
 
 class RestoreOperator(ArchiveJobOperator):
-    """Restore a source of an archive, or some of its tables, into a database.
+    """Restore a source of an archive into an empty database, and prove it equal to the archive.
 
-    Returns `tables`, `rows` and `seconds`.
+    Returns `commit`, `restored_to`, `tables`, `rows` and `seconds`.
 
     :param target_conn_id: the Airflow connection to the database to write to, of type postgres. (templated)
     :param at: `latest`, a time (ISO 8601), or `commit:N`. A time that cannot be restored is refused with
         the nearest that can. (templated)
-    :param mapping: names to change: a dictionary old to new, or a list of `OLD=NEW`. (templated)
     """
 
     operation: ClassVar[str] = "restore"
     role: ClassVar[Literal["source", "target"]] = "target"
-    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "target_conn_id", "at", "mapping")
+    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "target_conn_id", "at")
 
     def __init__(
         self,
         *,
         target_conn_id: str,
         at: str = "latest",
-        mapping: Mapping[str, str] | Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.target_conn_id = target_conn_id
         self.at = at
-        self.mapping = mapping
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the source to restore, if one is named or there is only one, and the target."""
@@ -53,30 +50,10 @@ class RestoreOperator(ArchiveJobOperator):
         return source, database_address(self.target_conn_id)
 
     def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return the moment, the tables and the new names."""
-        arguments = ["--at", self.at or "latest"]
-        for table in self.tables or ():
-            arguments += ["--tables", table]
-        for pair in _pairs(self.mapping):
-            arguments += ["--map", pair]
-        return arguments
+        """Return the moment."""
+        return ["--at", self.at or "latest"]
 
     def summarise(self, store: ObjectStore, record: RunRecord) -> dict[str, Any]:
         """Return what the job, which has compared target and archive itself, found."""
         result = record.result or {}
-        return {key: result.get(key) for key in ("tables", "rows", "seconds")}
-
-
-def _pairs(mapping: Mapping[str, str] | Sequence[str] | None) -> list[str]:
-    """Write a mapping as a list of OLD=NEW.
-
-    :raises UsageError: something in it is not a pair.
-    """
-    if isinstance(mapping, Mapping):
-        return [f"{old}={new}" for old, new in mapping.items()]
-    pairs = list(mapping or ())
-    for pair in pairs:
-        old, sign, new = pair.partition("=")
-        if not (old and sign and new):
-            raise UsageError(f"'{pair}' is not a change of name: write OLD=NEW")
-    return pairs
+        return {key: result.get(key) for key in ("commit", "restored_to", "tables", "rows", "seconds")}
