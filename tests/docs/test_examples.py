@@ -1,0 +1,68 @@
+"""The examples of the documentation work, and the README shows them as they are."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import DagSerialization
+
+from holdfast.config import load_config
+from holdfast.storage import open_store
+from locking import RWLock, inspect
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+def shown(example: Path) -> str:
+    """The part of an example that the README repeats: all but what stands at its head."""
+    text = example.read_text()
+    if example.suffix == ".py":
+        return text.partition("from __future__ import annotations\n\n")[2]
+    return text[text.index("archives:") :]
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
+def test_readme_shows_the_example_as_it_is(example: Path) -> None:
+    assert shown(example) in (ROOT / "README.md").read_text()
+
+
+def test_example_dags_are_read_by_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(EXAMPLES / "archives.yaml"))
+    bag = DagBag(str(EXAMPLES / "nightly.py"))
+    assert bag.import_errors == {}
+    assert sorted(bag.dags) == ["nightly_load", "weekly_drill"]
+    for dag in bag.dags.values():
+        assert DagSerialization.to_dict(dag)["dag"]["dag_id"] == dag.dag_id
+
+
+def test_lock_of_the_example_is_held_over_its_backup_and_given_back_by_a_teardown() -> None:
+    dag = DagBag(str(EXAMPLES / "nightly.py")).dags["nightly_load"]
+    release = dag.get_task("release")
+    assert release.is_teardown
+    assert release.upstream_task_ids == {"acquire", "back_up"}
+    assert dag.get_task("back_up").get_flat_relative_ids(upstream=True) == {"acquire", "load"}
+
+
+def test_archives_yaml_of_the_example_is_valid_and_has_what_the_dags_name() -> None:
+    archive = load_config(EXAMPLES / "archives.yaml").archive("shop")
+    assert archive.only_url() == "s3://backups/shop"
+    assert set(archive.sources) == {"shop_db", "warehouse"}
+
+
+def test_lock_example_runs_and_says_who_is_in_its_way(tmp_path: Path) -> None:
+    text = (EXAMPLES / "locks.py").read_text()
+    script = tmp_path / "locks.py"
+    script.write_text(text.replace("wait=5.0", "wait=0.0"))  # the same, without the patience
+    rebuild = cast("Callable[[str], str]", runpy.run_path(str(script))["rebuild"])
+    store = open_store(str(tmp_path / "store"))
+    assert rebuild(store.url) == "rebuilt"
+    assert inspect(store) == []
+    with RWLock(store, "price-list").read(purpose="printing"):
+        answer = rebuild(store.url)
+    assert answer.startswith("not now: price-list is held for reading for printing by process ")
