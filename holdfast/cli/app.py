@@ -307,6 +307,9 @@ def _end_on_signal(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+_INTERRUPTED = 130
+"""What typer makes of KeyboardInterrupt."""
+
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -325,12 +328,14 @@ def main() -> None:
     except TyperException as error:
         code = output.failure(error.format_message() or "say what to do: one of the commands above", 2)
     except (typer.Abort, KeyboardInterrupt):
-        code = output.failure("stopped; its locks were released", 1)
+        code = _INTERRUPTED
     except BrokenPipeError:  # who reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
         code = output.failure(_explain(error), exit_code_of(error))
+    if code == _INTERRUPTED:
+        code = output.failure("stopped; its locks were released", 1)
     sys.exit(code or 0)
 
 

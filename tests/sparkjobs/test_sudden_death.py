@@ -1,0 +1,200 @@
+"""Processes of a job end suddenly: the archive holds whole commits only, and the next job succeeds."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.verify import verify
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import ObjectStore, open_store
+from locking import Owner, RWLock, inspect
+from tests.support.command import Finished, all_gone, finish, job_of, run, start, until
+from tests.support.gate import GUARD, loading_held_up, reading_held_up
+
+pytestmark = pytest.mark.service
+
+HELD = "public.held_pkey"
+ROWS = 10_002
+NOTICE_S = 15.0
+"""Within this a job must have noticed that its command is gone, and ended."""
+
+CreateDatabase = Callable[..., Address]
+
+
+@pytest.fixture(scope="module")
+def source(create_database: CreateDatabase) -> Address:
+    """A table that a gate can be put before, one that can always be read, and one whose loading can be held up."""
+    return create_database(
+        "create table held as select i as id, md5(i::text) as word from generate_series(1, 5000) i",
+        "alter table held add primary key (id)",
+        "create table free as select * from held",
+        GUARD,
+        "create table guarded (id int check (public.guard()))",
+        "insert into guarded values (1), (2)",
+    )
+
+
+def start_backup(store: ObjectStore, source: Address, *more: str) -> subprocess.Popen[str]:
+    return start("backup", store.url, "--source", source.url, "--json", *more, address=source)
+
+
+def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:
+    """Only whole commits are there, and nobody's lock is in the way, without any waiting."""
+    archive = Archive.open(store)
+    assert len(archive.commits) == commits
+    assert verify(archive, deep=True).damage == ()
+    locks.acquire(store, "backup", sources=[source.database], owner=Owner(), purpose="next", wait=0).release()
+    RWLock(store, "format").write(purpose="next", wait=0).release()
+
+
+@pytest.mark.parametrize("killed", ["java", "driver"])
+def test_a_backup_whose_spark_is_killed_fails_with_a_sentence_and_commits_nothing(
+    store: ObjectStore, source: Address, killed: str
+) -> None:
+    with reading_held_up(source, HELD) as gate:
+        command = start_backup(store, source)
+        gate.wait_for_somebody()
+        job = job_of(command)
+        getattr(job, killed).kill()
+        done = finish(command)
+        assert all_gone(job.all)
+    assert (done.code, done.value["exit_code"]) == (1, 1)
+    assert "try again" in done.value["error"].lower()
+    assert "Traceback" not in done.err
+    assert_whole(store, source, commits=0)
+
+
+def test_a_command_that_is_told_to_stop_ends_its_job_and_releases_its_locks(
+    store: ObjectStore, source: Address
+) -> None:
+    with reading_held_up(source, HELD) as gate:
+        command = start_backup(store, source)
+        gate.wait_for_somebody()
+        job = job_of(command)
+        command.send_signal(signal.SIGTERM)
+        done = finish(command)
+        assert all_gone(job.all)
+    assert inspect(store) == []
+    assert (done.code, done.value) == (1, {"error": "stopped; its locks were released", "exit_code": 1})
+    assert "Traceback" not in done.err
+    assert_whole(store, source, commits=0)
+
+
+def test_a_job_whose_command_is_killed_ends_by_itself_and_commits_nothing(store: ObjectStore, source: Address) -> None:
+    with reading_held_up(source, HELD) as gate:
+        command = start_backup(store, source)
+        gate.wait_for_somebody()
+        job = job_of(command)
+        command.kill()
+        finish(command)
+        until(lambda: all_gone(job.all), "the job to notice", limit_s=NOTICE_S)
+    assert_whole(store, source, commits=0)
+
+
+@dataclass(frozen=True)
+class Story:
+    """A backup whose workers were killed; meanwhile one tried to begin, one waited, and a table was to be dropped."""
+
+    store: ObjectStore
+    survivor_pid: int
+    survivor: Finished
+    impatient: Finished
+    patient: Finished
+    drop: str
+
+
+@pytest.fixture(scope="module")
+def story(source: Address, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    store = Archive.create(open_store(str(tmp_path_factory.mktemp("story") / "archive")), name="shop").store
+    with reading_held_up(source, HELD) as gate:
+        survivor = start_backup(store, source)
+        gate.wait_for_somebody()
+        workers = job_of(survivor).workers
+        assert workers
+        for worker in workers:
+            worker.kill()
+        impatient = run("backup", store.url, "--source", source.url, "--json", address=source)
+        patient = start_backup(store, source, "--wait", "100")
+        drop = try_to_drop(source, "public.free")
+    return Story(store, survivor.pid, finish(survivor), impatient, finish(patient), drop)
+
+
+def try_to_drop(source: Address, table: str) -> str:
+    with connect(source) as session:
+        session.execute("set lock_timeout = '100ms'")
+        try:
+            session.execute(f"drop table {table}".encode())
+        except psycopg.errors.LockNotAvailable:
+            return "it waits for the backup"
+    return "dropped"
+
+
+def test_a_backup_survives_the_loss_of_its_workers_and_doubles_nothing(story: Story, source: Address) -> None:
+    assert (story.survivor.code, story.survivor.value["commit"], story.survivor.value["rows"]) == (0, 1, ROWS)
+    blocks = [block for commit in Archive.open(story.store).commits for block in commit.add]
+    assert [block.rows for block in blocks] == [ROWS, ROWS]
+    assert blocks[0].tables == tuple(
+        one.model_copy(update={"files": first.files})
+        for one, first in zip(blocks[1].tables, blocks[0].tables, strict=True)
+    )
+    assert_whole(story.store, source, commits=2)
+
+
+def test_a_second_backup_at_the_same_moment_is_told_who_holds_the_lock(story: Story, source: Address) -> None:
+    assert (story.impatient.code, story.impatient.value["exit_code"]) == (3, 3)
+    assert f"ingest-{source.database}" in story.impatient.value["error"]
+    assert f"process {story.survivor_pid}" in story.impatient.value["error"]
+
+
+def test_a_second_backup_that_may_wait_comes_after_the_first(story: Story) -> None:
+    assert (story.patient.code, story.patient.value["commit"]) == (0, 2)
+
+
+def test_a_table_cannot_be_dropped_in_the_middle_of_a_backup(story: Story) -> None:
+    assert story.drop == "it waits for the backup"
+
+
+def test_a_restore_that_was_killed_leaves_its_target_marked_and_another_one_succeeds(
+    story: Story, source: Address, create_database: CreateDatabase
+) -> None:
+    target = create_database()
+    with loading_held_up(target) as gate:
+        killed = start("restore", story.store.url, "--to", target.url, "--json", address=target)
+        gate.wait_for_somebody()
+        job = job_of(killed)
+        killed.kill()
+        finish(killed)
+        until(lambda: all_gone(job.all), "the job to notice", limit_s=NOTICE_S)
+    again = run("restore", story.store.url, "--to", target.url, "--json", address=target)
+    assert (again.code, again.value["exit_code"]) == (5, 5)
+    assert "unfinished restore: drop that database" in again.value["error"]
+
+    fresh = create_database()
+    whole = run("restore", story.store.url, "--to", fresh.url, "--at", "commit:1", "--json", address=fresh)
+    assert (whole.code, whole.value["rows"], whole.value["equal"]) == (0, ROWS, True)
+    with connect(fresh) as session:
+        assert session.execute("select count(*), count(distinct id) from public.held").fetchone() == (5000, 5000)
+    assert_whole(story.store, source, commits=2)
+
+
+def test_a_disk_that_is_full_fails_a_backup_with_a_sentence_and_commits_nothing(
+    store: ObjectStore, create_database: CreateDatabase
+) -> None:
+    source = create_database(
+        "create table noise as select i as id, gen_random_uuid() as word from generate_series(1, 100000) i"
+    )
+    # No file may grow past this: what a worker meets is what a full disk gives, ENOSPC's sibling EFBIG.
+    full = run("backup", store.url, "--source", source.url, "--json", address=source, file_limit=1 << 20)
+    assert (full.code, full.value["exit_code"]) == (1, 1)
+    assert "No room left to write" in full.value["error"]
+    assert_whole(store, source, commits=0)
+    assert not list(Path(store.url).glob("data/**/*.parquet"))

@@ -1,0 +1,126 @@
+"""The `holdfast` command as people start it, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from holdfast.sources.postgresql.address import Address
+
+PROGRAM = Path(sys.executable).parent / "holdfast"
+LIMIT_S = 120.0
+"""No command of the tests takes nearly as long, even on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """Return the one JSON object on stdout."""
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+def environment(address: Address | None = None, **more: str) -> dict[str, str]:
+    """Return the environment of a command: none of our settings but these, and the address's password."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "HOLDFAST_", "AWS_"))}
+    password = {"PGPASSWORD": address.password} if address and address.password else {}
+    return {**kept, **password, **more}
+
+
+def start(
+    *arguments: str, address: Address | None = None, file_limit: int | None = None, **more: str
+) -> subprocess.Popen[str]:
+    """Start the command and return at once.
+
+    :param file_limit: bytes that a file which it or its job writes may have.
+    :param more: environment variables.
+    """
+    limit = ["prlimit", f"--fsize={file_limit}"] if file_limit else []
+    return subprocess.Popen(
+        [*limit, PROGRAM, *arguments],
+        env=environment(address, **more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(command: subprocess.Popen[str]) -> Finished:
+    """Wait for a command to end."""
+    try:
+        out, err = command.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        command.kill()
+        raise
+    return Finished(command.returncode, out, err)
+
+
+def run(*arguments: str, address: Address | None = None, file_limit: int | None = None, **more: str) -> Finished:
+    """Run the command to its end."""
+    return finish(start(*arguments, address=address, file_limit=file_limit, **more))
+
+
+def until(seen: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
+    """Return what `seen` returns once that is true; fails after a while, saying what was waited for."""
+    deadline = time.monotonic() + limit_s
+    while not (found := seen()):
+        assert time.monotonic() < deadline, f"waited {limit_s:.0f} s in vain for {what}"
+        time.sleep(0.05)
+    return found
+
+
+@dataclass(frozen=True)
+class Job:
+    """The processes of a command's Spark job."""
+
+    java: psutil.Process
+    driver: psutil.Process
+    workers: tuple[psutil.Process, ...]
+    all: tuple[psutil.Process, ...]
+
+
+def job_of(command: subprocess.Popen[str]) -> Job:
+    """Return the processes of a job that is at work."""
+    every = tuple(psutil.Process(command.pid).children(recursive=True))
+    (java,) = [process for process in every if process.name() == "java"]
+    daemons = [process for process in every if "pyspark.daemon" in _words(process)]
+    (driver,) = [process for process in java.children() if any(word.endswith(".py") for word in _words(process))]
+    workers = tuple(process for process in daemons if process.parent() in daemons)
+    return Job(java, driver, workers, every)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):  # it has just ended
+        return process.cmdline()
+    return []
+
+
+def all_gone(processes: tuple[psutil.Process, ...]) -> bool:
+    """Say whether every process has ended."""
+    return all(_gone(process) for process in processes)
+
+
+def _gone(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
