@@ -48,11 +48,12 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 "auto",
                 enum=["auto", "full"],
                 title="Kind",
-                description="'auto' takes the least that keeps the source restorable, 'full' reads everything.",
+                description="'full' reads everything; 'auto' chooses, and in this release always chooses 'full'.",
             ),
             "tables": Param(
                 [],
-                type="array",
+                # Without null the form marks the field as required.
+                type=["null", "array"],
                 items={"type": "string", "minLength": 1},
                 title="Tables",
                 description="Globs of schema.table, one a line; empty means those of archives.yaml.",
