@@ -131,6 +131,7 @@ def _write_file(
             compression_level=COMPRESSION_LEVEL,
             dictionary_pagesize_limit=DICTIONARY_BYTES,
             write_page_checksum=True,
+            write_statistics=_with_statistics(schema, key),
             store_decimal_as_integer=True,
         ) as writer:
             for group in groups:
@@ -142,6 +143,19 @@ def _write_file(
                     break
     record = FileRecord(path=path, size=hashing.size, sha256=hashing.hexdigest(), rows=rows, key_range=keys.value)
     return record, more
+
+
+def _with_statistics(schema: pa.Schema, key: str | None) -> list[str]:
+    """Return the columns whose least and greatest values are kept in the file.
+
+    The writer copies both, for page and row group: of large values that is four times their size in memory.
+    Values of a key are never large.
+    """
+    return [field.name for field in schema if field.name == key or not _is_text_or_bytes(field.type)]
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 class _KeyRange:
