@@ -134,7 +134,7 @@ class Story:
             Line(
                 f"restore of commit {commit}: rows, contents, sequences and schema equal",
                 not differences,
-                f"{tables} tables and views, {moment.before.rows:,} rows, {seconds:.1f} s",
+                f"{moment.summary['rows']:,} rows in {tables} tables and materialised views, {seconds:.1f} s",
             )
         )
 

@@ -92,12 +92,16 @@ def job_environment(
         PARENT_VARIABLE: f"{os.getpid()}:{process_start(os.getpid())}",
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "PATH": f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     }
     if password:
         environment["PGPASSWORD"] = password
     return environment
+
+
+def local_environment(master: str) -> dict[str, str]:
+    """Return what keeps a Spark that runs on this machine alone (`local[…]`) from listening outside of it."""
+    return {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}
 
 
 def java_version() -> int | None:
@@ -147,11 +151,12 @@ def submit(
     :param log: where Spark's own words go; default is nowhere.
     """
     check_java()
-    merged = {**os.environ, **environment}
+    master = master or os.environ.get("HOLDFAST_SPARK_MASTER", DEFAULT_MASTER)
+    merged = {**os.environ, **local_environment(master), **environment}
     binary = shutil.which("spark-submit", path=merged["PATH"])
     if binary is None:
         raise HoldfastError("spark-submit was not found: install the 'spark' extra (pyspark)")
-    command = [binary, "--master", master or os.environ.get("HOLDFAST_SPARK_MASTER", DEFAULT_MASTER)]
+    command = [binary, "--master", master]
     for name, value in {**SPARK_CONF, **(conf or {})}.items():
         command += ["--conf", f"{name}={value}"]
     command += [str(find_application(application)), *arguments]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import new_attempt, table_folder, write_bytes, write_parquet
 from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, TableRecord, summary
+from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.decode import Decoder, max_value_bytes
 from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.forms import UnkeepableTypeError, layout
@@ -88,8 +89,9 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
     with hold_snapshot(address) as held:
         tables = held.catalog.with_rows(globs, exclude)
         _check_types(tables)
+        _check_references(held, tables)
         job.log.progress("reading the schema")
-        dump = dump_schema(address, held.snapshot, server_version=held.catalog.server_version)
+        dump, warnings = dump_schema(address, held.snapshot, server_version=held.catalog.server_version)
         folders = {table.oid: table_folder(source, str(table.oid), block_id) for table in tables}
         pieces = [piece for table in tables for piece in cut(table)]
         found = job.map(
@@ -99,7 +101,8 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
             estimated_rows=sum(table.estimated_rows for table in tables),
         )
     job.log.progress("committing")
-    block = _describe(job, source, block_id, held, dump, found, partial=bool(globs or exclude))
+    block = _describe(job, source, block_id, held, dump, found)
+    block = block.model_copy(update={"not_included": block.not_included + warnings})
     change = Change(kind="backup", add=(block,), expected_ends=expected)
     commit = archive.add(lambda state: change, check=job.check, fence=job.locks.fence)
     return {
@@ -119,6 +122,15 @@ def _check_types(tables: Sequence[Table]) -> None:
             raise UnkeepableTypeError(f"{table.label}: {error}") from error
 
 
+def _check_references(held: HeldSnapshot, tables: Sequence[Table]) -> None:
+    """Refuse a choice of tables whose foreign keys no restore could satisfy."""
+    if broken := held.catalog.broken_references(tables):
+        raise RefusedError(
+            f"with these tables alone nothing could be restored: {'; '.join(broken[:5])}"
+            f"{f' and {len(broken) - 5} more' if len(broken) > 5 else ''}. Choose both sides of each foreign key"
+        )
+
+
 def _describe(
     job: Job,
     source: str,
@@ -126,8 +138,6 @@ def _describe(
     held: HeldSnapshot,
     dump: bytes,
     found: Sequence[tuple[int, int, FileRecord]],
-    *,
-    partial: bool,
 ) -> Block:
     """Write the schema files and put together what the commit says of this backup."""
     folder = table_folder(source, "schema", block_id)
@@ -138,10 +148,7 @@ def _describe(
     for oid, number, record in found:
         files.setdefault(oid, []).append((number, record))
     snapshot = held.snapshot
-    left_out = held.not_included
-    if partial:
-        skipped = [table.label for table in held.catalog.with_rows() if table.oid not in files]
-        left_out += tuple(f"rows of {label}: not selected" for label in skipped)
+    skipped = [table.label for table in held.catalog.with_rows() if table.oid not in files]
     return Block(
         id=block_id,
         kind="snapshot",
@@ -167,7 +174,8 @@ def _describe(
         ),
         catalog=catalog,
         schema_dump=schema_dump,
-        not_included=left_out,
+        whole=not skipped,
+        not_included=held.not_included + tuple(f"rows of {label}: not selected" for label in skipped),
     )
 
 

@@ -99,8 +99,11 @@ class Job:
     def spark(self) -> SparkContext:
         """Return the Spark context; the first use starts it."""
         if self._spark is None:
-            self._spark = SparkContext(conf=SparkConf().setAppName(f"holdfast {self._operation}"))
-            self._spark.setLogLevel("ERROR")
+            try:
+                self._spark = SparkContext(conf=SparkConf().setAppName(f"holdfast {self._operation}"))
+                self._spark.setLogLevel("ERROR")
+            except (OSError, Py4JError, RuntimeError) as error:
+                raise HoldfastError(f"Spark did not start: {sentence(error)}. Try again; its log says more") from error
         return self._spark
 
     def check(self) -> None:

@@ -113,11 +113,12 @@ def attach(store: LockStore, handles: str) -> AttachedLocks:
     """
     try:
         documents = json.loads(handles)
-        return AttachedLocks(store, [LeaseHandle.from_json(json.dumps(document)) for document in documents])
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            "HOLDFAST_LOCKS does not hold the locks of a job: start jobs by command or operator"
-        ) from error
+        leases = [LeaseHandle.from_json(json.dumps(document)) for document in documents]
+    except (TypeError, ValueError):
+        leases = []
+    if not leases:
+        raise UsageError("HOLDFAST_LOCKS does not hold the locks of a job: start jobs by command or operator")
+    return AttachedLocks(store, leases)
 
 
 def blockers(store: LockStore, operation: str, *, sources: Sequence[str] = ()) -> list[LockInfo]:

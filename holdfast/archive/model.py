@@ -132,6 +132,7 @@ class Block(Document):
     :param kind: "snapshot" or "changes".
     :param catalog: our record of the source's tables, types and sequences.
     :param schema_dump: `pg_dump -Fc --schema-only`; None where no suitable pg_dump was there.
+    :param whole: no table's rows were left out by choice.
     :param not_included: objects named but not backed up, each with its reason.
     """
 
@@ -143,6 +144,7 @@ class Block(Document):
     tables: tuple[TableRecord, ...]
     catalog: FileRecord
     schema_dump: FileRecord | None
+    whole: bool = True
     not_included: tuple[str, ...] = ()
 
     def files(self) -> tuple[FileRecord, ...]:
@@ -201,7 +203,9 @@ def read_versions(body: bytes, key: str) -> Versions:
     try:
         return Versions.model_validate_json(body)
     except ValidationError as error:
-        raise DamagedError(f"{key} is damaged or not ours: it states no format") from error
+        raise DamagedError(
+            f"{key} is damaged or not ours: it states no format. Restore this object from a copy of the archive."
+        ) from error
 
 
 def summary(block: Block) -> dict[str, Any]:
@@ -215,5 +219,6 @@ def summary(block: Block) -> dict[str, Any]:
         "tables": len(block.tables),
         "restorable_to": iso(block.covers.to_time),
         "position": block.covers.to_position,
+        "whole": block.whole,
         "not_included": list(block.not_included),
     }

@@ -56,6 +56,7 @@ def _describe_source(state: State, name: str) -> dict[str, Any]:
                 "to": iso(interval.end),
                 "commit": interval.placed.commit,
                 "position": interval.placed.block.covers.to_position,
+                "whole": interval.placed.block.whole,
             }
             for interval in found
         ],
@@ -91,13 +92,17 @@ def only_source(state: State, name: str | None) -> str:
 def resolve(state: State, source: str, at: str) -> Placed:
     """Find what restores `source` to the moment `at`.
 
+    `latest` is the newest backup of the whole database; where only chosen tables were ever backed up, the
+    newest of those.
+
     :param at: `latest`, `commit:N`, or a time in ISO 8601 with its zone.
     :raises UsageError: not such an expression, or a time without a zone.
     :raises RefusedError: that moment is not restorable; the nearest ones are named.
     """
     found = intervals(state, source)
     if at == "latest":
-        return found[-1].placed
+        whole = [interval for interval in found if interval.placed.block.whole]
+        return (whole or found)[-1].placed
     if at.startswith("commit:"):
         return _by_commit(found, source, at)
     return _by_time(found, source, _parse_time(at))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from holdfast.archive.model import Document, Moment
+from holdfast.archive.model import Document
 from holdfast.errors import UsageError, exit_code_of, sentence
 from locking.store import StoreError
 
@@ -54,7 +54,6 @@ class RunRecord(Document):
     size: int = 0
     estimated_rows: int = 0
     elapsed_s: float = 0.0
-    at: Moment | None = None
     result: dict[str, Any] | None = None
     error: RunError | None = None
 

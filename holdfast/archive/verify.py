@@ -33,7 +33,7 @@ class Damage:
     commit: int
 
     def __str__(self) -> str:
-        return f"{self.what} — it holds {self.table} of {self.source}, restore point commit:{self.commit}"
+        return f"{self.what}; it holds {self.table} of {self.source}, restore point commit:{self.commit}"
 
 
 @dataclass(frozen=True)

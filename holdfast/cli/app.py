@@ -149,7 +149,12 @@ def restore(
     """Restore a database and prove it equal to the archive."""
     output = Output(as_json=as_json)
     archive = Archive.open(open_store(places.archive_url(url)))
-    points.resolve(archive.state, points.only_source(archive.state, source), at)  # before anything is started
+    placed = points.resolve(archive.state, points.only_source(archive.state, source), at)
+    output.say(
+        f"to restore: {placed.block.source.name} as of {iso(placed.block.covers.to_time)}, commit {placed.commit}"
+    )
+    for left_out in placed.block.not_included:
+        output.say(f"not included: {left_out}")
     arguments = ["--at", at, *(["--source", source] if source else [])]
     value = run_job(
         "restore",
@@ -225,9 +230,12 @@ def show_points(url: Url, as_json: Json = False) -> None:
 
 def _show_points(console: Console, value: dict[str, Any]) -> None:
     for source in value["sources"]:
-        table = Table("from", "to", "commit", "position", title=source["source"], title_justify="left", box=None)
+        table = Table(
+            "from", "to", "commit", "position", "holds", title=source["source"], title_justify="left", box=None
+        )
         for interval in source["intervals"]:
-            table.add_row(interval["from"], interval["to"], str(interval["commit"]), interval["position"])
+            holds = "everything" if interval["whole"] else "chosen tables"
+            table.add_row(interval["from"], interval["to"], str(interval["commit"]), interval["position"], holds)
         console.print(table)
         for gap in source["gaps"]:
             console.print(f"gap from {gap['from']} to {gap['to']}: {gap['reason']}", markup=False)

@@ -103,8 +103,8 @@ def _libpq_extras(extras: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in extras.items() if name in _LIBPQ and value is not None}
 
 
-def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> None:
-    """Make sure that a job submitted through a connection would run where its password stays unseen.
+def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> str:
+    """Return the master of a Spark connection, where a job's password stays unseen.
 
     The hook takes a connection that does not exist for YARN, without a word. In cluster mode it hands
     environment variables on as visible `--conf` (YARN, Kubernetes) or not at all (standalone).
@@ -119,3 +119,4 @@ def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> None:
             f"Spark connection '{conn_id}' asks for deploy mode '{mode}', where the database password would "
             "be visible in Spark's configuration: set its extra 'deploy-mode' to 'client'"
         )
+    return connection.host or "local[*]"

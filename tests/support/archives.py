@@ -18,6 +18,7 @@ def make_block(
     position: str = "0/100",
     at: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC),
     tables: tuple[TableRecord, ...] = (),
+    whole: bool = True,
 ) -> Block:
     """Return a snapshot block that names no real files unless given tables."""
     return Block(
@@ -36,6 +37,7 @@ def make_block(
         tables=tables,
         catalog=FileRecord(path="data/shop_db/schema/b/catalog-1.json", size=2, sha256="0" * 64),
         schema_dump=None,
+        whole=whole,
     )
 
 

@@ -82,7 +82,11 @@ class Relation(Record):
 
 
 class Catalog(Record):
-    """Everything the record holds. `materialized_views` come in an order in which they can be refreshed."""
+    """Everything the record holds.
+
+    :param materialized_views: in an order in which they can be refreshed.
+    :param references: foreign keys, as oids of the table that refers and the one referred to.
+    """
 
     record_version: int = RECORD_VERSION
     database: str
@@ -91,6 +95,7 @@ class Catalog(Record):
     tables: tuple[Table, ...]
     sequences: tuple[SequenceValue, ...]
     materialized_views: tuple[Relation, ...]
+    references: tuple[tuple[int, int], ...]
     roles: tuple[str, ...]
 
     def with_rows(self, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -109,6 +114,22 @@ class Catalog(Record):
             if table.has_rows
             and (not globs or any(fnmatchcase(table.label, glob) for glob in globs))
             and not any(fnmatchcase(table.label, glob) for glob in exclude)
+        )
+
+    def broken_references(self, chosen: Iterable[Table]) -> tuple[str, ...]:
+        """Return the foreign keys that rows of only these tables may not satisfy, as "a refers to b"."""
+        kept = {table.oid for table in chosen}
+        tables = {table.oid: table for table in self.tables}
+
+        def with_rows(oid: int) -> set[int]:
+            below = {table.oid for table in self.tables if oid in table.parents and tables[oid].kind == "p"}
+            return {oid} if tables[oid].kind == "r" else {leaf for each in below for leaf in with_rows(each)}
+
+        return tuple(
+            f"{tables[refers].label} refers to {tables[referred].label}"
+            for refers, referred in self.references
+            if refers in tables and referred in tables
+            if with_rows(refers) & kept and not with_rows(referred) <= kept
         )
 
 
@@ -155,6 +176,12 @@ order by coalesce((select max(b.depth) from below b join pg_catalog.pg_class t o
   where b.reader = c.oid and t.relkind in ('m', 'v')), 0), 1, 2
 """
 
+# Those of partitions come with their parent's.
+_REFERENCES = """
+select conrelid::int8, confrelid::int8 from pg_catalog.pg_constraint
+where contype = 'f' and conparentid = 0 order by 1, 2
+"""
+
 _ROLES = """
 select distinct r.rolname from pg_catalog.pg_shdepend s join pg_catalog.pg_roles r on r.oid = s.refobjid
 where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype in ('o', 'a', 'r')
@@ -180,9 +207,10 @@ select format('foreign table %I.%I: its rows are on another server', n.nspname, 
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind = 'f' and {_USER_SCHEMA}
 union all
-select format('rows of %I.%I: they belong to an extension', n.nspname, c.relname)
+select format('%s of %I.%I: it belongs to an extension', case c.relkind when 'S' then 'value' else 'rows' end,
+  n.nspname, c.relname)
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p') and {_USER_SCHEMA} and not ({_NO_EXTENSION})
+where c.relkind in ('r', 'p', 'S') and {_USER_SCHEMA} and not ({_NO_EXTENSION})
 order by 1
 """
 
@@ -260,5 +288,6 @@ def read_catalog(connection: psycopg.Connection[tuple[Any, ...]], tables: tuple[
         materialized_views=tuple(
             Relation(relation_schema=schema, name=name) for schema, name in connection.execute(_MATERIALIZED_VIEWS)
         ),
+        references=tuple((int(row[0]), int(row[1])) for row in connection.execute(_REFERENCES)),
         roles=tuple(sorted({*_column(connection, _ROLES), *(table.owner for table in tables)})),
     )

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.snapshot import Snapshot
 
 
-def dump_schema(address: Address, snapshot: Snapshot, *, server_version: int) -> bytes:
-    """Return the whole schema as it is in the snapshot, in pg_dump's custom format.
+def dump_schema(address: Address, snapshot: Snapshot, *, server_version: int) -> tuple[bytes, tuple[str, ...]]:
+    """Return the whole schema as it is in the snapshot, in pg_dump's custom format, and what it warned of.
 
     :param server_version: such as 180006; pg_dump must be at least of this major version.
     """
     program = need("pg_dump", at_least=server_version // 10000)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         target = Path(folder) / "schema.dump"
-        run(
+        warnings = run(
             program,
             ["--format=custom", "--schema-only", f"--snapshot={snapshot.name}", f"--file={target}"],
             address,
         )
-        return target.read_bytes()
+        return target.read_bytes(), warnings
 
 
 def restore_pre_data(address: Address, dump: bytes, *, server_version: int) -> None:

@@ -65,12 +65,13 @@ def need(name: str, *, at_least: int) -> Path:
     return found
 
 
-def run(program: Path, arguments: list[str], address: Address) -> None:
-    """Run a program against a database; the password goes by environment.
+def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...]:
+    """Run a program against a database and return what it warned of; the password goes by environment.
 
     :raises HoldfastError: it failed; with its first words.
     """
-    _run(program, [*arguments, "--no-password", "--dbname", address.url], address.environment())
+    done = _run(program, [*arguments, "--no-password", "--dbname", address.url], address.environment())
+    return tuple(line.strip() for line in done.stderr.splitlines() if line.strip())
 
 
 def output_of(program: Path, arguments: list[str]) -> str:
@@ -78,14 +79,14 @@ def output_of(program: Path, arguments: list[str]) -> str:
 
     :raises HoldfastError: it failed; with its first words.
     """
-    return _run(program, arguments, None)
+    return _run(program, arguments, None).stdout
 
 
-def _run(program: Path, arguments: list[str], environment: dict[str, str] | None) -> str:
+def _run(program: Path, arguments: list[str], environment: dict[str, str] | None) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [program, *arguments], env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     if done.returncode:
         words = [line for line in done.stderr.splitlines() if line.strip()]
         raise HoldfastError(f"{program.name} failed: {' '.join(words[:3])[:800]}")
-    return done.stdout
+    return done

@@ -17,7 +17,14 @@ from airflow.sdk.exceptions import AirflowException
 
 from holdfast.config import find_archive
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.jobs import SPARK_CONF, check_java, find_application, job_environment, new_run_id
+from holdfast.jobs import (
+    SPARK_CONF,
+    check_java,
+    find_application,
+    job_environment,
+    local_environment,
+    new_run_id,
+)
 from holdfast_airflow.connections import check_spark_connection
 from holdfast_airflow.exceptions import JobFailed, failure, in_airflow_terms
 from holdfast_airflow.owners import owner_of
@@ -46,6 +53,7 @@ class Job:
 
     :param source: the source it is about; None where it does not matter.
     :param arguments: of the Spark application, without secrets.
+    :param master: of the Spark it runs on.
     """
 
     url: str
@@ -53,6 +61,7 @@ class Job:
     source: str | None
     database: Address
     arguments: tuple[str, ...]
+    master: str
 
 
 class ArchiveJobOperator(SparkSubmitOperator):
@@ -141,14 +150,14 @@ class ArchiveJobOperator(SparkSubmitOperator):
         url = archive.only_url()
         self._conn_id = self.spark_conn_id or archive.spark_connection
         mode = self._deploy_mode or (self.conf or {}).get("spark.submit.deployMode")
-        check_spark_connection(self._conn_id, deploy_mode=mode)
+        master = check_spark_connection(self._conn_id, deploy_mode=mode)
         check_java()
         self.application = str(find_application(self.operation))
         source, database = self.database(archive)
         run = new_run_id(f"{self.operation}-{source or 'all'}")
         arguments = ["--archive", url, "--run", run, *(("--source", source) if source else ())]
         arguments += self.arguments(archive, source)
-        return Job(url, run, source, database, tuple(arguments))
+        return Job(url, run, source, database, tuple(arguments), master)
 
     def _take_locks(self, store: ObjectStore, job: Job, context: Context, deadline: datetime) -> HeldLocks:
         """Take the locks of the operation; where somebody is in the way, defer."""
@@ -226,7 +235,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         if shutil.which(binary, path=path) is None:
             raise HoldfastError(f"{binary} was not found: install pyspark into Airflow's environment")
         self._run_name = job.run
-        self._secret_environment = {**environment, RUN_VARIABLE: job.run}
+        self._secret_environment = {**local_environment(job.master), **environment, RUN_VARIABLE: job.run}
         self.conf = {**SPARK_CONF, **(self.conf or {})}
         self.application_args = list(job.arguments)
 

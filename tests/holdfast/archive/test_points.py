@@ -48,6 +48,18 @@ def test_a_restorable_moment_is_found(state: State, at: str, commit: int) -> Non
     assert points.resolve(state, "shop_db", at).commit == commit
 
 
+def test_latest_is_the_newest_backup_of_the_whole_database(archive: Archive, block: MakeBlock, noon: datetime) -> None:
+    for hour, whole in enumerate([False, True, False]):
+        change = Change(kind="backup", add=(block(at=noon + timedelta(hours=hour), whole=whole),))
+        archive.add(lambda state, change=change: change, check=lambda: None, fence=None)  # type: ignore[misc]
+        if hour == 0:
+            assert points.resolve(archive.state, "shop_db", "latest").commit == 1
+    assert points.resolve(archive.state, "shop_db", "latest").commit == 2
+    assert points.resolve(archive.state, "shop_db", "commit:3").commit == 3
+    found = points.describe(archive.state)["sources"][0]["intervals"]
+    assert [interval["whole"] for interval in found] == [False, True, False]
+
+
 def test_a_time_in_a_gap_is_refused_with_the_moments_on_both_sides(state: State) -> None:
     with pytest.raises(RefusedError) as refused:
         points.resolve(state, "shop_db", "2026-03-01T12:30:00Z")
