@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from holdfast.archive import Archive
+from holdfast import jobs
+from holdfast.archive import Archive, locks
+from holdfast.archive.runs import RunRecord, read_last
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
+from locking import Owner
+from sparkjobs import backup, restore
 
 _numbers = itertools.count(1)
 
@@ -45,3 +51,59 @@ def create_database(plain_postgres: PostgresServer) -> Callable[..., Address]:
 def store(tmp_path: Path) -> ObjectStore:
     """An empty archive in a folder."""
     return Archive.create(open_store(str(tmp_path / "archive")), name="shop").store
+
+
+RunJob = Callable[..., tuple[int, RunRecord]]
+
+
+@pytest.fixture
+def job_locks(store: ObjectStore) -> Iterator[locks.HeldLocks]:
+    """The locks of a backup of `shop`, held by us."""
+    with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
+        yield held
+
+
+@pytest.fixture
+def job_environment(monkeypatch: pytest.MonkeyPatch, job_locks: locks.HeldLocks) -> Callable[..., None]:
+    """Makes this process look like a job that the command has started; Spark runs in it, too."""
+
+    def make(address: Address, role: Literal["source", "target"]) -> None:
+        for name, value in jobs.job_environment(address.url, address.password, job_locks, role).items():
+            monkeypatch.setenv(name, value)
+
+    options = "--master local[2,4] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv(jobs.LOCKS_VARIABLE, job_locks.handles())
+    return make
+
+
+@pytest.fixture
+def run_backup(store: ObjectStore, job_environment: Callable[..., None]) -> RunJob:
+    """Backs up a database as `shop` in this process; returns the exit code and the run's last record."""
+
+    def back_up(address: Address, *arguments: str) -> tuple[int, RunRecord]:
+        job_environment(address, "source")
+        run = f"backup-{next(_numbers)}"
+        code = backup.main(["--archive", store.url, "--source", "shop", "--run", run, *arguments])
+        record = read_last(store, run)
+        assert record is not None
+        return code, record
+
+    return back_up
+
+
+@pytest.fixture
+def run_restore(store: ObjectStore, job_environment: Callable[..., None]) -> RunJob:
+    """Restores into a database in this process; returns the exit code and the run's last record."""
+
+    def bring_back(address: Address, *arguments: str) -> tuple[int, RunRecord]:
+        job_environment(address, "target")
+        run = f"restore-{next(_numbers)}"
+        code = restore.main(["--archive", store.url, "--run", run, *arguments])
+        record = read_last(store, run)
+        assert record is not None
+        return code, record
+
+    return bring_back

@@ -1,0 +1,266 @@
+"""What every job's driver does: spread work evenly, say what went wrong, and end when it must."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archive import locks
+from holdfast.archive.runs import RunRecord, read_last
+from holdfast.errors import HoldfastError, RefusedError, ReportedError, UsageError
+from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, process_start
+from holdfast.storage import ObjectStore
+from holdfast.storage.base import StoreFull
+from locking import LeaseHandle, release_handle
+from sparkjobs import driver
+from sparkjobs.driver import Job, Tally, database_address, pack, run_application
+
+Work = Callable[[Job], dict[str, Any]]
+Run = Callable[[Work], tuple[int, RunRecord | None]]
+
+
+def test_small_items_share_tasks_and_a_heavy_one_has_its_own() -> None:
+    tasks = pack([3, 100, 2, 5, 4, 90], lambda item: item, room=10)
+    assert tasks == [[100], [90], [5, 4], [3, 2]]
+
+
+def test_tasks_of_weightless_items_are_bounded_too() -> None:
+    tasks = pack(range(1000), lambda item: 0, room=1000, most=100)
+    assert [len(task) for task in tasks] == [100] * 10
+
+
+def test_nothing_makes_no_task() -> None:
+    assert pack([], lambda item: 1, room=10) == []
+
+
+def test_tallies_of_tasks_add_up() -> None:
+    param = driver._TallyParam()
+    failure = ReportedError("full", 1)
+    total = param.addInPlace(Tally(1, 10, [failure]), Tally(2, 20))
+    assert (total.rows, total.size, total.failures) == (3, 30, [failure])
+    assert param.zero(total) == Tally()
+
+
+@pytest.fixture
+def run(store: ObjectStore, job_environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs work as a job would, with a watch that looks often."""
+    monkeypatch.setattr(driver, "_WATCH_S", 0.05)
+    monkeypatch.setattr(driver, "_CHECK_LOCKS_EVERY", 2)
+    monkeypatch.setenv(PARENT_VARIABLE, f"{(me := os.getpid())}:{process_start(me)}")
+
+    def work_on(work: Work) -> tuple[int, RunRecord | None]:
+        code = run_application("backup", archive=store.url, run="run-1", work=work)
+        return code, read_last(store, "run-1")
+
+    return work_on
+
+
+def message_of(record: RunRecord | None) -> str:
+    assert record is not None
+    assert record.error is not None
+    return record.error.message
+
+
+def test_what_the_work_returns_is_the_runs_result(run: Run) -> None:
+    code, record = run(lambda job: {"rows": 5})
+    assert record is not None
+    assert (code, record.state, record.result) == (0, "succeeded", {"rows": 5})
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (RefusedError("the target is\n  not empty"), 5, "the target is not empty"),
+        (KeyError("oid"), 1, "KeyError: 'oid'"),
+        (ZeroDivisionError(), 1, "ZeroDivisionError"),
+    ],
+)
+def test_whatever_fails_becomes_one_line_and_an_exit_code(
+    run: Run, capsys: pytest.CaptureFixture[str], error: Exception, code: int, message: str
+) -> None:
+    def fail(job: Job) -> dict[str, Any]:
+        raise error
+
+    found, record = run(fail)
+    assert (found, message_of(record)) == (code, message)
+    assert capsys.readouterr().err == f"holdfast backup: {message}\n"
+
+
+def test_a_job_started_by_hand_is_refused(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(LOCKS_VARIABLE, raising=False)
+    assert run_application("backup", archive=store.url, run="run-1", work=lambda job: {}) == 2
+    assert "start this job with 'holdfast backup' or its Airflow operator" in capsys.readouterr().err
+    assert store.list("runs/").objects == ()
+
+
+@pytest.mark.parametrize("handles", ["", "{}", "[]", "[1]", '[{"txn": "x"}]'])
+def test_locks_that_are_none_are_refused(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, handles: str) -> None:
+    monkeypatch.setenv(LOCKS_VARIABLE, handles)
+    assert run_application("backup", archive=store.url, run="run-1", work=lambda job: {}) == 2
+
+
+def test_a_job_without_a_database_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_SOURCE_URL", raising=False)
+    with pytest.raises(UsageError, match="HOLDFAST_SOURCE_URL is not set"):
+        database_address("source")
+
+
+def hang(job: Job) -> dict[str, Any]:
+    time.sleep(60)
+    return {}
+
+
+def test_a_job_ends_at_once_when_its_parent_is_gone_whatever_it_waits_for(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setenv(PARENT_VARIABLE, f"{parent.pid}:{process_start(parent.pid)}")
+
+    def lose_the_parent(job: Job) -> dict[str, Any]:
+        parent.kill()  # nobody has waited for it yet: it is a zombie, and gone all the same
+        return hang(job)
+
+    started = time.monotonic()
+    try:
+        code, record = run(lose_the_parent)
+    finally:
+        parent.communicate()
+    assert (code, message_of(record)) == (
+        1,
+        "the process that started this job is gone, and with it the locks: ending",
+    )
+    assert time.monotonic() - started < 10
+
+
+def test_a_job_ends_at_once_when_a_lock_is_lost(run: Run, store: ObjectStore, job_locks: locks.HeldLocks) -> None:
+    def lose_a_lock(job: Job) -> dict[str, Any]:
+        handle = json.loads(job_locks.handles())[-1]
+        release_handle(store, LeaseHandle.from_json(json.dumps(handle)))
+        return hang(job)
+
+    started = time.monotonic()
+    code, record = run(lose_a_lock)
+    assert code == 1
+    assert "ingest-shop" in message_of(record)
+    assert time.monotonic() - started < 10
+
+
+def test_a_check_finds_a_lost_lock_before_the_watch_does(
+    run: Run, store: ObjectStore, job_locks: locks.HeldLocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "_WATCH_S", 60)
+
+    def lose_a_lock(job: Job) -> dict[str, Any]:
+        for handle in json.loads(job_locks.handles()):
+            release_handle(store, LeaseHandle.from_json(json.dumps(handle)))
+        job.check()
+        raise AssertionError("went on without locks")
+
+    code, record = run(lose_a_lock)
+    assert code == 1
+    assert "AssertionError" not in message_of(record)
+
+
+def tries(folder: Path) -> int:
+    return len(list(folder.iterdir()))
+
+
+@pytest.mark.service
+def test_a_task_that_fails_for_good_ends_the_job_with_its_own_words_and_code(run: Run, tmp_path: Path) -> None:
+    (folder := tmp_path / "tries").mkdir()
+
+    def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
+        (folder / f"{task}-{time.monotonic_ns()}").touch()
+        if task == 1:
+            raise RefusedError("shop.orders cannot be kept")
+        yield task
+
+    code, record = run(lambda job: {"found": job.map("step", [1, 2], work, estimated_rows=0)})
+    assert (code, message_of(record)) == (5, "shop.orders cannot be kept")
+    assert tries(folder) == 2
+
+
+@pytest.mark.service
+def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run, tmp_path: Path) -> None:
+    (folder := tmp_path / "tries").mkdir()
+
+    def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
+        first = not list(folder.glob(f"{task}-*"))
+        (folder / f"{task}-{time.monotonic_ns()}").touch()
+        report(10, 100)
+        yield task
+        if first:
+            raise ConnectionError("cut")
+
+    code, record = run(lambda job: {"found": job.map("step", [1, 2], work, estimated_rows=0)})
+    assert record is not None
+    assert (code, record.result) == (0, {"found": [1, 2]})
+    assert tries(folder) == 4
+
+
+@pytest.mark.service
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (StoreFull("No room left to write 'data/x'"), "StoreFull: No room left to write 'data/x'"),
+        (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error"),
+    ],
+)
+def test_a_task_that_fails_each_time_says_why(run: Run, error: Exception, message: str) -> None:
+    def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
+        raise error
+        yield task
+
+    code, record = run(lambda job: {"found": job.map("step", [1], work, estimated_rows=0)})
+    assert (code, message_of(record)) == (1, f"a Spark task failed each time it was tried: {message}")
+
+
+@pytest.mark.service
+def test_a_job_that_loses_its_locks_leaves_its_tasks(
+    run: Run, store: ObjectStore, job_locks: locks.HeldLocks, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+
+    def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
+        begun.touch()
+        time.sleep(60)
+        yield task
+
+    def lose_locks_meanwhile(job: Job) -> dict[str, Any]:
+        progress = job.log.progress
+
+        def lose_once_begun(step: str, **more: int) -> None:
+            if begun.exists():
+                job_locks.release()
+            progress(step, **more)
+
+        job.log.progress = lose_once_begun  # type: ignore[method-assign]
+        return {"found": job.map("step", [1], work, estimated_rows=0)}
+
+    started = time.monotonic()
+    code, record = run(lose_locks_meanwhile)
+    assert code == 1
+    assert record is not None
+    assert record.error is not None
+    assert record.error.type == "LockLost"
+    assert time.monotonic() - started < 30
+
+
+def test_no_tasks_need_no_spark(run: Run) -> None:
+    def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
+        raise HoldfastError("never called")
+        yield task
+
+    code, record = run(lambda job: {"found": job.map("step", [], work, estimated_rows=0)})
+    assert record is not None
+    assert (code, record.result) == (0, {"found": []})
