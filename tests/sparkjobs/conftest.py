@@ -12,13 +12,14 @@ import pytest
 
 from holdfast import jobs
 from holdfast.archive import Archive, locks
-from holdfast.archive.runs import RunRecord, read_last
+from holdfast.archive.runs import read_last
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
+from tests.support.jobs import Ran, RunJob
 
 _numbers = itertools.count(1)
 
@@ -53,9 +54,6 @@ def store(tmp_path: Path) -> ObjectStore:
     return Archive.create(open_store(str(tmp_path / "archive")), name="shop").store
 
 
-RunJob = Callable[..., tuple[int, RunRecord]]
-
-
 @pytest.fixture
 def job_locks(store: ObjectStore) -> Iterator[locks.HeldLocks]:
     """The locks of a backup of `shop`, held by us."""
@@ -83,7 +81,7 @@ def job_environment(monkeypatch: pytest.MonkeyPatch, job_locks: locks.HeldLocks)
 def run_backup(store: ObjectStore, job_environment: Callable[..., None]) -> RunJob:
     """Backs up a database as `shop` in this process; returns the exit code and the run's last record."""
 
-    def back_up(address: Address, *arguments: str) -> tuple[int, RunRecord]:
+    def back_up(address: Address, *arguments: str) -> Ran:
         job_environment(address, "source")
         run = f"backup-{next(_numbers)}"
         code = backup.main(["--archive", store.url, "--source", "shop", "--run", run, *arguments])
@@ -98,7 +96,7 @@ def run_backup(store: ObjectStore, job_environment: Callable[..., None]) -> RunJ
 def run_restore(store: ObjectStore, job_environment: Callable[..., None]) -> RunJob:
     """Restores into a database in this process; returns the exit code and the run's last record."""
 
-    def bring_back(address: Address, *arguments: str) -> tuple[int, RunRecord]:
+    def bring_back(address: Address, *arguments: str) -> Ran:
         job_environment(address, "target")
         run = f"restore-{next(_numbers)}"
         code = restore.main(["--archive", store.url, "--run", run, *arguments])
