@@ -1,0 +1,70 @@
+"""The command in this process, and small archives for it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.blocks import write_bytes, write_parquet
+from holdfast.archive.model import TableRecord
+from holdfast.cli import main
+from holdfast.storage import ObjectStore, open_store
+from tests.support.archives import make_block
+from tests.support.command import Finished
+
+Command = Callable[..., Finished]
+
+
+@pytest.fixture(autouse=True)
+def plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No settings of this machine, no archives.yaml, and the signal handlers as they were."""
+    for name in ("PGPASSWORD", "PGUSER", "HOLDFAST_ARCHIVES", "AIRFLOW_HOME", "HOLDFAST_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    (folder := tmp_path / "here").mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def holdfast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs the command in this process; whatever it does, it never shows a traceback."""
+
+    def run(*arguments: str) -> Finished:
+        monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        assert isinstance(ended.value.code, int)
+        return Finished(ended.value.code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    """An empty archive in a folder."""
+    return Archive.create(open_store(str(tmp_path / "archive")), name="shop").store
+
+
+@pytest.fixture
+def filled(store: ObjectStore) -> ObjectStore:
+    """An archive with one backup of one table."""
+    import pyarrow as pa
+
+    batch = pa.record_batch({"id": pa.array([1, 2, 3])})
+    (file,) = write_parquet(store, "data/shop_db/1/snapshot/b/00000", batch.schema, [batch])
+    table = TableRecord(id="1", table_schema="shop", name="orders", rows=3, digest="3:0", files=(file,))
+    catalog = write_bytes(store, "data/shop_db/schema/b/catalog-1.json", b"{}")
+    block = make_block(tables=(table,)).model_copy(update={"catalog": catalog})
+    Archive.open(store).add(lambda state: Change(kind="backup", add=(block,)), check=lambda: None, fence=None)
+    return store

@@ -1,0 +1,259 @@
+"""What every command prints and with which code it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast as package
+from holdfast.archive import Archive, locks
+from holdfast.archive.archive import commit_key
+from holdfast.cli import main
+from holdfast.storage import ObjectStore
+from locking import Owner, RWLock
+from tests.holdfast.cli.conftest import Command
+from tests.support.command import PROGRAM
+
+
+def one_sentence(err: str) -> str:
+    """Return the sentence that is all there is on stderr."""
+    (line,) = err.splitlines()
+    return line.removeprefix("holdfast: ")
+
+
+def test_the_version_is_shown(holdfast: Command) -> None:
+    done = holdfast("--version")
+    assert (done.code, done.out, done.err) == (0, f"holdfast {package.__version__}\n", "")
+
+
+def test_without_arguments_the_commands_are_listed(holdfast: Command) -> None:
+    done = holdfast()
+    assert done.code == 2
+    for name in ("init", "backup", "restore", "status", "points", "verify", "doctor"):
+        assert name in done.out
+    assert one_sentence(done.err) == "say what to do: one of the commands above"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--nope"], "No such option: --nope"),
+        (["bakcup"], "No such command 'bakcup'"),
+        (["status"], "Missing argument 'URL'"),
+        (["backup", "a"], "Missing option '--source'"),
+        (["backup", "a", "--source"], "requires an argument"),
+        (["backup", "a", "--source", "b", "--kind", "changes"], "'changes' is not one of 'auto', 'full'"),
+        (["backup", "a", "--source", "b", "--wait", "soon"], "'--wait'"),
+        (["backup", "a", "--source", "b", "--wait", "-1"], "'--wait'"),
+        (["status", "a", "b"], "unexpected extra argument"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_wrong_usage_is_one_sentence_and_code_2(
+    holdfast: Command, arguments: list[str], words: str, as_json: bool
+) -> None:
+    done = holdfast(arguments[0], *(["--json"] if as_json else []), *arguments[1:])
+    assert done.code == 2
+    assert words in one_sentence(done.err)
+    if as_json:
+        assert done.value == {"error": one_sentence(done.err), "exit_code": 2}
+    else:
+        assert done.out == ""
+
+
+def test_init_makes_an_archive_and_says_so(holdfast: Command) -> None:
+    made = holdfast("init", "shop", "--json")
+    assert made.code == 0
+    assert made.value["name"] == "shop"
+    assert made.value["format"] == 1
+    assert made.err == ""
+    named = holdfast("init", "other", "--name", "crm")
+    assert (named.code, "created archive crm at" in named.out) == (0, True)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_archive_is_not_made_twice(holdfast: Command, store: ObjectStore, as_json: bool) -> None:
+    done = holdfast("init", store.url, *(["--json"] if as_json else []))
+    assert (done.code, one_sentence(done.err)) == (2, f"{store.url} is an archive already")
+
+
+def status_of(store: ObjectStore) -> dict[str, object]:
+    archive = Archive.open(store)
+    return {
+        "archive": archive.identity.id,
+        "name": "shop",
+        "url": store.url,
+        "format": 1,
+        "commits": 1,
+        "blocks": 1,
+        "bytes": archive.commits[0].add[0].size,
+        "sources": [
+            {"source": "shop_db", "backups": 1, "restorable_to": "2026-03-01T12:00:00.000000Z", "rows": 3},
+        ],
+    }
+
+
+def test_status_says_what_an_archive_holds(holdfast: Command, filled: ObjectStore) -> None:
+    told = holdfast("status", filled.url, "--json")
+    assert (told.code, told.value, told.err) == (0, status_of(filled), "")
+    shown = holdfast("status", filled.url)
+    assert shown.code == 0
+    assert "shop_db" in shown.out
+    assert "2026-03-01T12:00:00.000000Z" in shown.out
+
+
+def test_points_lists_moments_and_gaps(holdfast: Command, filled: ObjectStore) -> None:
+    told = holdfast("points", filled.url, "--json")
+    assert told.code == 0
+    (source,) = told.value["sources"]
+    assert (source["source"], source["gaps"]) == ("shop_db", [])
+    assert source["intervals"][0]["from"] == source["intervals"][0]["to"] == "2026-03-01T12:00:00.000000Z"
+    assert "shop_db" in holdfast("points", filled.url).out
+
+
+def test_points_of_an_empty_archive_says_so(holdfast: Command, store: ObjectStore) -> None:
+    assert holdfast("points", store.url).out == "no backups yet\n"
+    assert holdfast("points", store.url, "--json").value == {"sources": []}
+
+
+@pytest.mark.parametrize("deep", [[], ["--deep"]])
+def test_verify_finds_a_whole_archive_whole(holdfast: Command, filled: ObjectStore, deep: list[str]) -> None:
+    told = holdfast("verify", filled.url, "--json", *deep)
+    assert (told.code, told.value["files"], told.value["damage"]) == (0, 2, [])
+    assert holdfast("verify", filled.url, *deep).out.startswith("2 of 2 files")
+
+
+@pytest.mark.parametrize("deep", [[], ["--deep"]])
+def test_verify_names_damage_and_ends_with_4(holdfast: Command, filled: ObjectStore, deep: list[str]) -> None:
+    path = Archive.open(filled).commits[0].add[0].tables[0].files[0].path
+    filled.delete(path)
+    told = holdfast("verify", filled.url, "--json", *deep)
+    assert told.code == 4
+    assert path in told.value["damage"][0]
+    assert one_sentence(told.err) == "1 of 2 files are damaged or missing"
+    shown = holdfast("verify", filled.url, *deep)
+    assert (shown.code, f"damaged: {path}" in shown.out) == (4, True)
+
+
+def test_verify_waits_for_nobody_unless_told_to(holdfast: Command, store: ObjectStore) -> None:
+    with RWLock(store, "history").write(purpose="vacuum", wait=0):
+        done = holdfast("verify", store.url, "--json")
+    assert (done.code, done.value["exit_code"]) == (3, 3)
+    assert "history" in done.value["error"]
+    assert "vacuum" in done.value["error"]
+
+
+COMMANDS = [
+    ["status", "{}"],
+    ["points", "{}"],
+    ["verify", "{}"],
+    ["backup", "{}", "--source", "postgresql://me@127.0.0.1:1/shop"],
+    ["restore", "{}", "--to", "postgresql://me@127.0.0.1:1/shop"],
+]
+
+
+def told(holdfast: Command, command: list[str], url: str) -> tuple[int, str]:
+    """Return the exit code and the sentence of a command that fails, which is the same with and without --json."""
+    arguments = [part.format(url) for part in command]
+    done, in_json = holdfast(*arguments), holdfast(*arguments, "--json")
+    assert done.out == ""
+    sentence = one_sentence(done.err)
+    assert in_json.value == {"error": sentence, "exit_code": done.code}
+    return done.code, sentence
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_archive_is_refused_by_every_command(holdfast: Command, command: list[str]) -> None:
+    code, sentence = told(holdfast, command, "nowhere")
+    assert (code, "is not an archive" in sentence, "create one: holdfast init" in sentence) == (2, True, True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_newer_format_is_refused_by_every_command(holdfast: Command, command: list[str], filled: ObjectStore) -> None:
+    stored = json.loads(filled.get(commit_key(1)))
+    filled.put(commit_key(1), json.dumps({**stored, "min_reader": 9}).encode())
+    code, sentence = told(holdfast, command, filled.url)
+    assert (code, "needs a reader of format 9" in sentence, "Upgrade holdfast" in sentence) == (2, True, True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_damaged_commit_is_named_by_every_command(holdfast: Command, command: list[str], filled: ObjectStore) -> None:
+    filled.put(commit_key(1), b'{"format": 1')
+    code, sentence = told(holdfast, command, filled.url)
+    assert (code, commit_key(1) in sentence) == (4, True)
+
+
+@pytest.mark.parametrize("command", [["init", "{}"], *COMMANDS])
+@pytest.mark.parametrize(
+    ("url", "words"), [("s3://", "names no bucket"), ("ftp://x/y", "No store is known"), ("", "URL is empty")]
+)
+def test_a_url_that_names_no_store_is_refused_by_every_command(
+    holdfast: Command, command: list[str], url: str, words: str
+) -> None:
+    code, sentence = told(holdfast, command, url)
+    assert (code, words in sentence) == (2, True)
+
+
+@pytest.mark.parametrize("inside", ["", "/deeper"])
+def test_a_file_in_the_place_of_the_folder_is_named(holdfast: Command, inside: str) -> None:
+    Path("file").write_text("mine")
+    done = holdfast("init", f"file{inside}")
+    assert (done.code, "choose another place" in one_sentence(done.err)) == (1, True)
+    assert Path("file").read_text() == "mine"
+
+
+def test_a_store_that_cannot_be_reached_is_named_with_what_to_check(
+    holdfast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",  # the discard port: nobody listens
+        "AWS_ACCESS_KEY_ID": "somebody",
+        "AWS_SECRET_ACCESS_KEY": "s3cret-s3cret",
+        "AWS_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    done = holdfast("status", "s3://bucket/shop", "--json")
+    assert done.code == 1
+    assert "http://127.0.0.1:9" in done.value["error"]
+    assert "Check AWS_ENDPOINT_URL and the network" in done.value["error"]
+    assert "s3cret" not in done.out + done.err
+
+
+def test_what_nobody_foresaw_is_still_one_sentence(
+    holdfast: Command, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.cli.app._status", lambda archive: 1 / 0)
+    done = holdfast("status", store.url, "--json")
+    assert done.code == 1
+    assert done.value["error"].startswith(
+        "unexpected ZeroDivisionError: division by zero (HOLDFAST_DEBUG=1 shows where"
+    )
+
+
+def test_who_debugs_sees_the_traceback(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    monkeypatch.setattr("holdfast.cli.app._status", lambda archive: 1 / 0)
+    monkeypatch.setattr(sys, "argv", ["holdfast", "status", store.url])
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+def test_a_reader_that_leaves_early_ends_the_command_quietly(store: ObjectStore) -> None:
+    command = subprocess.Popen(
+        [PROGRAM, "status", store.url, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert command.stdout is not None
+    command.stdout.close()
+    assert command.stderr is not None
+    assert command.stderr.read() == ""
+    command.stderr.close()
+    assert command.wait(30) == 1
+
+
+def test_who_only_reads_is_not_kept_out_by_a_backup(holdfast: Command, store: ObjectStore) -> None:
+    with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="backup r1", wait=0):
+        assert holdfast("verify", store.url).code == 0

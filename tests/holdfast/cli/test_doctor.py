@@ -1,0 +1,96 @@
+"""`holdfast doctor` finds what is missing and says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli import doctor
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.storage import ObjectStore
+from tests.holdfast.cli.conftest import Command
+
+
+def remedies(value: dict[str, list[dict[str, str]]]) -> dict[str, str]:
+    return {finding["what"]: finding["remedy"] for finding in value["findings"]}
+
+
+def test_a_machine_with_everything_is_fine(holdfast: Command, store: ObjectStore) -> None:
+    done = holdfast("doctor", store.url, "--json")
+    assert (done.code, done.value["ok"]) == (0, True)
+    assert remedies(done.value) == {"Python": "", "Java": "", "Spark": "", "pg_dump": "", "archive": ""}
+    shown = holdfast("doctor")
+    assert shown.code == 0
+    assert "ok   Java: 17" in shown.out or "ok   Java: 21" in shown.out
+
+
+def test_a_missing_java_is_found(holdfast: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = holdfast("doctor", "--json")
+    assert (done.code, done.value["ok"]) == (1, False)
+    assert "install openjdk-17-jre-headless" in remedies(done.value)["Java"]
+    assert "FAIL Java: none" in holdfast("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("versions", "remedy"),
+    [
+        ({}, f"pip install pyspark=={doctor.PYSPARK}"),
+        ({"pyspark": "4.1.0", "pyspark-client": "4.1.0"}, f"both must be {doctor.PYSPARK}"),
+        ({"pyspark": doctor.PYSPARK, "pyspark-client": "4.1.0"}, "they install over each other's files"),
+        ({"pyspark": doctor.PYSPARK}, ""),
+    ],
+)
+def test_versions_of_spark_that_do_not_fit_are_found(
+    holdfast: Command, monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], remedy: str
+) -> None:
+    def version(name: str) -> str:
+        if name not in versions:
+            raise doctor.importlib.metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(doctor.importlib.metadata, "version", version)
+    found = remedies(holdfast("doctor", "--json").value)["Spark"]
+    assert remedy in found
+    assert bool(found) == bool(remedy)
+
+
+@pytest.mark.parametrize("url", ["nowhere", "s3://", "ftp://x"])
+def test_an_archive_that_cannot_be_opened_is_found(holdfast: Command, url: str) -> None:
+    done = holdfast("doctor", url, "--json")
+    assert done.code == 1
+    assert remedies(done.value)["archive"]
+
+
+def test_a_mistake_in_archives_yaml_is_found(holdfast: Command) -> None:
+    Path("archives.yaml").write_text("archives: {shop: {urrl: x}}")
+    done = holdfast("doctor", "--json")
+    assert (done.code, "unknown key 'urrl'" in remedies(done.value)["source archives.yaml"]) == (1, True)
+
+
+@pytest.mark.service
+def test_every_source_of_the_archive_is_tried(
+    holdfast: Command, postgres: PostgresServer, address: Address, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
+    Path("archives.yaml").write_text(
+        f"""
+archives:
+  shop:
+    url: {store.url}
+    sources:
+      good: {{url: "{address.url}"}}
+      gone: {{url: "postgresql://me@127.0.0.1:1/x"}}
+      airflow: {{connection: shop_postgres}}
+"""
+    )
+    done = holdfast("doctor", "shop", "--json")
+    found = remedies(done.value)
+    assert done.code == 1
+    assert found["source good"] == ""
+    assert "Is the server running" in found["source gone"]
+    assert "set AIRFLOW_CONN_SHOP_POSTGRES" in found["source airflow"]
+    assert postgres.password not in done.out + done.err
