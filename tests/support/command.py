@@ -38,6 +38,10 @@ class Finished:
         return found
 
 
+RunCommand = Callable[..., Finished]
+"""Runs the command with these arguments, in whichever process."""
+
+
 def environment(address: Address | None = None, **more: str) -> dict[str, str]:
     """Return the environment of a command: none of our settings but these, and the address's password."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "HOLDFAST_", "AWS_"))}

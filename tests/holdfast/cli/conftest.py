@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from holdfast.archive import Archive, Change
@@ -15,9 +16,7 @@ from holdfast.archive.model import TableRecord
 from holdfast.cli import main
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives import make_block
-from tests.support.command import Finished
-
-Command = Callable[..., Finished]
+from tests.support.command import Finished, RunCommand
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +34,7 @@ def plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
 
 
 @pytest.fixture
-def holdfast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+def holdfast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """Runs the command in this process; whatever it does, it never shows a traceback."""
 
     def run(*arguments: str) -> Finished:
@@ -59,8 +58,6 @@ def store(tmp_path: Path) -> ObjectStore:
 @pytest.fixture
 def filled(store: ObjectStore) -> ObjectStore:
     """An archive with one backup of one table."""
-    import pyarrow as pa
-
     batch = pa.record_batch({"id": pa.array([1, 2, 3])})
     (file,) = write_parquet(store, "data/shop_db/1/snapshot/b/00000", batch.schema, [batch])
     table = TableRecord(id="1", table_schema="shop", name="orders", rows=3, digest="3:0", files=(file,))

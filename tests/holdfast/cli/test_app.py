@@ -15,8 +15,7 @@ from holdfast.archive.archive import commit_key
 from holdfast.cli import main
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
-from tests.holdfast.cli.conftest import Command
-from tests.support.command import PROGRAM
+from tests.support.command import PROGRAM, RunCommand
 
 
 def one_sentence(err: str) -> str:
@@ -25,12 +24,12 @@ def one_sentence(err: str) -> str:
     return line.removeprefix("holdfast: ")
 
 
-def test_the_version_is_shown(holdfast: Command) -> None:
+def test_the_version_is_shown(holdfast: RunCommand) -> None:
     done = holdfast("--version")
     assert (done.code, done.out, done.err) == (0, f"holdfast {package.__version__}\n", "")
 
 
-def test_without_arguments_the_commands_are_listed(holdfast: Command) -> None:
+def test_without_arguments_the_commands_are_listed(holdfast: RunCommand) -> None:
     done = holdfast()
     assert done.code == 2
     for name in ("init", "backup", "restore", "status", "points", "verify", "doctor"):
@@ -54,7 +53,7 @@ def test_without_arguments_the_commands_are_listed(holdfast: Command) -> None:
 )
 @pytest.mark.parametrize("as_json", [False, True])
 def test_wrong_usage_is_one_sentence_and_code_2(
-    holdfast: Command, arguments: list[str], words: str, as_json: bool
+    holdfast: RunCommand, arguments: list[str], words: str, as_json: bool
 ) -> None:
     done = holdfast(arguments[0], *(["--json"] if as_json else []), *arguments[1:])
     assert done.code == 2
@@ -65,7 +64,7 @@ def test_wrong_usage_is_one_sentence_and_code_2(
         assert done.out == ""
 
 
-def test_init_makes_an_archive_and_says_so(holdfast: Command) -> None:
+def test_init_makes_an_archive_and_says_so(holdfast: RunCommand) -> None:
     made = holdfast("init", "shop", "--json")
     assert made.code == 0
     assert made.value["name"] == "shop"
@@ -76,7 +75,7 @@ def test_init_makes_an_archive_and_says_so(holdfast: Command) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_an_archive_is_not_made_twice(holdfast: Command, store: ObjectStore, as_json: bool) -> None:
+def test_an_archive_is_not_made_twice(holdfast: RunCommand, store: ObjectStore, as_json: bool) -> None:
     done = holdfast("init", store.url, *(["--json"] if as_json else []))
     assert (done.code, one_sentence(done.err)) == (2, f"{store.url} is an archive already")
 
@@ -97,7 +96,7 @@ def status_of(store: ObjectStore) -> dict[str, object]:
     }
 
 
-def test_status_says_what_an_archive_holds(holdfast: Command, filled: ObjectStore) -> None:
+def test_status_says_what_an_archive_holds(holdfast: RunCommand, filled: ObjectStore) -> None:
     told = holdfast("status", filled.url, "--json")
     assert (told.code, told.value, told.err) == (0, status_of(filled), "")
     shown = holdfast("status", filled.url)
@@ -106,7 +105,7 @@ def test_status_says_what_an_archive_holds(holdfast: Command, filled: ObjectStor
     assert "2026-03-01T12:00:00.000000Z" in shown.out
 
 
-def test_points_lists_moments_and_gaps(holdfast: Command, filled: ObjectStore) -> None:
+def test_points_lists_moments_and_gaps(holdfast: RunCommand, filled: ObjectStore) -> None:
     told = holdfast("points", filled.url, "--json")
     assert told.code == 0
     (source,) = told.value["sources"]
@@ -115,20 +114,20 @@ def test_points_lists_moments_and_gaps(holdfast: Command, filled: ObjectStore) -
     assert "shop_db" in holdfast("points", filled.url).out
 
 
-def test_points_of_an_empty_archive_says_so(holdfast: Command, store: ObjectStore) -> None:
+def test_points_of_an_empty_archive_says_so(holdfast: RunCommand, store: ObjectStore) -> None:
     assert holdfast("points", store.url).out == "no backups yet\n"
     assert holdfast("points", store.url, "--json").value == {"sources": []}
 
 
 @pytest.mark.parametrize("deep", [[], ["--deep"]])
-def test_verify_finds_a_whole_archive_whole(holdfast: Command, filled: ObjectStore, deep: list[str]) -> None:
+def test_verify_finds_a_whole_archive_whole(holdfast: RunCommand, filled: ObjectStore, deep: list[str]) -> None:
     told = holdfast("verify", filled.url, "--json", *deep)
     assert (told.code, told.value["files"], told.value["damage"]) == (0, 2, [])
     assert holdfast("verify", filled.url, *deep).out.startswith("2 of 2 files")
 
 
 @pytest.mark.parametrize("deep", [[], ["--deep"]])
-def test_verify_names_damage_and_ends_with_4(holdfast: Command, filled: ObjectStore, deep: list[str]) -> None:
+def test_verify_names_damage_and_ends_with_4(holdfast: RunCommand, filled: ObjectStore, deep: list[str]) -> None:
     path = Archive.open(filled).commits[0].add[0].tables[0].files[0].path
     filled.delete(path)
     told = holdfast("verify", filled.url, "--json", *deep)
@@ -139,7 +138,7 @@ def test_verify_names_damage_and_ends_with_4(holdfast: Command, filled: ObjectSt
     assert (shown.code, f"damaged: {path}" in shown.out) == (4, True)
 
 
-def test_verify_waits_for_nobody_unless_told_to(holdfast: Command, store: ObjectStore) -> None:
+def test_verify_waits_for_nobody_unless_told_to(holdfast: RunCommand, store: ObjectStore) -> None:
     with RWLock(store, "history").write(purpose="vacuum", wait=0):
         done = holdfast("verify", store.url, "--json")
     assert (done.code, done.value["exit_code"]) == (3, 3)
@@ -156,7 +155,7 @@ COMMANDS = [
 ]
 
 
-def told(holdfast: Command, command: list[str], url: str) -> tuple[int, str]:
+def told(holdfast: RunCommand, command: list[str], url: str) -> tuple[int, str]:
     """Return the exit code and the sentence of a command that fails, which is the same with and without --json."""
     arguments = [part.format(url) for part in command]
     done, in_json = holdfast(*arguments), holdfast(*arguments, "--json")
@@ -167,13 +166,15 @@ def told(holdfast: Command, command: list[str], url: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_no_archive_is_refused_by_every_command(holdfast: Command, command: list[str]) -> None:
+def test_what_is_no_archive_is_refused_by_every_command(holdfast: RunCommand, command: list[str]) -> None:
     code, sentence = told(holdfast, command, "nowhere")
     assert (code, "is not an archive" in sentence, "create one: holdfast init" in sentence) == (2, True, True)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_newer_format_is_refused_by_every_command(holdfast: Command, command: list[str], filled: ObjectStore) -> None:
+def test_a_newer_format_is_refused_by_every_command(
+    holdfast: RunCommand, command: list[str], filled: ObjectStore
+) -> None:
     stored = json.loads(filled.get(commit_key(1)))
     filled.put(commit_key(1), json.dumps({**stored, "min_reader": 9}).encode())
     code, sentence = told(holdfast, command, filled.url)
@@ -181,7 +182,9 @@ def test_a_newer_format_is_refused_by_every_command(holdfast: Command, command: 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_damaged_commit_is_named_by_every_command(holdfast: Command, command: list[str], filled: ObjectStore) -> None:
+def test_a_damaged_commit_is_named_by_every_command(
+    holdfast: RunCommand, command: list[str], filled: ObjectStore
+) -> None:
     filled.put(commit_key(1), b'{"format": 1')
     code, sentence = told(holdfast, command, filled.url)
     assert (code, commit_key(1) in sentence) == (4, True)
@@ -192,14 +195,14 @@ def test_a_damaged_commit_is_named_by_every_command(holdfast: Command, command: 
     ("url", "words"), [("s3://", "names no bucket"), ("ftp://x/y", "No store is known"), ("", "URL is empty")]
 )
 def test_a_url_that_names_no_store_is_refused_by_every_command(
-    holdfast: Command, command: list[str], url: str, words: str
+    holdfast: RunCommand, command: list[str], url: str, words: str
 ) -> None:
     code, sentence = told(holdfast, command, url)
     assert (code, words in sentence) == (2, True)
 
 
 @pytest.mark.parametrize("inside", ["", "/deeper"])
-def test_a_file_in_the_place_of_the_folder_is_named(holdfast: Command, inside: str) -> None:
+def test_a_file_in_the_place_of_the_folder_is_named(holdfast: RunCommand, inside: str) -> None:
     Path("file").write_text("mine")
     done = holdfast("init", f"file{inside}")
     assert (done.code, "choose another place" in one_sentence(done.err)) == (1, True)
@@ -207,7 +210,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(holdfast: Command, inside: s
 
 
 def test_a_store_that_cannot_be_reached_is_named_with_what_to_check(
-    holdfast: Command, monkeypatch: pytest.MonkeyPatch
+    holdfast: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",  # the discard port: nobody listens
@@ -224,7 +227,7 @@ def test_a_store_that_cannot_be_reached_is_named_with_what_to_check(
 
 
 def test_what_nobody_foresaw_is_still_one_sentence(
-    holdfast: Command, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    holdfast: RunCommand, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.cli.app._status", lambda archive: 1 / 0)
     done = holdfast("status", store.url, "--json")
@@ -254,6 +257,6 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(store: ObjectStore)
     assert command.wait(30) == 1
 
 
-def test_who_only_reads_is_not_kept_out_by_a_backup(holdfast: Command, store: ObjectStore) -> None:
+def test_who_only_reads_is_not_kept_out_by_a_backup(holdfast: RunCommand, store: ObjectStore) -> None:
     with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="backup r1", wait=0):
         assert holdfast("verify", store.url).code == 0

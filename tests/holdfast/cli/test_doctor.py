@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,14 @@ from holdfast.cli import doctor
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import ObjectStore
-from tests.holdfast.cli.conftest import Command
+from tests.support.command import RunCommand
 
 
 def remedies(value: dict[str, list[dict[str, str]]]) -> dict[str, str]:
     return {finding["what"]: finding["remedy"] for finding in value["findings"]}
 
 
-def test_a_machine_with_everything_is_fine(holdfast: Command, store: ObjectStore) -> None:
+def test_a_machine_with_everything_is_fine(holdfast: RunCommand, store: ObjectStore) -> None:
     done = holdfast("doctor", store.url, "--json")
     assert (done.code, done.value["ok"]) == (0, True)
     assert remedies(done.value) == {"Python": "", "Java": "", "Spark": "", "pg_dump": "", "archive": ""}
@@ -26,7 +27,7 @@ def test_a_machine_with_everything_is_fine(holdfast: Command, store: ObjectStore
     assert "ok   Java: 17" in shown.out or "ok   Java: 21" in shown.out
 
 
-def test_a_missing_java_is_found(holdfast: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_found(holdfast: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     done = holdfast("doctor", "--json")
@@ -45,27 +46,27 @@ def test_a_missing_java_is_found(holdfast: Command, tmp_path: Path, monkeypatch:
     ],
 )
 def test_versions_of_spark_that_do_not_fit_are_found(
-    holdfast: Command, monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], remedy: str
+    holdfast: RunCommand, monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], remedy: str
 ) -> None:
     def version(name: str) -> str:
         if name not in versions:
-            raise doctor.importlib.metadata.PackageNotFoundError(name)
+            raise importlib.metadata.PackageNotFoundError(name)
         return versions[name]
 
-    monkeypatch.setattr(doctor.importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "version", version)
     found = remedies(holdfast("doctor", "--json").value)["Spark"]
     assert remedy in found
     assert bool(found) == bool(remedy)
 
 
 @pytest.mark.parametrize("url", ["nowhere", "s3://", "ftp://x"])
-def test_an_archive_that_cannot_be_opened_is_found(holdfast: Command, url: str) -> None:
+def test_an_archive_that_cannot_be_opened_is_found(holdfast: RunCommand, url: str) -> None:
     done = holdfast("doctor", url, "--json")
     assert done.code == 1
     assert remedies(done.value)["archive"]
 
 
-def test_a_mistake_in_archives_yaml_is_found(holdfast: Command) -> None:
+def test_a_mistake_in_archives_yaml_is_found(holdfast: RunCommand) -> None:
     Path("archives.yaml").write_text("archives: {shop: {urrl: x}}")
     done = holdfast("doctor", "--json")
     assert (done.code, "unknown key 'urrl'" in remedies(done.value)["source archives.yaml"]) == (1, True)
@@ -73,7 +74,11 @@ def test_a_mistake_in_archives_yaml_is_found(holdfast: Command) -> None:
 
 @pytest.mark.service
 def test_every_source_of_the_archive_is_tried(
-    holdfast: Command, postgres: PostgresServer, address: Address, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    holdfast: RunCommand,
+    postgres: PostgresServer,
+    address: Address,
+    store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", postgres.password)
     Path("archives.yaml").write_text(
