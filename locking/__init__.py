@@ -13,18 +13,20 @@ holder that was suspended past its lease cannot be stopped, so what it writes mu
 from __future__ import annotations
 
 from locking.attach import AttachedLease, InvalidHandle, LeaseHandle, attach, release_handle
+from locking.ending import Ended, end, reap
 from locking.errors import (
     InvalidLockName,
     LockBusy,
     LockError,
     LockLost,
+    LockNotFound,
     LockOvertaken,
     LockStateUnknown,
 )
 from locking.info import LockInfo
 from locking.inspection import blockers, inspect
 from locking.lease import Lease
-from locking.owner import Owner
+from locking.owner import Liveness, Owner, liveness
 from locking.rules import Ruling, Verdict, View
 from locking.runtime import Clock, Runtime
 from locking.rwlock import Mutex, RWLock
@@ -36,15 +38,18 @@ __all__ = [
     "AttachedLease",
     "Clock",
     "Commit",
+    "Ended",
     "ExclusiveWrite",
     "InvalidHandle",
     "InvalidLockName",
     "Lease",
     "LeaseHandle",
+    "Liveness",
     "LockBusy",
     "LockError",
     "LockInfo",
     "LockLost",
+    "LockNotFound",
     "LockOvertaken",
     "LockStateUnknown",
     "LockStore",
@@ -58,6 +63,9 @@ __all__ = [
     "View",
     "attach",
     "blockers",
+    "end",
     "inspect",
+    "liveness",
+    "reap",
     "release_handle",
 ]

@@ -37,6 +37,10 @@ class LockLost(LockError):
     """The lock is not held any more: stop working under it."""
 
 
+class LockNotFound(LockError):
+    """There is no such lock; it may have gone a moment ago."""
+
+
 class LockStateUnknown(LockError):
     """The store did not answer, so nothing is known: look again before relying on the lock."""
 

@@ -12,6 +12,8 @@ from typing import Literal
 
 Scope = Literal["process", "task", "run"]
 
+Liveness = Literal["running", "gone", "unknown"]
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
 _START_FIELD = 22
@@ -78,6 +80,16 @@ def process_is_gone(owner: Owner) -> bool:
         pass
     start = _process_start(owner.pid)
     return start is not None and owner.process_start > 0 and start != owner.process_start
+
+
+def liveness(owner: Owner) -> Liveness:
+    """Whether the owner's process runs on this machine, has certainly ended, or cannot be seen from here."""
+    if process_is_gone(owner):
+        return "gone"
+    here = (_boot_id(), _pid_namespace())
+    if not all(here) or here != (owner.boot_id, owner.pid_namespace) or owner.process_start <= 0:
+        return "unknown"
+    return "running" if _process_start(owner.pid) == owner.process_start else "unknown"
 
 
 def _process_start(pid: int) -> int | None:

@@ -1,0 +1,87 @@
+"""Ending locks on purpose: one that a person names, or all that are over.
+
+Both keep to the rule of everybody who ends another's lock: first the marker, then the deletes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from locking.errors import LockNotFound
+from locking.folder import LockFolder, looks_by_resource
+from locking.info import LockInfo, Records, describe_claim
+from locking.reaper import Reaper, put_marker
+from locking.record import LockRecord
+from locking.runtime import SYSTEM, Runtime
+from locking.terms import Terms
+
+if TYPE_CHECKING:
+    from locking.folder import Look
+    from locking.store import LockStore
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A lock, or an attempt at one, that was ended.
+
+    :param lock: as it was
+    :param reason: why anybody might end it
+    """
+
+    lock: LockInfo
+    reason: str
+
+
+def end(
+    store: LockStore, resource: str, txn: str, *, reason: str, root: str = "locks", runtime: Runtime = SYSTEM
+) -> LockInfo:
+    """End one lock, or one attempt, whoever has it and whether or not it is over; return it as it was.
+
+    Its holder finds out at its next check and stops. What it writes between its last check and then is not
+    prevented by any lock, so what must not go wrong has to be guarded by what is written, too.
+
+    :param txn: the transaction; no other is touched
+    :param reason: kept in the marker, which says besides which process ended it
+    :raises LockNotFound: there is nothing of this transaction; nothing was changed
+    :raises StoreError: it is not certain that it was ended; it may be done again
+    """
+    folder = LockFolder(store, root, resource)
+    look = folder.look(runtime.clock)
+    claim = look.claims.get(txn)
+    if claim is None:
+        raise LockNotFound(f"{resource} has no lock {txn}: nothing was ended.")
+    record = Records(folder).of(claim)
+    put_marker(folder, txn, reason, record.terms if isinstance(record, LockRecord) else Terms())
+    # Also what the look did not show: an attempt may have come as far as its target meanwhile.
+    for key in (folder.intent(claim.mode, txn), folder.target(claim.mode, txn)):
+        store.delete(key)
+    return describe_claim(folder, look, claim, record)
+
+
+def reap(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM) -> list[Ended]:
+    """End what is over in every folder, as whoever wants a lock does in its own; return what was ended.
+
+    That is what outlived its lease and grace, what belongs to a process that is proved gone from this machine,
+    and what came late to a transaction that had been ended. Intents left beside a healthy lock, and markers
+    that nothing can come late to any more, go without being counted. A healthy lock never goes.
+    """
+    ended: list[Ended] = []
+    for resource, look in sorted(looks_by_resource(store, root, runtime.clock).items()):
+        if look.claims or look.dead:
+            ended += _reap_folder(LockFolder(store, root, resource), look)
+    return ended
+
+
+def _reap_folder(folder: LockFolder, look: Look) -> list[Ended]:
+    records = Records(folder)
+    found = {txn: describe_claim(folder, look, claim, records.of(claim)) for txn, claim in look.claims.items()}
+    left = Reaper(folder, records, Terms()).tidy(look, own="", suspects=tuple(look.claims.values()))
+    return [Ended(info, _reason(info)) for txn, info in found.items() if txn not in left.claims]
+
+
+def _reason(info: LockInfo) -> str:
+    """Why the reaper ended this; it ends nothing else."""
+    return {"expired": "its lease and grace are over", "dead": "its transaction had been ended"}.get(
+        info.state, "its process is gone"
+    )
