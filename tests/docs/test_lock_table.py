@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.archive.lockplan import ORDER, PLANS
+from holdfast.archive.lockplan import AVAILABLE, ORDER, PLANS, TABLE
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 
 def cells(line: str) -> list[str]:
-    return [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 def table() -> tuple[list[str], dict[str, list[str]]]:
@@ -22,7 +22,7 @@ def table() -> tuple[list[str], dict[str, list[str]]]:
         if not line.startswith("|"):
             break
         rows.append(cells(line))
-    return cells(lines[first])[1:], {operation: modes for operation, *modes in rows}
+    return [name.strip("`") for name in cells(lines[first])[1:]], {operation: modes for operation, *modes in rows}
 
 
 def test_columns_stand_in_the_order_in_which_locks_are_taken() -> None:
@@ -32,5 +32,17 @@ def test_columns_stand_in_the_order_in_which_locks_are_taken() -> None:
 
 def test_each_operation_takes_the_locks_that_the_table_says() -> None:
     _, rows = table()
-    planned = {operation: [modes.get(name, "") for name in ORDER] for operation, modes in PLANS.items()}
+    planned = {
+        ", ".join(row.operations): [str(row.needs[name]) if name in row.needs else "" for name in ORDER]
+        for row in TABLE
+    }
     assert rows == planned
+
+
+def test_the_page_says_which_operations_are_there_and_what_the_others_are() -> None:
+    text = " ".join(PAGE.read_text().split())
+    assert f"This release has {', '.join(sorted(AVAILABLE))}" in text
+    for row in TABLE:
+        for name, note in row.notes.items():
+            assert f"- {name}: {note}" in text
+    assert len(PLANS) > len(AVAILABLE)
