@@ -53,7 +53,10 @@ NOTES = (
     "pg_dump's two jobs cannot share one table.",
     f"Spark's reader: {PARTITIONS} ranges of the key on `local[*]`, fetchsize 10000, zstd at level 1 as ours. Its "
     "writer: batchsize 10000, reWriteBatchedInserts, a table without a key. 2 GB for its JVM; the driver's package "
-    "was fetched before.",
+    "was fetched before. The reader was tried with 2, 4, 8 and 16 ranges, twice each, on a machine that was busy with "
+    "other work: they differed by less than the two tries of one did.",
+    "The load average counts the bench itself and whatever else ran on the machine: rounds that were disturbed are "
+    "kept, and show in the worst times.",
     "`holdfast restore` is from the moment Spark has started: tables, rows, key, statistics, and the comparison of "
     "count and content hash that no other way makes; `load alone` ends before the key, and includes creating the "
     "table. pg_restore makes the key and no statistics.",

@@ -1,4 +1,4 @@
-"""Spark's own way: its JDBC reader and writer, set up as well as we know how.
+"""Spark's own way: its JDBC reader and writer, with the options that their users are advised to set.
 
 The driver comes from Maven Central through Spark's package mechanism, once, before anything is timed.
 """
