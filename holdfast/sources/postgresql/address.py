@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from holdfast.errors import UsageError
 
@@ -36,8 +36,7 @@ class Address:
         if "sslpassword" in query:
             raise UsageError("an address may not hold an sslpassword, it would be shown: use a key without one")
         given = query.pop("password", given)
-        clean = urlunsplit(("postgresql", login + host, parts.path, urlencode(query), ""))
-        return cls(clean, password or given)
+        return cls(_join(login + host, parts.path, urlencode(query)), password or given)
 
     @property
     def database(self) -> str:
@@ -53,19 +52,24 @@ class Address:
         user, at, host = parts.netloc.rpartition("@")
         if not at:
             query = urlencode([*parse_qsl(parts.query), ("password", secret)])
-            return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
-        return urlunsplit((parts.scheme, f"{user}:{quote(secret, safe='')}@{host}", parts.path, parts.query, ""))
+            return _join(parts.netloc, parts.path, query)
+        return _join(f"{user}:{quote(secret, safe='')}@{host}", parts.path, parts.query)
 
     def at_database(self, database: str) -> Address:
         """Return the same server and user with another database."""
         parts = urlsplit(self.url)
-        return Address(urlunsplit((parts.scheme, parts.netloc, "/" + quote(database), parts.query, "")), self.password)
+        return Address(_join(parts.netloc, "/" + quote(database, safe=""), parts.query), self.password)
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which PostgreSQL's programs connect without asking."""
         secret = self.password or os.environ.get("PGPASSWORD")
         kept = {key: value for key, value in os.environ.items() if key not in ("PGOPTIONS", "PGPASSWORD")}
         return {**kept, **({"PGPASSWORD": secret} if secret else {})}
+
+
+def _join(netloc: str, path: str, query: str) -> str:
+    """Return a URL with its slashes even where it names no host; urlunsplit leaves them out, and libpq wants them."""
+    return f"postgresql://{netloc}{path}{f'?{query}' if query else ''}"
 
 
 def _split(url: str) -> SplitResult:

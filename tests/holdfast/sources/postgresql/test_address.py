@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import UsageError
+from holdfast.sources.postgresql.address import Address, hide_passwords
+
+
+@pytest.fixture(autouse=True)
+def no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "url", "password"),
+    [
+        ("postgresql://me@here:5432/shop", "postgresql://me@here:5432/shop", None),
+        ("postgres://me:s3cret@here/shop", "postgresql://me@here/shop", "s3cret"),
+        ("postgresql://here/shop", "postgresql://here/shop", None),
+        ("postgresql:///shop?host=/tmp", "postgresql:///shop?host=%2Ftmp", None),
+        ("postgresql://me@here/shop?password=s3cret&a=b", "postgresql://me@here/shop?a=b", "s3cret"),
+        ("postgresql://me@one:1,two:2/shop", "postgresql://me@one:1,two:2/shop", None),
+        ("postgresql://me@[::1]:5432/shop", "postgresql://me@[::1]:5432/shop", None),
+    ],
+)  # fmt: skip
+def test_a_url_is_read_and_its_password_taken_out(given: str, url: str, password: str | None) -> None:
+    address = Address.parse(given)
+    assert (address.url, address.password, address.database) == (url, password, "shop")
+    assert "s3cret" not in repr(address)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("mysql://me:s3cret@here/shop", "is no PostgreSQL address"),
+        ("postgresql://me:s3cret@[::1/shop", "is no PostgreSQL address"),
+        ("postgresql://me:s3cret@here:99999/shop", "is no PostgreSQL address"),
+        ("postgresql://me:s3/cret@here/shop", "is no PostgreSQL address"),
+        ("postgresql://me:s3cret@here", "names no database: add /database"),
+        ("postgresql://me@here/shop?sslpassword=s3cret", "may not hold an sslpassword"),
+    ],
+)
+def test_what_is_no_address_is_refused_without_showing_its_password(url: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as refused:
+        Address.parse(url)
+    assert "s3" not in str(refused.value)
+
+
+def test_a_password_given_apart_goes_before_the_one_in_the_url() -> None:
+    assert Address.parse("postgresql://me:old@here/shop", "new").password == "new"
+
+
+def test_the_password_is_put_back_for_connecting_only() -> None:
+    assert Address("postgresql://me@here/shop", "a/b@c").conninfo() == "postgresql://me:a%2Fb%40c@here/shop"
+    assert Address("postgresql:///shop?host=%2Ftmp", "x").conninfo() == "postgresql:///shop?host=%2Ftmp&password=x"
+    assert Address("postgresql://me@here/shop").conninfo() == "postgresql://me@here/shop"
+
+
+def test_the_environments_password_serves_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "there")
+    assert Address("postgresql://me@here/shop").conninfo() == "postgresql://me:there@here/shop"
+    assert Address("postgresql://me@here/shop", "mine").conninfo() == "postgresql://me:mine@here/shop"
+
+
+def test_programs_get_the_password_and_none_of_our_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c search_path=evil")
+    made = Address("postgresql://me@here/shop", "s3cret").environment()
+    assert made["PGPASSWORD"] == "s3cret"
+    assert "PGOPTIONS" not in made
+    assert "PGPASSWORD" not in Address("postgresql://me@here/shop").environment()
+
+
+def test_names_of_databases_may_have_any_letters() -> None:
+    address = Address.parse("postgresql://me:s3cret@here/postgres").at_database("my shop/ö?")
+    assert (address.database, address.password) == ("my shop/ö?", "s3cret")
+    assert Address.parse(address.url).database == "my shop/ö?"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("at postgresql://me:s3cr@t@here/shop now", "at postgresql://me:***@here/shop now"),
+        ("host=here password=s3cret user=me", "host=here password=*** user=me"),
+        ("postgresql://me@here:5432/shop", "postgresql://me@here:5432/shop"),
+        ("s3://bucket/prefix", "s3://bucket/prefix"),
+    ],
+)
+def test_passwords_are_hidden_in_any_text(text: str, shown: str) -> None:
+    assert hide_passwords(text) == shown

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from holdfast.errors import BusyError, DamagedError, RefusedError
+from holdfast.sources.postgresql import load
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.catalog import Catalog, Table
+from holdfast.sources.postgresql.decode import Decoder
+from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.snapshot import hold_snapshot
+from tests.support.command import until
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture
+def catalog(address: Address) -> Catalog:
+    """Of a database with a table, a sequence, and materialised views that read each other."""
+    with connect(address) as session:
+        session.execute("create table public.orders (id int, name text)")
+        session.execute("create sequence public.numbers")
+        session.execute("select setval('public.numbers', 41)")
+        session.execute("create materialized view public.b as select count(*) as n from public.orders")
+        session.execute("create materialized view public.a as select n from public.b")
+    with hold_snapshot(address) as held:
+        return held.catalog
+
+
+@pytest.fixture
+def target(new_database: Callable[..., Address]) -> Address:
+    return new_database()
+
+
+@pytest.fixture
+def session(address: Address, catalog: Catalog) -> Iterator[psycopg.Connection[Any]]:
+    """A session in the source itself: its table serves as the one to load."""
+    with connect(address) as connection:
+        load.create_ledger(connection)
+        yield connection
+
+
+def orders(catalog: Catalog) -> Table:
+    return next(table for table in catalog.tables if table.name == "orders")
+
+
+def rows(catalog: Catalog, *ids: int) -> list[pa.RecordBatch]:
+    names = pa.array([f"order {each}" for each in ids], pa.string())
+    return [pa.record_batch([pa.array(ids, pa.int32()), names], schema=Decoder(orders(catalog).columns).schema)]
+
+
+def count(session: psycopg.Connection[Any]) -> int:
+    row = session.execute("select count(*) from public.orders").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_an_empty_database_is_claimed_by_one_restore_at_a_time(target: Address, catalog: Catalog) -> None:
+    with (
+        load.claim_target(target, catalog),
+        pytest.raises(BusyError, match="another restore is at work"),
+        load.claim_target(target, catalog),
+    ):
+        pass
+    with load.claim_target(target, catalog):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("create table public.mine (id int)", "public.mine"),
+        ("create view public.mine as select 1", "public.mine"),
+        ("create schema mine", "schema mine"),
+    ],
+)
+def test_a_database_that_is_not_empty_is_refused(target: Address, catalog: Catalog, statement: str, named: str) -> None:
+    with connect(target) as session:
+        session.execute(statement.encode())
+    with pytest.raises(RefusedError, match=f"is not empty: it has {named}"), load.claim_target(target, catalog):
+        pass
+
+
+def test_what_an_extension_brings_does_not_count(target: Address, catalog: Catalog) -> None:
+    with connect(target) as session:
+        session.execute("create extension pg_stat_statements schema public")
+    with load.claim_target(target, catalog):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"server_version": 990000}, "the backup is of 99, .* restore into the same or a newer version"),
+        ({"roles": ("postgres", "clerk", "boss")}, r"lacks: clerk, boss\. Create them first"),
+    ],
+)
+def test_a_target_that_cannot_take_the_backup_is_refused(
+    target: Address, catalog: Catalog, change: dict[str, Any], words: str
+) -> None:
+    with (
+        pytest.raises(RefusedError, match=words),
+        load.claim_target(target, catalog.model_copy(update=change)),
+    ):
+        pass
+
+
+def test_a_target_of_another_encoding_is_refused(new_database: Callable[..., Address], catalog: Catalog) -> None:
+    latin = new_database("encoding 'LATIN1' template template0")
+    with (
+        pytest.raises(RefusedError, match=r"encoded in LATIN1.* createdb --encoding=UTF8"),
+        load.claim_target(latin, catalog),
+    ):
+        pass
+
+
+def test_a_file_is_loaded_once_however_often_it_is_tried(session: psycopg.Connection[Any], catalog: Catalog) -> None:
+    assert load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2)) == 2
+    assert load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2)) == 0
+    assert count(session) == 2
+
+
+def test_a_load_that_fails_leaves_nothing_and_can_be_tried_again(
+    session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    def cut() -> Iterator[pa.RecordBatch]:
+        yield from rows(catalog, 1)
+        raise ConnectionError("cut")
+
+    with pytest.raises(ConnectionError):
+        load.load_file(session, orders(catalog), "data/x", cut())
+    assert count(session) == 0
+    assert load.load_file(session, orders(catalog), "data/x", rows(catalog, 1)) == 1
+
+
+def test_two_attempts_at_one_file_at_once_load_it_once(
+    address: Address, session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    loaded: list[int] = []
+
+    def second() -> None:
+        with connect(address) as other:
+            loaded.append(load.load_file(other, orders(catalog), "data/x", rows(catalog, 1)))
+
+    thread = threading.Thread(target=second)
+
+    def first() -> Iterator[pa.RecordBatch]:
+        thread.start()
+        with connect(address) as watcher:
+            waits = "select exists (select from pg_locks where not granted and locktype = 'transactionid')"
+            until(lambda: watcher.execute(waits).fetchone() == (True,), "the second attempt to wait")
+        yield from rows(catalog, 1)
+
+    loaded.append(load.load_file(session, orders(catalog), "data/x", first()))
+    thread.join()
+    assert loaded == [1, 0]
+    assert count(session) == 1
+
+
+def test_sequences_and_views_come_back_in_their_order(session: psycopg.Connection[Any], catalog: Catalog) -> None:
+    load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2, 3))
+    session.execute("select setval('public.numbers', 1, false)")
+    load.set_sequences(session, catalog)
+    load.refresh_views(session, catalog)
+    assert session.execute("select nextval('public.numbers')").fetchone() == (42,)
+    assert session.execute("select n from public.a").fetchone() == (3,)
+
+
+def test_the_ledger_is_gone_in_the_end(session: psycopg.Connection[Any]) -> None:
+    load.drop_ledger(session)
+    assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
+
+
+def test_tables_that_differ_are_named_with_how(
+    address: Address, session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    table = orders(catalog)
+    load.load_file(session, table, "data/x", rows(catalog, 1, 2))
+    right = load.content_hash(session, table)
+    load.compare(address, {table.oid: right}, [table], sessions=2)
+    with pytest.raises(DamagedError, match=r"public\.orders has 2 rows instead of 3"):
+        load.compare(address, {table.oid: ContentHash(3, right.total)}, [table], sessions=2)
+    session.execute("update public.orders set name = 'changed' where id = 1")
+    with pytest.raises(DamagedError, match=r"public\.orders has 2 rows with other contents"):
+        load.compare(address, {table.oid: right}, [table], sessions=2)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.catalog import Table
+from holdfast.sources.postgresql.decode import Decoder, ValueTooLargeError
+from holdfast.sources.postgresql.read import cut, open_reader
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
+from tests.support.command import until
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture
+def session(address: Address) -> Iterator[psycopg.Connection[Any]]:
+    with connect(address) as connection:
+        connection.execute("create table public.orders (id int, word text)")
+        connection.execute("insert into public.orders select i, repeat('x', i) from generate_series(1, 500) i")
+        connection.execute("create table public.nothing (id int)")
+        yield connection
+
+
+@pytest.fixture
+def held(address: Address, session: psycopg.Connection[Any]) -> Iterator[HeldSnapshot]:
+    with hold_snapshot(address) as found:
+        yield found
+
+
+def table_of(held: HeldSnapshot, name: str) -> Table:
+    return next(table for table in held.catalog.tables if table.name == name)
+
+
+def ids(address: Address, held: HeldSnapshot, table: Table, piece_bytes: int) -> list[int]:
+    decoder = Decoder(table.columns)
+    found: list[int] = []
+    with open_reader(address, held.snapshot, [table]) as reader:
+        for piece in cut(table, piece_bytes):
+            for batch in reader.batches(piece, decoder):
+                found += batch.column("id").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 8192, 20_000, 1 << 30])
+def test_the_pieces_of_a_table_hold_each_row_once(address: Address, held: HeldSnapshot, piece_bytes: int) -> None:
+    table = table_of(held, "orders")
+    assert sorted(ids(address, held, table, piece_bytes)) == list(range(1, 501))
+
+
+def test_pieces_leave_no_page_out_and_the_last_is_open(held: HeldSnapshot) -> None:
+    table = table_of(held, "orders")
+    pieces = cut(table, 20_000)
+    assert len(pieces) > 2
+    assert [piece.number for piece in pieces] == list(range(len(pieces)))
+    assert [piece.end for piece in pieces[:-1]] == [piece.first for piece in pieces[1:]]
+    assert (pieces[0].first, pieces[-1].end) == (0, None)
+    assert pieces[-1].condition() == f" where ctid >= '({pieces[-1].first},0)'::tid"
+
+
+def test_an_empty_table_and_one_without_a_heap_are_read_whole(held: HeldSnapshot) -> None:
+    (piece,) = cut(table_of(held, "nothing"), 1)
+    assert piece.condition() == ""
+    (piece,) = cut(table_of(held, "orders").model_copy(update={"access_method": "columnar"}), 1)
+    assert piece.condition() == ""
+
+
+def test_a_table_that_somebody_waits_to_drop_is_not_waited_for(address: Address, held: HeldSnapshot) -> None:
+    table = table_of(held, "orders")
+    waits = "select exists (select from pg_locks where not granted and relation = 'public.orders'::regclass)"
+    with connect(address) as other, connect(address) as watcher, ThreadPoolExecutor(1) as pool:
+        drop = pool.submit(other.execute, "drop table public.orders")
+        until(lambda: watcher.execute(waits).fetchone() == (True,), "the drop to wait")
+        with (
+            pytest.raises(HoldfastError, match="could not obtain lock on relation"),
+            open_reader(address, held.snapshot, [table]),
+        ):
+            pass
+        other.cancel_safe()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            drop.result()
+
+
+def test_another_snapshot_than_the_held_one_is_noticed(address: Address, held: HeldSnapshot) -> None:
+    wrong = replace(held.snapshot, marker="1:1:")
+    with pytest.raises(HoldfastError, match="is a pooler in between"), open_reader(address, wrong, []):
+        pass
+
+
+def test_a_snapshot_that_is_gone_is_said_without_the_password(address: Address, held: HeldSnapshot) -> None:
+    gone = replace(held.snapshot, name="00000000-00000000-1")
+    with pytest.raises(HoldfastError, match=r"reading from .* failed") as failed, open_reader(address, gone, []):
+        pass
+    assert address.password
+    assert address.password not in str(failed.value)
+
+
+def test_a_value_above_the_limit_is_found_by_the_row_it_names(
+    address: Address, held: HeldSnapshot, session: psycopg.Connection[Any]
+) -> None:
+    table = table_of(held, "orders")
+    decoder = Decoder(table.columns, max_value_bytes=498)
+    with open_reader(address, held.snapshot, [table]) as reader:
+        batches = (batch for piece in cut(table, 20_000) for batch in reader.batches(piece, decoder))
+        with pytest.raises(ValueTooLargeError) as found:
+            list(batches)
+    said = str(found.value)
+    assert 'column "word": a value of 499 bytes is above the limit of 498' in said
+    where = said.removeprefix("public.orders, row with ").split(", column")[0]
+    assert session.execute(f"select id from public.orders where {where}".encode()).fetchone() == (499,)
