@@ -107,6 +107,7 @@ class Story:
     store: ObjectStore
     survivor_pid: int
     survivor: Finished
+    shown: str
     impatient: Finished
     patient: Finished
     drop: str
@@ -118,14 +119,15 @@ def story(source: Address, tmp_path_factory: pytest.TempPathFactory) -> Story:
     with reading_held_up(source, HELD) as gate:
         survivor = start_backup(store, source)
         gate.wait_for_somebody()
-        workers = job_of(survivor).workers
-        assert workers
-        for worker in workers:
+        job = job_of(survivor)
+        shown = "\n".join(" ".join(process.cmdline()) for process in (job.java, job.driver, *job.workers))
+        assert job.workers
+        for worker in job.workers:
             worker.kill()
         impatient = run("backup", store.url, "--source", source.url, "--json", address=source)
         patient = start_backup(store, source, "--wait", "100")
         drop = try_to_drop(source, "public.free")
-    return Story(store, survivor.pid, finish(survivor), impatient, finish(patient), drop)
+    return Story(store, survivor.pid, finish(survivor), shown, impatient, finish(patient), drop)
 
 
 def try_to_drop(source: Address, table: str) -> str:
@@ -147,6 +149,16 @@ def test_a_backup_survives_the_loss_of_its_workers_and_doubles_nothing(story: St
         for one, first in zip(blocks[1].tables, blocks[0].tables, strict=True)
     )
     assert_whole(story.store, source, commits=2)
+
+
+def test_nobody_who_lists_processes_or_reads_their_words_learns_the_password(story: Story, source: Address) -> None:
+    assert source.password
+    assert "backup.py --archive" in story.shown
+    assert source.password not in story.shown
+    for said in (story.survivor, story.impatient, story.patient):
+        assert source.password not in said.out + said.err
+    files = [path for path in Path(story.store.url).rglob("*") if path.is_file()]
+    assert [path for path in files if source.password.encode() in path.read_bytes()] == []
 
 
 def test_a_second_backup_at_the_same_moment_is_told_who_holds_the_lock(story: Story, source: Address) -> None:

@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -18,6 +19,7 @@ import psutil
 from holdfast.sources.postgresql.address import Address
 
 PROGRAM = Path(sys.executable).parent / "holdfast"
+NOTHING: Mapping[str, str] = MappingProxyType({})
 LIMIT_S = 120.0
 """No command of the tests takes nearly as long, even on a busy machine."""
 
@@ -42,7 +44,7 @@ RunCommand = Callable[..., Finished]
 """Runs the command with these arguments, in whichever process."""
 
 
-def environment(address: Address | None = None, **more: str) -> dict[str, str]:
+def environment(address: Address | None, more: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a command: none of our settings but these, and the address's password."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "HOLDFAST_", "AWS_"))}
     password = {"PGPASSWORD": address.password} if address and address.password else {}
@@ -50,17 +52,20 @@ def environment(address: Address | None = None, **more: str) -> dict[str, str]:
 
 
 def start(
-    *arguments: str, address: Address | None = None, file_limit: int | None = None, **more: str
+    *arguments: str,
+    address: Address | None = None,
+    more: Mapping[str, str] = NOTHING,
+    file_limit: int | None = None,
 ) -> subprocess.Popen[str]:
     """Start the command and return at once.
 
-    :param file_limit: bytes that a file which it or its job writes may have.
     :param more: environment variables.
+    :param file_limit: bytes that a file which it or its job writes may have.
     """
     limit = ["prlimit", f"--fsize={file_limit}"] if file_limit else []
     return subprocess.Popen(
         [*limit, PROGRAM, *arguments],
-        env=environment(address, **more),
+        env=environment(address, more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -78,9 +83,14 @@ def finish(command: subprocess.Popen[str]) -> Finished:
     return Finished(command.returncode, out, err)
 
 
-def run(*arguments: str, address: Address | None = None, file_limit: int | None = None, **more: str) -> Finished:
+def run(
+    *arguments: str,
+    address: Address | None = None,
+    more: Mapping[str, str] = NOTHING,
+    file_limit: int | None = None,
+) -> Finished:
     """Run the command to its end."""
-    return finish(start(*arguments, address=address, file_limit=file_limit, **more))
+    return finish(start(*arguments, address=address, more=more, file_limit=file_limit))
 
 
 def until(seen: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
