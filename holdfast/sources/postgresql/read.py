@@ -54,9 +54,9 @@ class Piece:
 
 
 def cut(table: Table, piece_bytes: int = PIECE_BYTES) -> tuple[Piece, ...]:
-    """Cut a table into pieces of about `piece_bytes`."""
-    wanted = -(-table.size // piece_bytes)
-    if table.access_method != "heap" or wanted <= 1 or table.pages < wanted:
+    """Cut a table into pieces of about `piece_bytes`, of a heap page at least."""
+    wanted = min(-(-table.size // piece_bytes), table.pages)
+    if table.access_method != "heap" or wanted <= 1:
         return (Piece(table, 0, None, None, table.size),)
     step = -(-table.pages // wanted)
     starts = range(0, table.pages, step)
@@ -118,12 +118,17 @@ class Reader:
             cursor.execute(query + piece.condition())
             seen = 0
             for batch in cursor.fetch_record_batch():
+                rows = batch.num_rows
                 try:
-                    yield decoder.decode(batch)
+                    decoded = decoder.decode(batch)
                 except ValueTooLargeError as error:
                     row = self._row_name(piece, seen + error.row)
                     raise error.of(table.label, row) from error
-                seen += batch.num_rows
+                # Large values would be held twice while the next batch is read.
+                del batch
+                yield decoded
+                del decoded
+                seen += rows
 
     def _row_name(self, piece: Piece, number: int) -> str:
         """Say which row of a piece it is, as a ctid that psql takes."""

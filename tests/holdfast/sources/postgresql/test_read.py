@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Table
 from holdfast.sources.postgresql.decode import Decoder, ValueTooLargeError
-from holdfast.sources.postgresql.read import cut, open_reader
+from holdfast.sources.postgresql.read import PIECE_BYTES, cut, open_reader
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from tests.support.command import until
@@ -115,3 +115,25 @@ def test_a_value_above_the_limit_is_found_by_the_row_it_names(
     assert 'column "word": a value of 499 bytes is above the limit of 498' in said
     where = said.removeprefix("public.orders, row with ").split(", column")[0]
     assert session.execute(f"select id from public.orders where {where}".encode()).fetchone() == (499,)
+
+
+@pytest.mark.parametrize(("pages", "pieces"), [(1, 1), (3, 3), (400, 8)])
+def test_a_table_of_large_values_is_cut_as_far_as_its_heap_allows(pages: int, pieces: int) -> None:
+    table = Table(
+        oid=1,
+        table_schema="public",
+        name="photos",
+        kind="r",
+        persistence="p",
+        replica_identity="d",
+        access_method="heap",
+        parents=(),
+        bound=None,
+        owner="postgres",
+        columns=(),
+        key=(),
+        pages=pages,
+        size=8 * PIECE_BYTES,
+        estimated_rows=400,
+    )
+    assert len(cut(table)) == pieces
