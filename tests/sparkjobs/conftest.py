@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ from sparkjobs import backup, restore
 from tests.support.jobs import Ran, RunJob
 
 _numbers = itertools.count(1)
+
+# Spark's gateway says goodbye when Python exits, into handlers that pytest has closed by then.
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")
