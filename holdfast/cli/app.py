@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ from holdfast.archive.verify import verify as verify_archive
 from holdfast.cli import doctor as examination
 from holdfast.cli import places
 from holdfast.cli.jobs import run_job
+from holdfast.cli.locks import locks_app
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.errors import exit_code_of, is_ours, sentence
 from holdfast.storage import open_store
@@ -37,15 +40,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-Url = Annotated[
-    str,
-    typer.Argument(
-        metavar="URL", help="The archive: a folder, file://…, s3://bucket/prefix, or a name in archives.yaml."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-Wait = Annotated[float, typer.Option(help="Seconds to wait for locks that others hold.", min=0)]
+app.add_typer(locks_app)
 
 
 def _show_version(wanted: bool) -> None:
@@ -329,6 +324,8 @@ def main() -> None:
     for each in _ENDING:
         if signal.getsignal(each) is not signal.SIG_IGN:  # as nohup wants it
             signal.signal(each, _end_on_signal)
+    if not os.environ.get("HOLDFAST_DEBUG"):
+        logging.getLogger("locking").setLevel(logging.ERROR)  # how it tidied up after a failure hides the failure
     output = Output(as_json="--json" in sys.argv)
     try:
         code = app(standalone_mode=False)

@@ -30,6 +30,12 @@ def archive_url(url: str) -> str:
     return configured.only_url() if configured else url
 
 
+def source_names(url: str) -> list[str]:
+    """Return the sources that archives.yaml names for this archive."""
+    configured = _configured(url)
+    return sorted(configured.sources) if configured else []
+
+
 def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
     """Return a source's name in the archive, what is configured for it, and where it is.
 

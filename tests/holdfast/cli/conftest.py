@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from collections.abc import Iterator
@@ -21,14 +22,16 @@ from tests.support.command import Finished, RunCommand
 
 @pytest.fixture(autouse=True)
 def plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No settings of this machine, no archives.yaml, and the signal handlers as they were."""
+    """No settings of this machine, no archives.yaml, and signal handlers and logging as they were."""
     for name in ("PGPASSWORD", "PGUSER", "HOLDFAST_ARCHIVES", "AIRFLOW_HOME", "HOLDFAST_DEBUG"):
         monkeypatch.delenv(name, raising=False)
     (folder := tmp_path / "here").mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(folder))
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    level = logging.getLogger("locking").level
     yield
+    logging.getLogger("locking").setLevel(level)
     for number, handler in before.items():
         signal.signal(number, handler)
 

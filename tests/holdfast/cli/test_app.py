@@ -15,6 +15,7 @@ from holdfast.archive.archive import commit_key
 from holdfast.cli import main
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
+from locking.store import StoreDenied
 from tests.support.command import PROGRAM, RunCommand
 
 
@@ -207,6 +208,18 @@ def test_a_file_in_the_place_of_the_folder_is_named(holdfast: RunCommand, inside
     done = holdfast("init", f"file{inside}")
     assert (done.code, "choose another place" in one_sentence(done.err)) == (1, True)
     assert Path("file").read_text() == "mine"
+
+
+def test_an_archive_that_may_not_be_written_is_told_in_one_sentence(
+    holdfast: RunCommand, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(store: ObjectStore, key: str, body: bytes = b"") -> None:
+        raise StoreDenied(f"Not allowed to write {key!r}: check who may write in the archive's folder.")
+
+    monkeypatch.setattr(type(store), "put", deny)
+    monkeypatch.setattr(type(store), "delete", deny)
+    code, sentence = told(holdfast, ["verify", "{}"], store.url)
+    assert (code, "check who may write in the archive's folder" in sentence) == (1, True)
 
 
 def test_a_store_that_cannot_be_reached_is_named_with_what_to_check(
