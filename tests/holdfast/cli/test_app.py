@@ -218,8 +218,8 @@ def test_an_archive_that_may_not_be_written_is_told_in_one_sentence(
 
     monkeypatch.setattr(type(store), "put", deny)
     monkeypatch.setattr(type(store), "delete", deny)
-    code, sentence = told(holdfast, ["verify", "{}"], store.url)
-    assert (code, "check who may write in the archive's folder" in sentence) == (1, True)
+    done = holdfast("verify", store.url)
+    assert (done.code, "check who may write in the archive's folder" in one_sentence(done.err)) == (1, True)
 
 
 def test_a_store_that_cannot_be_reached_is_named_with_what_to_check(
