@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,16 @@ def dag(bag: DagBag, dag_id: str) -> DAG:
 def test_each_archive_has_its_dags(read: Read) -> None:
     bag = read(TWO)
     assert bag.import_errors == {}
-    assert sorted(bag.dags) == ["backup_big", "backup_shop", "restore_big", "restore_kept", "restore_shop"]
+    assert sorted(bag.dags) == [
+        "backup_big",
+        "backup_shop",
+        "lock_reaper_big",
+        "lock_reaper_kept",
+        "lock_reaper_shop",
+        "restore_big",
+        "restore_kept",
+        "restore_shop",
+    ]
     assert dag(bag, "backup_shop").task_ids == ["backup_shop_db"]
     assert sorted(dag(bag, "backup_big").task_ids) == ["backup_a", "backup_b", "choose_sources"]
     assert dag(bag, "restore_shop").task_ids == ["restore"]
@@ -76,7 +86,7 @@ def test_no_file_means_no_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_mistake_in_the_file_is_an_import_error_with_the_sentence(read: Read) -> None:
     bag = read("archives: {shop: {urll: x}}")
     assert dict(bag.dags) == {}
-    assert len(bag.import_errors) == 2
+    assert len(bag.import_errors) == 3
     for text in bag.import_errors.values():
         assert text.rstrip().endswith("archives.yaml: archives.shop: unknown key 'urll'; did you mean 'url'?")
 
@@ -87,6 +97,13 @@ def test_schedule_comes_from_the_configuration(read: Read) -> None:
     assert str(dag(bag, "backup_big").schedule) == "@weekly"
     assert not dag(bag, "backup_big").catchup
     assert dag(bag, "restore_big").schedule is None
+
+
+def test_reaper_comes_by_every_ten_minutes_and_never_catches_up(read: Read) -> None:
+    reaper = dag(read(TWO), "lock_reaper_kept")
+    assert reaper.task_ids == ["reap"]
+    assert reaper.schedule == reaper.dagrun_timeout == timedelta(minutes=10)
+    assert not reaper.catchup
 
 
 def test_form_of_a_backup_offers_what_there_is(read: Read) -> None:
@@ -138,7 +155,7 @@ def test_reading_dag_files_imports_no_data_engine(tmp_path: Path) -> None:
     config.write_text(TWO)
     code = (
         "import runpy, sys\n"
-        f"for name in ('backup', 'restore'): runpy.run_path({str(ROOT / 'dags')!r} + '/' + name + '.py')\n"
+        f"for name in ('backup', 'lock_reaper', 'restore'): runpy.run_path(f'{ROOT}/dags/{{name}}.py')\n"
         "print(sorted({'pyarrow', 'boto3', 'pyspark', 'numpy', 'adbc_driver_manager', 'psycopg'} & set(sys.modules)))"
     )
     environment = {**os.environ, "HOLDFAST_ARCHIVES": str(config), "AIRFLOW_HOME": str(tmp_path)}

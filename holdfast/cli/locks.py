@@ -1,0 +1,217 @@
+"""`holdfast locks`: who holds what, what would be safe, and ending what nobody will end. Works with Airflow down."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.archive import Archive, points
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.breaks import break_lock, describe_break, read_breaks
+from holdfast.archive.lockplan import AVAILABLE, TABLE, full_plan
+from holdfast.archive.lockreport import Explanation, explain
+from holdfast.cli import places
+from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output
+from holdfast.errors import UsageError
+from holdfast.storage import open_store
+from locking import inspect, liveness, reap
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+
+    from holdfast.archive.lockplan import PlannedLock, Row
+    from holdfast.archive.runs import RunRecord
+    from holdfast.storage import ObjectStore
+    from locking import LockInfo
+
+locks_app = typer.Typer(
+    name="locks",
+    help="Who holds which lock, since when, and what to do about it. Works with Airflow down.",
+    no_args_is_help=True,
+)
+
+PER_SOURCE = {"backup"}
+"""Operations that write one source at a time."""
+
+
+@locks_app.command(name="list")
+def list_locks(url: Url, as_json: Json = False) -> None:
+    """List every lock and every attempt at one; changes nothing."""
+    output = Output(as_json=as_json)
+    infos = inspect(_store(url))
+    output.result({"locks": [_value(info) for info in infos]}, lambda console: _show_locks(console, infos))
+
+
+def _show_locks(console: Console, infos: Sequence[LockInfo]) -> None:
+    for info in infos:
+        console.print(f"{info.state}: {info.describe()}{_ending(info)}", markup=False)
+    if not infos:
+        console.print("no locks")
+
+
+def _ending(info: LockInfo) -> str:
+    if info.expires_in_s is None or info.state in ("expired", "dead"):
+        return ""
+    return f"; ends in {info.expires_in_s:.0f} s unless renewed"
+
+
+@locks_app.command(name="explain")
+def explain_locks(
+    url: Url,
+    txn: Annotated[str | None, typer.Option(metavar="TXN", help="Only this lock; it may have been broken.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say of each lock whether its holder lives, whom it keeps out, and what would be safe; changes nothing."""
+    output = Output(as_json=as_json)
+    store = _store(url)
+    explained = [each for each in explain(inspect(store)) if txn in (None, each.lock.txn)]
+    broken = read_breaks(store, txn) if txn else read_breaks(store)
+    if txn and not explained and not broken:
+        raise UsageError(f"there is no lock with txn {txn!r}, and no record that one was broken: it has been released")
+    value = {
+        "locks": [_explained_value(each) for each in explained],
+        "broken": [_break_value(record) for record in broken],
+    }
+    output.result(value, lambda console: _show_explained(console, explained, broken))
+
+
+def _explained_value(each: Explanation) -> dict[str, Any]:
+    return {
+        **_value(each.lock),
+        "waiting": [other.txn for other in each.waiting],
+        "keeps_out": list(each.keeps_out),
+        "safe": each.safe,
+        "advice": each.advice,
+    }
+
+
+def _show_explained(console: Console, explained: Sequence[Explanation], broken: Sequence[RunRecord]) -> None:
+    for each in explained:
+        console.print(f"{each.lock.state}: {each.lock.describe()}{_ending(each.lock)}", markup=False)
+        if each.keeps_out:
+            console.print(f"  keeps out: {', '.join(each.keeps_out)}", markup=False)
+        for other in each.waiting:
+            console.print(f"  waiting for it: {other.describe()}", markup=False)
+        console.print(f"  {each.advice}", markup=False)
+    if not explained and not broken:
+        console.print("no locks")
+    for record in broken:
+        console.print(f"broken: {describe_break(record)}", markup=False)
+
+
+@locks_app.command(name="break")
+def break_one(
+    url: Url,
+    txn: Annotated[str, typer.Option(metavar="TXN", help="The lock's transaction, whole, as `locks list` shows it.")],
+    reason: Annotated[str, typer.Option(metavar="WORDS", help="Why; kept in the archive with your name.")],
+    as_json: Json = False,
+) -> None:
+    """End one lock that somebody holds: what its holder has not committed is lost. Look with `explain` first."""
+    output = Output(as_json=as_json)
+    broken, record = break_lock(_store(url), txn, reason=reason)
+    if broken.owner is not None and liveness(broken.owner) == "running":
+        output.say(f"its process {broken.owner.pid} still runs here; it finds out at its next check and stops")
+    output.result(_break_value(record), lambda console: console.print(describe_break(record), markup=False))
+
+
+@locks_app.command(name="reap")
+def reap_locks(url: Url, as_json: Json = False) -> None:
+    """End what is over: past its lease and grace, or of a process that is proved gone. Healthy locks stay."""
+    output = Output(as_json=as_json)
+    ended = reap(_store(url))
+    value = {"ended": [{**_value(each.lock), "reason": each.reason} for each in ended]}
+    output.result(
+        value,
+        lambda console: console.print(
+            "\n".join(f"ended: {each.lock.describe()}: {each.reason}" for each in ended) or "nothing is over",
+            markup=False,
+        ),
+    )
+
+
+@locks_app.command(name="plan")
+def show_plan(
+    url: Annotated[
+        str | None, typer.Argument(metavar="[URL]", help="An archive: its sources, and who is in the way now.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print which locks each operation takes, in the order in which it takes them; changes nothing."""
+    output = Output(as_json=as_json)
+    sources: Sequence[str] = ["<source>"]
+    infos: Sequence[LockInfo] = []
+    if url is not None:
+        archive = Archive.open(open_store(places.archive_url(url)))
+        sources = sorted({*points.source_names(archive.state), *places.source_names(url)}) or sources
+        infos = inspect(archive.store)
+    values = [value for row in TABLE for name in row.operations for value in _plan_values(row, name, sources, infos)]
+    output.result({"operations": values}, lambda console: _show_plan(console, values))
+
+
+def _plan_values(row: Row, name: str, sources: Sequence[str], infos: Sequence[LockInfo]) -> Iterable[dict[str, Any]]:
+    for chosen in [[source] for source in sources] if name in PER_SOURCE else [list(sources)]:
+        planned = full_plan(name, chosen)
+        yield {
+            "operation": name,
+            "sources": chosen if "ingest" in row.needs else [],
+            "note": row.notes.get(name, ""),
+            "in_this_release": name in AVAILABLE,
+            "locks": [asdict(lock) for lock in planned],
+            "in_the_way": [_value(info) for info in infos if _is_in_the_way(info, planned)],
+        }
+
+
+def _is_in_the_way(info: LockInfo, planned: Iterable[PlannedLock]) -> bool:
+    return any(lock.is_blocked_by(info) for lock in planned if not lock.when)
+
+
+def _show_plan(console: Console, values: Sequence[dict[str, Any]]) -> None:
+    for value in values:
+        name = value["operation"] + (f" of {value['sources'][0]}" if value["operation"] in PER_SOURCE else "")
+        words = "; ".join(filter(None, [value["note"], "" if value["in_this_release"] else "not in this release"]))
+        console.print(f"{name} ({words})" if words else name, markup=False)
+        for lock in value["locks"]:
+            when = f"  {lock['when']}" if lock["when"] else ""
+            console.print(f"  {lock['mode']} {lock['resource']}{when}", markup=False)
+        for info in value["in_the_way"]:
+            console.print(f"  in the way now: {info['words']}", markup=False)
+
+
+def _store(url: str) -> ObjectStore:
+    """Open a place that has locks; it need not be an archive, and an archive need not be readable.
+
+    :raises UsageError: there is neither an archive nor a lock.
+    """
+    store = open_store(places.archive_url(url))
+    try:
+        store.head(IDENTITY_KEY)
+    except ObjectNotFound:
+        if not store.list("locks/").objects:
+            raise UsageError(f"{store.url} is not an archive (it has no {IDENTITY_KEY}) and has no locks") from None
+    return store
+
+
+def _break_value(record: RunRecord) -> dict[str, Any]:
+    return {**(record.result or {}), "run": record.run, "outcome": record.state}
+
+
+def _value(info: LockInfo) -> dict[str, Any]:
+    return {
+        "resource": info.resource,
+        "mode": info.mode,
+        "txn": info.txn,
+        "state": info.state,
+        "purpose": info.purpose,
+        "owner": asdict(info.owner) if info.owner else None,
+        "process": liveness(info.owner) if info.owner else "unknown",
+        "since": info.since.isoformat() if info.since else None,
+        "age_s": round(info.age_s, 1),
+        "expires_in_s": None if info.expires_in_s is None else round(info.expires_in_s, 1),
+        "words": info.describe(),
+    }

@@ -1,0 +1,53 @@
+"""End the locks that nobody will give back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from holdfast.config import find_archive
+from holdfast_airflow.exceptions import in_airflow_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+
+class ReapLocks(BaseOperator):
+    """End the locks of an archive that are over: past their lease and grace, or of a process proved gone.
+
+    Nothing depends on it, since whoever wants a lock does the same; it keeps the archive free of what is left
+    where nobody comes by. A healthy lock never goes.
+
+    Returns what was ended: `resource`, `mode`, `txn`, `purpose` and `reason` of each.
+
+    :param archive: a name in archives.yaml, or a URL. (templated)
+    """
+
+    template_fields: Sequence[str] = ("archive",)
+
+    def __init__(self, *, archive: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.archive = archive
+
+    def execute(self, context: Context) -> list[dict[str, str]]:
+        """End what is over and return it."""
+        from holdfast.storage import open_store
+        from locking import reap
+
+        with in_airflow_terms():
+            ended = reap(open_store(find_archive(self.archive).only_url()))
+        for each in ended:
+            self.log.info("ended: %s: %s", each.lock.describe(), each.reason)
+        return [
+            {
+                "resource": each.lock.resource,
+                "mode": each.lock.mode,
+                "txn": each.lock.txn,
+                "purpose": each.lock.purpose,
+                "reason": each.reason,
+            }
+            for each in ended
+        ]
