@@ -20,12 +20,21 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
+from tests.support import command
 from tests.support.jobs import Ran, RunJob
 
 _numbers = itertools.count(1)
 
 # Spark's gateway says goodbye when Python exits, into handlers that pytest has closed by then.
 logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def logs_of_failed_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep them out of the machine's own temporary folder."""
+    command.SURROUNDINGS["TMPDIR"] = str(tmp_path_factory.mktemp("logs"))
+    yield
+    command.SURROUNDINGS.clear()
 
 
 @pytest.fixture(scope="session")

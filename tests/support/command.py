@@ -19,6 +19,9 @@ import psutil
 from holdfast.sources.postgresql.address import Address
 
 PROGRAM = Path(sys.executable).parent / "holdfast"
+SURROUNDINGS: dict[str, str] = {}
+"""Environment variables of every command."""
+
 NOTHING: Mapping[str, str] = MappingProxyType({})
 LIMIT_S = 120.0
 """No command of the tests takes nearly as long, even on a busy machine."""
@@ -48,7 +51,7 @@ def environment(address: Address | None, more: Mapping[str, str]) -> dict[str, s
     """Return the environment of a command: none of our settings but these, and the address's password."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "HOLDFAST_", "AWS_"))}
     password = {"PGPASSWORD": address.password} if address and address.password else {}
-    return {**kept, **password, **more}
+    return {**kept, **SURROUNDINGS, **password, **more}
 
 
 def start(
