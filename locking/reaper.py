@@ -71,7 +71,7 @@ class Reaper:
             return Fate.BURY, "its transaction had been ended", terms
         if record is None or isinstance(record, UnreadableRecord):
             return Fate.LEAVE, "", self._terms
-        if _lives_in_its_process(record, claim) and process_is_gone(record.owner):
+        if self._ended_with_its_process(record, claim):
             return Fate.BURY, "its process is gone", record.terms
         if is_over(look, claim, record.terms):
             return Fate.BURY, "its lease and grace are over", record.terms
@@ -79,6 +79,23 @@ class Reaper:
             # Its owner may be a healthy holder whose DELETE was lost, so no marker.
             return Fate.DROP_INTENT, "", record.terms
         return Fate.LEAVE, "", record.terms
+
+    def _ended_with_its_process(self, record: LockRecord, claim: Claim) -> bool:
+        """Whether the claim's process is gone and took the claim with it.
+
+        A run's lock outlives the process that took it. Only its intent ends with that process, unless the
+        process made it into the lock after our look and ended well: so look again once it is gone.
+        """
+        if record.owner.scope != "run":
+            return process_is_gone(record.owner)
+        return claim.target is None and process_is_gone(record.owner) and not self._has_target(claim)
+
+    def _has_target(self, claim: Claim) -> bool:
+        try:
+            self._folder.store.get(self._folder.target(claim.mode, claim.txn))
+        except ObjectNotFound:
+            return False
+        return True
 
     def _bury(self, claim: Claim, reason: str, terms: Terms) -> None:
         log.warning("Ending lock %s of %s: %s.", claim.txn, self._folder.resource, reason)
@@ -100,11 +117,6 @@ class Reaper:
         except UnreadableRecord:
             terms = self._terms
         return look.age(info) > terms.expiry
-
-
-def _lives_in_its_process(record: LockRecord, claim: Claim) -> bool:
-    """A run's lock outlives the process that took it; but only that process could turn an intent into it."""
-    return record.owner.scope != "run" or claim.target is None
 
 
 def put_marker(folder: LockFolder, txn: str, reason: str, terms: Terms) -> None:

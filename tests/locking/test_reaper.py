@@ -184,6 +184,20 @@ def test_a_runs_attempt_ends_with_its_process(store: MemoryStore, lock: RWLock) 
     lock.write(wait=0, renew=False).check()
 
 
+def test_a_runs_lock_taken_after_the_look_outlives_its_process(store: MemoryStore, lock: RWLock) -> None:
+    body = record(owner=replace(gone_process(), scope="run"))
+    store.place(f"locks/r/INTENT.WRIT.{OTHER}", body)
+
+    def become_held(request: Request) -> None:
+        if request.word == "get":
+            store.place(f"locks/r/WRIT.{OTHER}", body)
+
+    store.before = become_held
+    with pytest.raises(LockBusy):
+        lock.write(wait=0, renew=False)
+    assert f"locks/r/DEAD.{OTHER}" not in store.objects
+
+
 def test_a_record_under_another_locks_name_is_not_believed(store: MemoryStore, lock: RWLock) -> None:
     store.place(f"locks/r/WRIT.{OTHER}", record(txn="e" * 32))
     store.time.sleep(10_000)
