@@ -104,7 +104,8 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
     block = _describe(job, source, block_id, held, dump, found)
     block = block.model_copy(update={"not_included": block.not_included + warnings})
     change = Change(kind="backup", add=(block,), expected_ends=expected)
-    commit = archive.add(lambda state: change, check=job.check, fence=job.locks.fence)
+    with job.last_step():
+        commit = archive.add(lambda state: change, check=job.check, fence=job.locks.fence)
     return {
         "commit": commit.sequence,
         **summary(block),

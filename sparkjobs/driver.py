@@ -209,6 +209,16 @@ class Job:
             thread.join()
             self._stop_spark()
 
+    @contextmanager
+    def last_step(self) -> Iterator[None]:
+        """Let nothing interrupt the block, nor what follows it: whether a commit was made must be known.
+
+        The commit asks for parent and locks itself, just before it is written.
+        """
+        with self._guard:
+            yield
+            self._stopping.set()
+
     def _stop_spark(self) -> None:
         if self._spark is not None:
             with suppress(Py4JError, OSError):  # it may be gone already

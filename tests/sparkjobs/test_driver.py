@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -140,6 +141,30 @@ def test_a_job_ends_at_once_when_its_parent_is_gone_whatever_it_waits_for(
         "the process that started this job is gone, and with it the locks: ending",
     )
     assert time.monotonic() - started < 10
+
+
+def test_nothing_interrupts_the_step_that_commits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setenv(PARENT_VARIABLE, f"{parent.pid}:{process_start(parent.pid)}")
+    noticed = threading.Event()
+    end_work = Job._end_work
+
+    def notice(job: Job, error: HoldfastError) -> None:
+        noticed.set()
+        end_work(job, error)
+
+    monkeypatch.setattr(Job, "_end_work", notice)
+
+    def commit(job: Job) -> dict[str, Any]:
+        with job.last_step():
+            parent.kill()
+            assert noticed.wait(30)
+        parent.communicate()
+        return {"commit": 1}
+
+    code, record = run(commit)
+    assert record is not None
+    assert (code, record.state, record.result) == (0, "succeeded", {"commit": 1})
 
 
 def test_a_job_ends_at_once_when_a_lock_is_lost(run: Run, store: ObjectStore, job_locks: locks.HeldLocks) -> None:
