@@ -19,6 +19,9 @@ _NAMESPACE = Path("/proc/self/ns/pid")
 _START_FIELD = 22
 """Of ``/proc/<pid>/stat`` (proc(5)): when the process started, in clock ticks since boot."""
 
+_ENDED = frozenset("ZX")
+"""States of a process that runs no more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
@@ -78,8 +81,12 @@ def process_is_gone(owner: Owner) -> bool:
         return True
     except PermissionError:
         pass
-    start = _process_start(owner.pid)
-    return start is not None and owner.process_start > 0 and start != owner.process_start
+    fields = _status(owner.pid)
+    if fields is None:
+        return False
+    # One that nobody has waited for yet (a container's first process may never do) has ended all the same.
+    ended = fields[0] in _ENDED
+    return ended or (owner.process_start > 0 and _start_of(fields) != owner.process_start)
 
 
 def liveness(owner: Owner) -> Liveness:
@@ -93,13 +100,22 @@ def liveness(owner: Owner) -> Liveness:
 
 
 def _process_start(pid: int) -> int | None:
+    fields = _status(pid)
+    return None if fields is None else _start_of(fields)
+
+
+def _start_of(fields: list[str]) -> int:
+    return int(fields[_START_FIELD - 3])
+
+
+def _status(pid: int) -> list[str] | None:
+    """Return the fields of /proc/<pid>/stat from the third on: state, parent and so on."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
     # The second field is the program's name in parentheses, and may contain anything.
-    fields = status.rpartition(")")[2].split()
-    return int(fields[_START_FIELD - 3])
+    return status.rpartition(")")[2].split()
 
 
 def _boot_id() -> str:

@@ -38,6 +38,19 @@ where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^p
   and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::regclass
     and d.objid = c.oid and d.deptype = 'e')
 union all
+select format('function %s', p.oid::regprocedure) from pg_catalog.pg_proc p
+  join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
+  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_proc'::regclass
+    and d.objid = p.oid and d.deptype = 'e')
+union all
+select format('type %s', t.oid::regtype) from pg_catalog.pg_type t
+  join pg_catalog.pg_namespace n on n.oid = t.typnamespace
+where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
+  and t.typtype in ('e', 'd', 'r', 'b') and t.typcategory <> 'A'
+  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_type'::regclass
+    and d.objid = t.oid and d.deptype = 'e')
+union all
 select format('schema %I', nspname) from pg_catalog.pg_namespace
 where nspname not in ('pg_catalog', 'information_schema', 'public') and nspname !~ '^pg_(toast|temp)'
   and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_namespace'::regclass

@@ -79,6 +79,8 @@ def test_an_empty_database_is_claimed_by_one_restore_at_a_time(target: Address, 
         ("create table public.mine (id int)", "public.mine"),
         ("create view public.mine as select 1", "public.mine"),
         ("create schema mine", "schema mine"),
+        ("create type public.mine as enum ('a')", "type public.mine"),
+        ("create function public.mine() returns int language sql as 'select 1'", r"function public.mine\(\)"),
     ],
 )
 def test_a_database_that_is_not_empty_is_refused(target: Address, catalog: Catalog, statement: str, named: str) -> None:
@@ -143,11 +145,11 @@ def test_a_load_that_fails_leaves_nothing_and_can_be_tried_again(
 def test_two_attempts_at_one_file_at_once_load_it_once(
     address: Address, session: psycopg.Connection[Any], catalog: Catalog
 ) -> None:
-    loaded: list[int] = []
+    by_second: list[int] = []
 
     def second() -> None:
         with connect(address) as other:
-            loaded.append(load.load_file(other, orders(catalog), "data/x", rows(catalog, 1)))
+            by_second.append(load.load_file(other, orders(catalog), "data/x", rows(catalog, 1)))
 
     thread = threading.Thread(target=second)
 
@@ -158,9 +160,9 @@ def test_two_attempts_at_one_file_at_once_load_it_once(
             until(lambda: watcher.execute(waits).fetchone() == (True,), "the second attempt to wait")
         yield from rows(catalog, 1)
 
-    loaded.append(load.load_file(session, orders(catalog), "data/x", first()))
+    by_first = load.load_file(session, orders(catalog), "data/x", first())
     thread.join()
-    assert loaded == [1, 0]
+    assert (by_first, by_second) == (1, [0])
     assert count(session) == 1
 
 
