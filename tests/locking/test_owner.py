@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -37,7 +38,7 @@ def test_a_process_that_ended_is_gone_also_before_anybody_waited_for_it() -> Non
     owner = replace(Owner().here(), pid=child.pid, process_start=start)
     assert not process_is_gone(owner)
     child.kill()
-    child.stdout.read()  # ends when the process has
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
     assert process_is_gone(owner)
     child.communicate()
     assert process_is_gone(owner)
