@@ -1,0 +1,80 @@
+"""Every interleaving of a few clients of the shipped locks, with deaths, lost answers and expiring leases.
+
+docs/decisions/lock-explorer.md says what is explored and why nothing is missed by what is left out.
+``HOLDFAST_SOAK=1`` adds larger scenarios and walks; ``HOLDFAST_SEED=n`` takes one walk again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import pytest
+
+from locking import Runtime, standing
+from tests.support.explorer.clients import Held
+from tests.support.explorer.replay import Answers, AskingStore
+from tests.support.explorer.scenarios import ALL, LARGE, MIXED, WITHOUT_SECOND_LINE, client
+from tests.support.explorer.search import explore, replay, walk
+from tests.support.explorer.surroundings import surroundings
+from tests.support.explorer.world import Machine, Scenario, alone
+
+SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
+SEEDS = [int(os.environ["HOLDFAST_SEED"])] if "HOLDFAST_SEED" in os.environ else range(3000 if SOAK else 100)
+
+
+@pytest.fixture(autouse=True)
+def _explored() -> Iterator[None]:
+    with surroundings():
+        yield
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda each: each.name)
+def test_no_order_of_events_breaks_a_law(scenario: Scenario) -> None:
+    found = explore(scenario)
+    assert found.broken is None, str(found)
+
+
+@pytest.mark.parametrize("scenario", WITHOUT_SECOND_LINE, ids=lambda each: each.name)
+def test_nor_without_the_second_line(scenario: Scenario) -> None:
+    """``check()`` also looks for another holder; the locks exclude each other even where it does not."""
+    with patch.object(standing, "_alone"):
+        found = explore(scenario)
+    assert found.broken is None, str(found)
+
+
+@pytest.mark.skipif(not SOAK, reason="takes minutes: HOLDFAST_SOAK=1")
+@pytest.mark.parametrize("scenario", LARGE, ids=lambda each: each.name)
+def test_nor_in_larger_scenarios(scenario: Scenario) -> None:
+    found = explore(scenario, limit=20_000_000)
+    assert found.broken is None, str(found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nor_on_a_way_at_random(seed: int) -> None:
+    found = walk(MIXED, seed)
+    assert found.broken is None, str(found)
+
+
+def test_a_printed_schedule_happens_again() -> None:
+    with patch("locking.transaction._Attempt.verify_alone"):
+        found = explore(ALL[0])
+        assert found.broken is not None
+        again = replay(ALL[0], found.schedule)
+    assert (again.broken, again.schedule) == (found.broken, found.schedule)
+    assert replay(ALL[0], found.schedule[:2]).broken is None
+
+
+def test_what_the_explorer_keeps_of_a_lease_is_all_that_it_knows() -> None:
+    memory, _ = alone(Machine(ALL[0]).start(), client(9), ("write",))
+    assert memory.held is not None
+    lease = memory.held.lease(AskingStore(Answers(())), Runtime())
+    kept = {"_commit", "_trusted_since", "_over", "_may_come_late"}
+    given = {"_folder", "_target", "_terms", "_clock", "_guard", "_renewer"}
+    assert set(vars(lease)) == kept | given
+    assert Held.of(lease) == memory.held
+
+
+def test_a_seed_takes_the_same_way_again() -> None:
+    assert walk(MIXED, 7) == walk(MIXED, 7)

@@ -1,0 +1,264 @@
+"""The guards of the lock protocol, each with a mutant that lacks it and where its absence shows."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from holdfast.archive import archive
+from locking import ending, folder, lease, names, rules, rwlock, standing, transaction
+from locking.folder import Claim, LockFolder, Look
+from locking.lease import Lease
+from locking.names import Mode
+from locking.reaper import Fate, Reaper
+from locking.record import LockRecord
+from locking.rules import Ruling, Verdict, View
+from locking.store import Listing, LockStore
+from locking.terms import Terms
+from locking.transaction import _Attempt
+from tests.support.explorer.clients import process_is_gone
+from tests.support.explorer.replay import AskingStore
+from tests.support.explorer.scenarios import ALL
+from tests.support.explorer.world import Scenario
+
+attaching = importlib.import_module("locking.attach")
+"""The module; the package's name for it is its function."""
+
+Patch = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """The protocol without one guard.
+
+    :param guard: what is left out, and so the name of the place
+    :param patches: what replaces it
+    :param scenario: where that breaks a law
+    :param alone: also without the look for another holder in ``check()``, which hides it otherwise
+    """
+
+    guard: str
+    patches: tuple[Patch, ...]
+    scenario: Scenario
+    alone: bool = True
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for owner, name, value in (*self.patches, *(NO_OTHER_HOLDER if self.alone else ())):
+                if isinstance(owner, dict):
+                    stack.enter_context(patch.dict(owner, {name: value}))
+                else:
+                    stack.enter_context(patch.object(owner, name, value))
+            yield
+
+
+def _nothing(*args: object, **more: object) -> None:
+    del args, more
+
+
+def scenario(name: str) -> Scenario:
+    """The scenario of that name."""
+    return next(each for each in ALL if each.name == name)
+
+
+NO_OTHER_HOLDER: tuple[Patch, ...] = ((standing, "_alone", _nothing),)
+
+
+def _reader_sees_no_writers(view: View) -> Ruling:
+    del view
+    return Ruling(Verdict.CLEAR)
+
+
+def _only_intents_count(view: View) -> Ruling:
+    others = tuple(claim for claim in view.others if claim.target is None)
+    return Ruling(Verdict.WITHDRAW, others) if others else Ruling(Verdict.CLEAR)
+
+
+def _only_targets_count(view: View) -> Ruling:
+    others = tuple(claim for claim in view.others if claim.target is not None)
+    return Ruling(Verdict.WITHDRAW, others) if others else Ruling(Verdict.CLEAR)
+
+
+def _intents_last() -> tuple[Patch, ...]:
+    pattern = re.compile(names._OBJECT.pattern.replace("INTENT", "ZINTENT"), re.ASCII)
+
+    def intent(self: LockFolder, mode: Mode, txn: str) -> str:
+        return f"{self._prefix}ZINTENT.{names.WORDS[mode]}.{txn}"
+
+    return ((names, "_OBJECT", pattern), (LockFolder, "intent", intent))
+
+
+def _one_listing(store: LockStore, prefix: str) -> Listing:
+    return store.list(prefix)
+
+
+def _always(view: View, claim: Claim) -> bool:
+    del view, claim
+    return True
+
+
+def _never(view: View, claim: Claim) -> bool:
+    del view
+    return claim.target is not None
+
+
+def _smaller_readers_stay(view: View) -> Ruling:
+    writers = tuple(claim for claim in view.others if claim.mode == "W")
+    if any(claim.target is not None or not view.announced or claim.txn < view.txn for claim in writers):
+        return Ruling(Verdict.WITHDRAW, writers)
+    return Ruling(Verdict.LOOK_AGAIN, writers) if writers else Ruling(Verdict.CLEAR)
+
+
+def _trust_what_was_only_started(self: Lease) -> None:
+    self._must_stand(self._folder.glance(self._clock))
+    self._must_be_trusted()
+    self._trusted_since = self._clock.monotonic()
+    self._may_come_late = True
+    self._folder.store.touch(self._target, self._commit.body)
+
+
+def _trust_from_the_end(self: Lease, started: float) -> None:
+    del started
+    self._expire()
+    if self._over is None:
+        self._trusted_since = self._clock.monotonic()
+
+
+def _trust_at_any_time(self: Lease, started: float) -> None:
+    self._trusted_since = started
+
+
+def _half_of_the_lease(self: Terms) -> float:
+    return self.lease / 2
+
+
+_put_target, _fence = _Attempt.put_target, _Attempt.fence
+
+
+def _fence_before_the_target(self: _Attempt) -> None:
+    _fence(self)
+    _put_target(self)
+
+
+def _put_without_doubt(self: _Attempt, key: str) -> None:
+    self._written.append(key)
+    self._store.put(key, self._body)
+
+
+def _bury_unmarked(self: Reaper, claim: Claim, reason: str, terms: Terms) -> None:
+    del reason, terms
+    for key in claim.keys:
+        self._folder.store.delete(key)
+
+
+_bury, _judge = Reaper._bury, Reaper._judge
+
+
+def _bury_marked_once(self: Reaper, claim: Claim, reason: str, terms: Terms) -> None:
+    (_bury_unmarked if reason == "its transaction had been ended" else _bury)(self, claim, reason, terms)
+
+
+def _bury_left_intents(self: Reaper, look: Look, claim: Claim) -> tuple[Fate, str, Terms]:
+    fate, reason, terms = _judge(self, look, claim)
+    return (Fate.BURY if fate is Fate.DROP_INTENT else fate), reason, terms
+
+
+def _forget_at_once(self: Reaper, look: Look) -> None:
+    for txn, info in look.dead.items():
+        if txn not in look.claims:
+            self._folder.store.delete(info.key)
+
+
+def _all_claims(self: Look) -> Iterator[Claim]:
+    return iter(self.claims.values())
+
+
+def _gone(self: Reaper, record: LockRecord, claim: Claim) -> bool:
+    del self, claim
+    return process_is_gone(record.owner)
+
+
+def _false(*args: object) -> bool:
+    del args
+    return False
+
+
+TWO_WRITERS = scenario("two writers, undisturbed")
+ONCE = scenario("two writers that try once, patiently")
+LATE = scenario("two writers, two answers lost")
+OVER = scenario("two writers, 13 s pass")
+RENEWING = scenario("a writer that renews and a writer, 13 s pass in two steps, one answer lost")
+REAPED = scenario("a writer that renews, a reaper and a writer, leases run out")
+LOST_RENEWAL = scenario("a writer that renews and a writer, one answer lost")
+ENDED = scenario("a lock is ended on purpose while it is renewed")
+RELEASED = scenario("a run's lock is released by another process while it is renewed")
+FIVE = scenario("two writers, 5 s pass")
+LEFT = scenario("a writer whose intent was left renews, 13 s pass in two steps")
+MARKERS = scenario("a run's lock is released while two processes renew it, markers grow old")
+TRUNCATIONS = scenario("two truncations of one block, leases run out")
+OUTLIVES = scenario("a run's lock outlives the process that took it")
+
+MUTANTS = [
+    # Who is in the way
+    Mutant(
+        "readers look where writers are: the paper's bug",
+        ((rwlock._RULES, "R", _reader_sees_no_writers),),
+        scenario("a reader and a writer, undisturbed"),
+    ),
+    Mutant("verified again after the intent", ((_Attempt, "verify_alone", _nothing),), TWO_WRITERS),
+    Mutant("intents are in the way", ((rwlock._RULES, "W", _only_targets_count),), TWO_WRITERS),
+    Mutant("targets are in the way", ((rwlock._RULES, "W", _only_intents_count),), TWO_WRITERS),
+    Mutant("intents sort before targets", _intents_last(), scenario("two writers, listings in key order")),
+    Mutant(
+        "two listings where they have no order",
+        ((folder, "list_union", _one_listing),),
+        scenario("two writers, listings in no order"),
+    ),
+    # Who gives way
+    Mutant("the first of the writers stays", ((rules, "_writer_gives_way", _always),), ONCE),
+    Mutant("the other writers leave", ((rules, "_writer_gives_way", _never),), ONCE),
+    Mutant(
+        "no ids between readers and writers",
+        ((rwlock._RULES, "R", _smaller_readers_stay),),
+        scenario("a reader and a writer that try once, patiently"),
+    ),
+    # Leases
+    Mutant("trusted from acknowledged renewals", ((Lease, "renew", _trust_what_was_only_started),), RENEWING),
+    Mutant("trusted from their start", ((Lease, "_acknowledge", _trust_from_the_end),), RENEWING),
+    Mutant("no late acknowledgement revives", ((Lease, "_acknowledge", _trust_at_any_time),), RENEWING),
+    Mutant("nobody ends what may be trusted", ((Terms, "expiry", property(_half_of_the_lease)),), RENEWING),
+    # Attempts
+    Mutant("nobody ends an intent that may go on", ((Terms, "attempt_expiry", property(_half_of_the_lease)),), FIVE),
+    Mutant("fenced", ((_Attempt, "fence", _nothing),), OVER),
+    Mutant(
+        "fenced after the target's PUT",
+        ((_Attempt, "put_target", _fence_before_the_target), (_Attempt, "fence", _nothing)),
+        OVER,
+    ),
+    Mutant("DEAD on giving up in doubt", ((transaction, "put_marker", _nothing),), LATE, alone=False),
+    Mutant("in doubt from before the PUT", ((_Attempt, "_put", _put_without_doubt),), LATE, alone=False),
+    # Ending
+    Mutant("DEAD on reaping", ((Reaper, "_bury", _bury_unmarked),), REAPED, alone=False),
+    Mutant("DEAD on ending on purpose", ((ending, "put_marker", _nothing),), ENDED),
+    Mutant("DEAD on a release by another process", ((attaching, "put_marker", _nothing),), RELEASED),
+    Mutant("DEAD on a release in doubt", ((lease, "put_marker", _nothing),), LOST_RENEWAL, alone=False),
+    Mutant("one's own DEAD is heeded", ((standing, "_not_ended", _nothing),), ENDED),
+    Mutant("the dead do not count", ((Look, "living", _all_claims),), LATE, alone=False),
+    Mutant("a left intent goes without DEAD", ((Reaper, "_judge", _bury_left_intents),), LEFT),
+    Mutant("DEAD put again by who lists its objects", ((Reaper, "_bury", _bury_marked_once),), MARKERS),
+    Mutant(
+        "DEAD stays while anything may come late", ((Reaper, "_forget_markers", _forget_at_once),), LATE, alone=False
+    ),
+    # Owners
+    Mutant("a run's lock outlives its process", ((Reaper, "_ended_with_its_process", _gone),), OUTLIVES),
+    Mutant("looked for again once it is gone", ((Reaper, "_has_target", _false),), OUTLIVES),
+    # Commits
+    Mutant("a commit is valid where it lands", ((archive, "validate", _nothing),), TRUNCATIONS),
+    Mutant("a commit is created if absent", ((AskingStore, "create", AskingStore.put),), TRUNCATIONS),
+]

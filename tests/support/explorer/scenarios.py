@@ -1,0 +1,261 @@
+"""What is explored in every run of the tests, and what only a soak reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.archive.archive import commit_key
+from holdfast.archive.model import Block, Commit, Coverage, FileRecord, SourceRecord
+from tests.support.explorer.clients import BLOCK, TERMS, Client
+from tests.support.explorer.replay import START
+from tests.support.explorer.world import Objects, Scenario
+
+IN_KEY_ORDER = ("", "INTENT", "READ", "WRIT", "X")
+"""Markers, intents, readers, writers are read one after the other."""
+
+IN_NO_ORDER = ("", "INTENT", "READ", "WRIT")
+
+OVER = int(TERMS.expiry) + 1
+"""Seconds after which anybody may end a lock or an intent."""
+
+
+def client(number: int, *calls: str, host: str = "", wait: float = 0.0) -> Client:
+    return Client(calls, number, host=host, wait=wait)
+
+
+def _archive() -> Objects:
+    """One commit, which added the block that truncations remove."""
+    file = FileRecord(path="catalog", size=0, sha256="")
+    block = Block(
+        id=BLOCK,
+        kind="snapshot",
+        run="run",
+        source=SourceRecord(name="shop", kind="postgresql", database="shop", version="18"),
+        covers=Coverage(to_position="0/1", from_time=START, to_time=START),
+        tables=(),
+        catalog=file,
+        schema_dump=None,
+    )
+    commit = Commit(
+        sequence=1,
+        id="first",
+        parent=None,
+        kind="backup",
+        format=1,
+        min_reader=1,
+        min_writer=1,
+        fence=None,
+        committed_at=START,
+        writer="test",
+        add=(block,),
+    )
+    return ((commit_key(1), commit.to_bytes(), 0),)
+
+
+WRITER = ("write", "release")
+READER = ("read", "release")
+PAIRS = {
+    "two writers": (client(1, *WRITER), client(2, *WRITER)),
+    "a reader and a writer": (client(1, *READER), client(2, *WRITER)),
+    "a writer and a reader": (client(1, *WRITER), client(2, *READER)),
+}
+TRIPLES = {
+    "three writers": (*PAIRS["two writers"], client(3, *WRITER)),
+    "two writers and a reader": (*PAIRS["two writers"], client(3, *READER)),
+    "a writer and two readers": (client(1, *WRITER), client(2, *READER), client(3, *READER)),
+}
+KEEPING = {
+    "three writers that keep the lock": (client(1, "write"), client(2, "write"), client(3, "write")),
+    "a writer and two readers that keep it": (client(1, "write"), client(2, "read"), client(3, "read")),
+}
+TWICE = ("write", "release", "write", "release")
+
+
+def _of(clients: Mapping[str, tuple[Client, ...]], words: str, **more: Any) -> list[Scenario]:
+    return [Scenario(name=f"{name}, {words}", clients=each, **more) for name, each in clients.items()]
+
+
+ORDERS = [
+    *_of(PAIRS, "undisturbed"),
+    *_of(TRIPLES, "undisturbed"),
+    *_of(PAIRS, "listings in key order", cuts=IN_KEY_ORDER),
+    *_of(PAIRS, "listings in no order", cuts=IN_NO_ORDER, ordered=False),
+    *_of(TRIPLES, "listings in key order", cuts=IN_KEY_ORDER),
+    Scenario(
+        name="two writers, twice each, listings in key order",
+        clients=(client(1, *TWICE), client(2, *TWICE)),
+        cuts=IN_KEY_ORDER,
+    ),
+]
+
+FAULTS = [
+    *_of(TRIPLES, "one dies", crashes=1),
+    *_of(PAIRS, "two requests refused", refused=2),
+    *_of(PAIRS, "two answers lost", late=2),
+    *_of(PAIRS, "one dies, one answer lost", crashes=1, late=1),
+    *_of(PAIRS, "one answer lost, listings in key order", late=1, cuts=IN_KEY_ORDER),
+]
+
+
+def holder(mode: str, *calls: str) -> Client:
+    """A client that has the lock already."""
+    return Client(calls, 1, before=(mode,))
+
+
+RENEWERS = {
+    "a writer that renews and a writer": (holder("write", "renew", "release"), client(2, *WRITER)),
+    "a reader that renews and a writer": (holder("read", "renew", "release"), client(2, *WRITER)),
+    "a writer that renews and a reader": (holder("write", "renew", "release"), client(2, *READER)),
+}
+TIMES = [
+    *[scenario for seconds in (5, 9, OVER) for scenario in _of(PAIRS, f"{seconds} s pass", ticks=(seconds,))],
+    *_of(RENEWERS, "13 s pass in two steps, one request refused", ticks=(6, 7), refused=1),
+    *_of(RENEWERS, "13 s pass in two steps, one answer lost", ticks=(6, 7), late=1),
+    *_of(RENEWERS, "one dies, leases run out", crashes=1, ticks=(OVER,)),
+    Scenario(
+        name="a writer whose intent was left renews, 13 s pass in two steps",
+        clients=(Client(("renew", "renew"), 1, before=("write", "leave intent")), client(2, *WRITER)),
+        ticks=(6, 7),
+    ),
+    Scenario(
+        name="a writer that renews, a reaper and a writer, leases run out",
+        clients=(holder("write", "renew"), client(2, "reap"), client(3, "write")),
+        ticks=(OVER,),
+        late=1,
+    ),
+]
+
+HOST = "one host"
+ENDED = [
+    Scenario(
+        name="a lock is ended on purpose while it is renewed",
+        clients=(holder("write", "renew"), client(2, "end"), client(3, "write")),
+        kept=False,
+        late=1,
+    ),
+    Scenario(
+        name="a run's lock is released by another process while it is renewed",
+        clients=(
+            Client(("renew",), 1, scope="run", before=("write",)),
+            client(2, "release handle"),
+            client(3, "write"),
+        ),
+        kept=False,
+        late=1,
+        attached="W",
+    ),
+    Scenario(
+        name="an attempt is ended on purpose",
+        clients=(client(1, "write"), client(2, "end"), client(3, "write")),
+        kept=False,
+    ),
+    *_of(RENEWERS, "one answer lost", late=1),
+    Scenario(
+        name="a writer's process ends on the host of another",
+        clients=(client(1, *WRITER, host=HOST), client(2, *WRITER, host=HOST)),
+        crashes=1,
+    ),
+    Scenario(
+        name="a run's lock outlives the process that took it",
+        clients=(Client(("write",), 1, scope="run", host=HOST), client(2, *WRITER, host=HOST)),
+        crashes=1,
+        attached="W",
+    ),
+]
+
+MARKERS = Scenario(
+    name="a run's lock is released while two processes renew it, markers grow old",
+    clients=(
+        Client(("renew",), 1, scope="run", before=("write",)),
+        Client(("renew",), 2, before=("share",)),
+        client(3, "release handle", "reap", "write"),
+    ),
+    kept=False,
+    ticks=(700, 700),
+    lateness=1200,
+    attached="W",
+)
+
+PATIENT = [
+    Scenario(
+        name="two writers that try once, patiently",
+        clients=(client(1, "try to write"), client(2, "try to write")),
+        progress=True,
+    ),
+    Scenario(
+        name="three writers that try once, patiently",
+        clients=(client(1, "try to write"), client(2, "try to write"), client(3, "try to write")),
+        progress=True,
+    ),
+    Scenario(
+        name="a reader and a writer that try once, patiently",
+        clients=(client(1, "try to read"), client(2, "try to write")),
+        progress=True,
+    ),
+    Scenario(
+        name="two writers that wait",
+        clients=(client(1, "write", wait=2.0), client(2, "write", wait=2.0)),
+        progress=True,
+    ),
+    Scenario(
+        name="a reader and a writer that wait",
+        clients=(client(1, "read", wait=2.0), client(2, "write", wait=2.0)),
+        progress=True,
+    ),
+    Scenario(
+        name="a writer that waits for a reader to leave",
+        clients=(client(1, *READER), client(2, "write", wait=2.0)),
+        progress=True,
+    ),
+]
+
+TRUNCATION = ("write", "commit", "release")
+COMMITS = [
+    Scenario(
+        name="two truncations of one block",
+        clients=(client(1, *TRUNCATION), client(2, *TRUNCATION)),
+        objects=_archive(),
+        late=1,
+    ),
+    Scenario(
+        name="two truncations of one block, leases run out",
+        clients=(client(1, *TRUNCATION), client(2, *TRUNCATION)),
+        objects=_archive(),
+        ticks=(OVER,),
+    ),
+]
+
+THREE = _of(KEEPING, "one answer lost", late=1)
+
+ALL = [*ORDERS, *FAULTS, *THREE, *TIMES, *ENDED, *PATIENT, *COMMITS, MARKERS]
+WITHOUT_SECOND_LINE = [*ORDERS, *FAULTS, *TIMES, *ENDED]
+
+LARGE = [
+    *_of(TRIPLES, "one answer lost", late=1),
+    *_of(KEEPING, "two answers lost", late=2),
+    *_of(TRIPLES, "one dies, listings in key order", crashes=1, cuts=IN_KEY_ORDER),
+    *_of(TRIPLES, "one dies, leases run out", crashes=1, ticks=(OVER,)),
+    *_of(PAIRS, "13 s pass in two steps, one answer lost", late=1, ticks=(6, 7)),
+    *_of(PAIRS, "one dies, one answer lost, leases run out", crashes=1, late=1, ticks=(OVER,)),
+    *_of(PAIRS, "one answer lost, leases run out, listings in key order", late=1, ticks=(OVER,), cuts=IN_KEY_ORDER),
+    *_of(PAIRS, "one answer lost, listings in no order", late=1, cuts=IN_NO_ORDER, ordered=False),
+]
+"""Explored in a soak only."""
+
+MIXED = Scenario(
+    name="a crowd",
+    clients=(
+        client(1, "write", "renew", "commit", "release", "write", "release"),
+        client(2, "read", "check", "renew", "release", "write", "commit", "release", host=HOST),
+        client(3, "reap", "read", "release", "reap", host=HOST),
+        client(4, "write", "commit", "renew", "release"),
+    ),
+    crashes=1,
+    refused=2,
+    late=2,
+    ticks=(5, 6, 7, OVER),
+    cuts=IN_KEY_ORDER,
+    objects=_archive(),
+)
+"""Too large to be explored; walks through it are taken at random."""

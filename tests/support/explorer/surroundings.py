@@ -1,0 +1,53 @@
+"""What the shipped code would ask of its machine, answered by the explorer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from holdfast.archive import archive as archive_module
+from locking import Owner
+from locking import reaper as reaper_module
+from tests.support.explorer.clients import commit_id, process_is_gone
+
+
+class _InPlace:
+    """Stands in for a pool of threads: does the work where it is asked for, so that requests keep their order."""
+
+    def __init__(self, workers: int) -> None:
+        del workers
+
+    def __enter__(self) -> _InPlace:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        del error
+
+    map = staticmethod(map)
+
+
+@contextmanager
+def surroundings() -> Iterator[None]:
+    """Clients that know who they are, whose processes end when the explorer says so; no threads, no logs."""
+    with (
+        patch.object(Owner, "here", lambda self: self),
+        patch.object(reaper_module, "process_is_gone", process_is_gone),
+        patch.object(archive_module, "ThreadPoolExecutor", _InPlace),
+        patch.object(archive_module, "time", SimpleNamespace(sleep=lambda seconds: None)),
+        patch.object(archive_module, "uuid", SimpleNamespace(uuid4=commit_id)),
+        _silence(),
+    ):
+        yield
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
