@@ -38,7 +38,7 @@ class Laws:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._scenario = machine.scenario
-        self._stands: dict[tuple[Held, Objects, int], bool] = {}
+        self._stands: dict[tuple[Held | None, Objects, int], bool] = {}
         self._clean: dict[tuple[Objects, int], str] = {}
         self._valid: set[Objects] = set()
 
@@ -72,7 +72,7 @@ class Laws:
                 holders.append(_Holder(f"client {number + 1}", held.txn, held.mode, trusted, stands))
         if (mode := self._scenario.attached) is not None:
             taken = any(key.endswith(f"/{WORDS[mode]}.{handle(mode).txn}") for key in world.written)
-            stands = attached_holds(mode, partial(answer_at_once, world), ordered=self._scenario.ordered)
+            stands = self._still_attached(world, mode)
             holders.append(_Holder("a process under client 1's lock", handle(mode).txn, mode, taken, stands))
         return holders
 
@@ -88,6 +88,13 @@ class Laws:
             self._stands[key] = held.over is None and still_holds(
                 held, partial(answer_at_once, world), ordered=self._scenario.ordered
             )
+        return self._stands[key]
+
+    def _still_attached(self, world: World, mode: Mode) -> bool:
+        key = (None, world.objects, world.time)
+        if key not in self._stands:
+            ask = partial(answer_at_once, world)
+            self._stands[key] = attached_holds(mode, ask, ordered=self._scenario.ordered)
         return self._stands[key]
 
     def _commits(self, world: World) -> None:

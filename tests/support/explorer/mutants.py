@@ -11,17 +11,19 @@ from typing import Any
 from unittest.mock import patch
 
 from holdfast.archive import archive
-from locking import ending, folder, lease, names, rules, rwlock, standing, transaction
+from locking import ending, folder, lease, names, reaper, rules, rwlock, standing, transaction
 from locking.folder import Claim, LockFolder, Look
+from locking.info import intent_is_over, is_over
 from locking.lease import Lease
 from locking.names import Mode
+from locking.owner import Owner
 from locking.reaper import Fate, Reaper
 from locking.record import LockRecord
 from locking.rules import Ruling, Verdict, View
 from locking.store import Listing, LockStore
 from locking.terms import Terms
 from locking.transaction import _Attempt
-from tests.support.explorer.clients import process_is_gone
+from tests.support.explorer.clients import Client, process_is_gone
 from tests.support.explorer.replay import AskingStore
 from tests.support.explorer.scenarios import ALL
 from tests.support.explorer.world import Scenario
@@ -184,6 +186,18 @@ def _gone(self: Reaper, record: LockRecord, claim: Claim) -> bool:
     return process_is_gone(record.owner)
 
 
+def _only_attempts_end(look: Look, claim: Claim, terms: Terms) -> bool:
+    return claim.target is None and intent_is_over(look, claim, terms)
+
+
+def _only_locks_end(look: Look, claim: Claim, terms: Terms) -> bool:
+    return claim.target is not None and is_over(look, claim, terms)
+
+
+def _task(self: Client) -> Owner:
+    return Owner(scope="process", host=self.host, pid=self.id)
+
+
 def _false(*args: object) -> bool:
     del args
     return False
@@ -202,6 +216,7 @@ FIVE = scenario("two writers, 5 s pass")
 LEFT = scenario("a writer whose intent was left renews, 13 s pass in two steps")
 MARKERS = scenario("a run's lock is released while two processes renew it, markers grow old")
 TRUNCATIONS = scenario("two truncations of one block, leases run out")
+DIES = scenario("three writers, one dies")
 OUTLIVES = scenario("a run's lock outlives the process that took it")
 
 MUTANTS = [
@@ -258,6 +273,11 @@ MUTANTS = [
     # Owners
     Mutant("a run's lock outlives its process", ((Reaper, "_ended_with_its_process", _gone),), OUTLIVES),
     Mutant("looked for again once it is gone", ((Reaper, "_has_target", _false),), OUTLIVES),
+    Mutant("a lock for a run is the run's, not the task's", ((Client, "owner", _task),), OUTLIVES),
+    # Cleaning up
+    Mutant("an expired lock goes", ((reaper, "is_over", _only_attempts_end),), DIES),
+    Mutant("a left attempt goes", ((reaper, "is_over", _only_locks_end), (reaper, "intent_is_over", _false)), DIES),
+    Mutant("markers go in the end", ((Reaper, "_forget_markers", _nothing),), LATE),
     # Commits
     Mutant("a commit is valid where it lands", ((archive, "validate", _nothing),), TRUNCATIONS),
     Mutant("a commit is created if absent", ((AskingStore, "create", AskingStore.put),), TRUNCATIONS),

@@ -70,11 +70,18 @@ KEEPING = {
     "a writer and two readers that keep it": (client(1, "write"), client(2, "read"), client(3, "read")),
 }
 TWICE = ("write", "release", "write", "release")
+WRITERS = (client(1, *TWICE), client(2, *TWICE))
 
 
 def _of(clients: Mapping[str, tuple[Client, ...]], words: str, **more: Any) -> list[Scenario]:
     return [Scenario(name=f"{name}, {words}", clients=each, **more) for name, each in clients.items()]
 
+
+NAME_BY_NAME = (
+    "",
+    *(f"{word}.{each.txn(attempt)}" for word in ("INTENT.WRIT", "WRIT") for each in WRITERS for attempt in (1, 2)),
+)
+"""Every name that two writers may have in two attempts is read alone."""
 
 ORDERS = [
     *_of(PAIRS, "undisturbed"),
@@ -82,11 +89,8 @@ ORDERS = [
     *_of(PAIRS, "listings in key order", cuts=IN_KEY_ORDER),
     *_of(PAIRS, "listings in no order", cuts=IN_NO_ORDER, ordered=False),
     *_of(TRIPLES, "listings in key order", cuts=IN_KEY_ORDER),
-    Scenario(
-        name="two writers, twice each, listings in key order",
-        clients=(client(1, *TWICE), client(2, *TWICE)),
-        cuts=IN_KEY_ORDER,
-    ),
+    Scenario(name="two writers, twice each, listings in key order", clients=WRITERS, cuts=IN_KEY_ORDER),
+    Scenario(name="two writers, twice each, listings name by name", clients=WRITERS, cuts=NAME_BY_NAME),
 ]
 
 FAULTS = [
@@ -233,7 +237,6 @@ WITHOUT_SECOND_LINE = [*ORDERS, *FAULTS, *TIMES, *ENDED]
 
 LARGE = [
     *_of(TRIPLES, "one answer lost", late=1),
-    *_of(KEEPING, "two answers lost", late=2),
     *_of(TRIPLES, "one dies, listings in key order", crashes=1, cuts=IN_KEY_ORDER),
     *_of(TRIPLES, "one dies, leases run out", crashes=1, ticks=(OVER,)),
     *_of(PAIRS, "13 s pass in two steps, one answer lost", late=1, ticks=(6, 7)),
