@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.storage.base import ConditionNotSupported, ObjectStore, StoreFull
+from holdfast.storage.base import ConditionNotSupported, ObjectChanged, ObjectStore, StoreFull
 from holdfast.storage.folder import FolderStore
 from holdfast.storage.keys import InvalidKey, check_key
 from holdfast.storage.url import open_store
@@ -22,6 +22,7 @@ __all__ = [
     "FolderStore",
     "InvalidKey",
     "Listing",
+    "ObjectChanged",
     "ObjectExists",
     "ObjectInfo",
     "ObjectNotFound",

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from locking.store import Listing, ObjectExists, ObjectInfo, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from pyarrow.fs import FileSystem
@@ -28,6 +29,12 @@ class ObjectStore(ABC):
 
     url: str
     """Where the store is; never contains a secret."""
+
+    endpoint: str = ""
+    """The address of the server behind the URL, where the URL does not say it; never contains a secret."""
+
+    clock_source: str = "unknown"
+    """In words: where the times in listings come from."""
 
     listing_is_ordered: bool
 
@@ -54,6 +61,23 @@ class ObjectStore(ABC):
         :raises ObjectExists: the key was taken; nothing was changed
         :raises StoreOutcomeUnknown: read the key back to learn whose content it has
         """
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        """Replace an object only if it still has this etag, decided by the store in one step.
+
+        :raises ObjectChanged: it has another; nothing was changed
+        :raises ConditionNotSupported: the store does not offer this
+        """
+        raise ConditionNotSupported(f"Could not replace {key!r}: {self.url} does not offer compare-and-swap.")
+
+    def gated(self, gate: Callable[[], None]) -> ObjectStore:
+        """This store, but that ``create`` and ``replace`` call ``gate`` before the last byte of a request is sent.
+
+        For measurements of what the store does with requests that are under way together. A store that does not send
+        its requests in parts is returned as it is.
+        """
+        del gate
+        return self
 
     @abstractmethod
     def touch(self, key: str, body: bytes) -> None:
@@ -128,4 +152,8 @@ class StoreFull(StoreError):  # noqa: N818 - named after the situation, like the
 
 
 class ConditionNotSupported(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """The store does not know create-if-absent."""
+    """The store does not know the condition of this request, such as create-if-absent."""
+
+
+class ObjectChanged(StoreError):  # noqa: N818 - named after the situation, like the store errors
+    """The object is not what it was when it was looked at, so it was not replaced."""

@@ -51,6 +51,8 @@ class FolderStore(ObjectStore):
     # intent goes while its target comes.
     listing_is_ordered = False
 
+    clock_source = "the file system's own times"
+
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = Path(root).resolve()
         self.url = str(self._root)

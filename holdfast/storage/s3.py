@@ -15,11 +15,13 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 
-from holdfast.storage.base import ObjectStore
+from holdfast.storage.base import ObjectChanged, ObjectStore
+from holdfast.storage.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.keys import check_key, check_prefix
 from holdfast.storage.s3_errors import s3_errors
 from locking.store import (
     Listing,
+    ObjectExists,
     ObjectInfo,
     ObjectNotFound,
     StoreDenied,
@@ -29,7 +31,7 @@ from locking.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
@@ -65,6 +67,8 @@ class S3Store(ObjectStore):
         server on top of a file system may not, so by default any other counts as unordered.
     """
 
+    clock_source = "the Date of the server's answers"
+
     def __init__(self, bucket: str, prefix: str = "", *, listing_is_ordered: bool | None = None) -> None:
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self._bucket = bucket
@@ -75,6 +79,10 @@ class S3Store(ObjectStore):
         # A client of its own for writes: attempts are a property of the client.
         self._reader = self._client(session, READ_ATTEMPTS)
         self._writer = self._client(session, 1)
+        self._writer.meta.events.register_last("before-call.s3.PutObject", skip_expect)
+        self._writer.meta.events.register("before-send.s3.PutObject", arm)
+        self._gate: Callable[[], None] | None = None
+        self.endpoint = _address(self._writer.meta.endpoint_url)
         self.listing_is_ordered = _is_amazon(self._endpoint) if listing_is_ordered is None else listing_is_ordered
 
     @classmethod
@@ -121,12 +129,27 @@ class S3Store(ObjectStore):
         for attempt in range(CREATE_ATTEMPTS):
             try:
                 with s3_errors("create", key, writes=True):
-                    self._writer.put_object(Bucket=self._bucket, Key=self._key(key), Body=body, IfNoneMatch="*")
+                    self._writer.put_object(
+                        Bucket=self._bucket, Key=self._key(key), Body=self._body(body), IfNoneMatch="*"
+                    )
                 return
             except StoreUnavailable:
                 if attempt + 1 == CREATE_ATTEMPTS:
                     raise
                 time.sleep(random.uniform(0, CREATE_PAUSE * 2**attempt))  # noqa: S311 - only spreads the tries
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        try:
+            with s3_errors("replace", key, writes=True):
+                self._writer.put_object(Bucket=self._bucket, Key=self._key(key), Body=self._body(body), IfMatch=etag)
+        except ObjectExists as error:
+            raise ObjectChanged(f"{key} is not what it was.") from error
+
+    def gated(self, gate: Callable[[], None]) -> S3Store:
+        # Not by copy(), which opens the URL anew: the twin shares our connections.
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, _gate=gate)
+        return twin
 
     def touch(self, key: str, body: bytes) -> None:
         self.put(key, body)
@@ -171,6 +194,9 @@ class S3Store(ObjectStore):
             options["tls_ca_file_path"] = bundle
         return S3FileSystem(**options, connect_timeout=CONNECT_TIMEOUT, request_timeout=READ_TIMEOUT)
 
+    def _body(self, body: bytes) -> bytes | GatedBody:
+        return GatedBody(body, self._gate) if self._gate else body
+
     def _key(self, key: str) -> str:
         return self._root + check_key(key)
 
@@ -205,6 +231,12 @@ class S3Store(ObjectStore):
 def _is_amazon(endpoint: str | None) -> bool:
     host = urlsplit(endpoint).hostname or "" if endpoint else "amazonaws.com"
     return host == "amazonaws.com" or host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _address(endpoint: str) -> str:
+    """An endpoint without the user and password that somebody may have written into it."""
+    parts = urlsplit(endpoint)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _date(headers: Mapping[str, str]) -> datetime:

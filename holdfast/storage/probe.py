@@ -1,0 +1,389 @@
+"""Measure on the real store whether locks and commits are safe there.
+
+Locks rest on listings and reads that show every write and delete that was acknowledged before they began, on times
+that the store itself gives, and on renewals that make an object younger. Commits rest on create-if-absent. Nothing
+can prove such a promise, but a store that breaks it is found out: each is tried often, the last with many requests at
+once, and always equally often, so that two probes of one store can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from holdfast.storage.base import ConditionNotSupported
+from holdfast.storage.race import Race, race
+from locking.store import ObjectNotFound, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.storage.base import ObjectStore
+    from locking.store import Listing
+
+VERSION = 1
+"""Of the document that is kept."""
+
+CLOCK_TOLERANCE = 5.0
+"""Seconds that a store's times may be off beyond rounding; far less than a lock's grace, which has to cover them."""
+
+SMALL = 100
+MEDIUM = 64 << 10
+LARGE = 5 << 20
+"""Bytes of an object in a race. A server that looks first and writes then can be caught only while it writes, and
+many write to a disk only what is larger than some buffer: moto's server has one of just under 5 MiB."""
+
+LARGE_CONTENDERS = 3
+
+FEW = 2
+"""Races with lost replies that say nothing against a store."""
+
+ROUNDING = 1.0
+"""Seconds: stores may round times down to whole ones."""
+
+T = TypeVar("T")
+
+Verdict = Literal["safe", "unsafe", "not offered", "not atomic"]
+"""The last two are told of what nothing of ours needs."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How often what is tried.
+
+    :param rounds: of write, list, read, overwrite, delete, list.
+    :param races: of concurrent creates of one key, half of them with objects of 64 KiB; ends at the first that goes
+        wrong.
+    :param contenders: requests at once in a race.
+    :param large_races: of three large objects each. Of moto's server, which is not atomic, two races in five show two
+        winners, and as many an internal error: that it passes all of them is not to be expected.
+    """
+
+    rounds: int = 20
+    races: int = 50
+    contenders: int = 16
+    large_races: int = 20
+    settle_s: float = 2.2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One promise, and whether the store kept it.
+
+    :param found: in words; of an unsafe one, the reason.
+    """
+
+    what: str
+    verdict: Verdict
+    found: str
+
+
+@dataclass(frozen=True)
+class ClockFinding:
+    """The store's clock.
+
+    :param skew_s: the store's time less ours; give or take `uncertainty_s`. Leases do not depend on it.
+    """
+
+    source: str
+    skew_s: float
+    uncertainty_s: float
+
+
+@dataclass(frozen=True)
+class Latency:
+    """How long requests of one kind took."""
+
+    requests: int
+    median_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What a probe has found at one endpoint.
+
+    :param probed_at: ISO 8601, by the store's clock.
+    :param listings_per_check: how many listings a lock's check takes here.
+    """
+
+    url: str
+    endpoint: str
+    probed_at: str
+    findings: tuple[Finding, ...]
+    clock: ClockFinding
+    latency: dict[str, Latency]
+    listings_per_check: int
+    budget: Budget
+    version: int = VERSION
+
+    @property
+    def reasons(self) -> list[str]:
+        """Return why the store is unsafe; empty where nothing speaks against it."""
+        return [f"{each.what}: {each.found}" for each in self.findings if each.verdict == "unsafe"]
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON that is kept."""
+        return json.dumps({**asdict(self), "safe": not self.reasons}, indent=1).encode()
+
+
+def probe(store: ObjectStore, budget: Budget | None = None) -> ProbeResult:
+    """Measure a store; leaves nothing behind.
+
+    :raises StoreError: the store could not be asked; nothing is found out.
+    """
+    return _Probe(store, budget or Budget()).run()
+
+
+def keep(store: ObjectStore, result: ProbeResult) -> str:
+    """Write a result under `probes/` and return its key, which no other result has."""
+    moment = datetime.fromisoformat(result.probed_at)
+    key = f"probes/{moment:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}.json"
+    store.put(key, result.to_bytes())
+    return key
+
+
+@dataclass
+class _Sample:
+    """One listing: the store's time, and ours around it."""
+
+    now: float
+    before: float
+    after: float
+    wall: float
+
+
+@dataclass
+class _Times:
+    """How far the store's times were from what they can have been."""
+
+    samples: list[_Sample] = field(default_factory=list)
+    stamp_error: float = 0.0
+
+    def drift(self) -> float:
+        """Return by how many seconds the store's clock jumped against ours, beyond what a request takes."""
+        earliest = max(sample.now - sample.after for sample in self.samples)
+        latest = min(sample.now - sample.before for sample in self.samples)
+        return max(0.0, earliest - latest - ROUNDING)
+
+    def best(self) -> _Sample:
+        """Return the listing that tells most of the store's clock: rounding and stale answers only ever lag."""
+        return max(self.samples, key=lambda sample: sample.now - (sample.before + sample.after) / 2)
+
+
+class _Probe:
+    """One probe of one store."""
+
+    def __init__(self, store: ObjectStore, budget: Budget) -> None:
+        self._store = store
+        self._budget = budget
+        self._scratch = f"probes/scratch-{uuid.uuid4().hex}-"
+        self._left: set[str] = set()
+        self._took: dict[str, list[float]] = {}
+        self._times = _Times()
+
+    def run(self) -> ProbeResult:
+        try:
+            findings = self._find()
+        finally:
+            self._clean_up()
+        best = self._times.best()
+        round_trip = best.after - best.before
+        return ProbeResult(
+            url=self._store.url,
+            endpoint=self._store.endpoint,
+            probed_at=datetime.fromtimestamp(best.now, UTC).isoformat(timespec="seconds"),
+            findings=findings,
+            clock=ClockFinding(
+                source=self._store.clock_source,
+                skew_s=round(best.now - best.wall - round_trip / 2, 3),
+                uncertainty_s=round(round_trip / 2 + ROUNDING, 3),
+            ),
+            latency={
+                kind: Latency(len(took), round(1000 * median(took), 2), round(1000 * max(took), 2))
+                for kind, took in sorted(self._took.items())
+            },
+            listings_per_check=1 if self._store.listing_is_ordered else 2,
+            budget=self._budget,
+        )
+
+    def _find(self) -> tuple[Finding, ...]:
+        renewed = self._key("renewed")
+        self._timed("put", lambda: self._store.put(renewed, b"renewed"))
+        rested_from = time.monotonic()
+        shown = self._visibility()
+        created, swapped = self._create_if_absent(), self._compare_and_swap()
+        time.sleep(max(0.0, rested_from + self._budget.settle_s - time.monotonic()))
+        return (*shown, created, swapped, self._renewal(renewed), self._clock())
+
+    def _visibility(self) -> list[Finding]:
+        """Write, list, read, overwrite, delete and list, again and again; look whether each shows the one before."""
+        missing = stale = left = 0
+        for number in range(self._budget.rounds):
+            key = self._key(f"seen-{number:03d}")
+            missing += not self._shows_write(key)
+            stale += not self._reads_newest(key)
+            left += not self._hides_deleted(key)
+        of = f"of {self._budget.rounds}"
+        return [
+            _finding("list after write", missing, of, "objects were missing from a listing that began after the write"),
+            _finding("read after write", stale, of, "reads did not give what had been written before"),
+            _finding("list after delete", left, of, "objects were still shown or read after they had been deleted"),
+        ]
+
+    def _shows_write(self, key: str) -> bool:
+        before = time.monotonic()
+        self._timed("put", lambda: self._store.put(key, b"first"))
+        listing = self._list()
+        longest = time.monotonic() - before
+        for info in listing.objects:
+            if info.key == key:
+                age = (listing.now - info.modified).total_seconds()
+                wrong = max(0.0, age - longest - ROUNDING, -age - ROUNDING)
+                self._times.stamp_error = max(self._times.stamp_error, wrong)
+                return True
+        return False
+
+    def _reads_newest(self, key: str) -> bool:
+        self._timed("put", lambda: self._store.put(key, b"second, longer"))
+        return self._timed("get", lambda: self._read(key)) == b"second, longer" and self._timed(
+            "head", lambda: self._size(key)
+        ) == len(b"second, longer")
+
+    def _hides_deleted(self, key: str) -> bool:
+        self._timed("delete", lambda: self._delete(key))
+        shown = any(info.key == key for info in self._list().objects)
+        return not shown and self._read(key) is None
+
+    def _create_if_absent(self) -> Finding:
+        what, races, unsure = "create if absent", self._create_races(), 0
+        for number, (contenders, size) in enumerate(races):
+            key = self._key(f"created-{number:03d}")
+            try:
+                ended = self._race("create", partial(_create, key), contenders, size)
+            except ConditionNotSupported:
+                return Finding(what, "unsafe", f"the store does not know it, {_COMMITS}")
+            if wrong := ended.what_went_wrong(self._read(key)):
+                return Finding(what, "unsafe", f"{wrong} (race {number + 1} of {len(races)}), {_COMMITS}")
+            self._delete(key)
+            unsure += bool(ended.unsure)
+        if unsure > max(FEW, len(races) // 10):
+            return Finding(what, "unsafe", f"in {unsure} of {len(races)} races the store did not tell who had won")
+        return Finding(
+            what, "safe", f"one of up to {self._budget.contenders} at once won in each of {len(races)} races"
+        )
+
+    def _create_races(self) -> list[tuple[int, int]]:
+        """Return contenders and size of each race: small objects such as commits, then ever larger ones."""
+        small = [(self._budget.contenders, size) for size in (SMALL, MEDIUM) for _ in range(self._budget.races // 2)]
+        return small + [(LARGE_CONTENDERS, LARGE)] * self._budget.large_races
+
+    def _compare_and_swap(self) -> Finding:
+        """Where a store offers it, it should work; nothing of ours needs it."""
+        what, key = "compare and swap", self._key("swapped")
+        self._store.put(key, b"first")
+        try:
+            self._store.replace(key, b"second", self._store.head(key).etag)
+        except ConditionNotSupported:
+            return Finding(what, "not offered", "it is not needed")
+        contenders = self._budget.contenders
+        for number in range(self._budget.races):
+            self._store.put(key, b"%d" % number)
+            etag = self._store.head(key).etag
+            ended = self._race("swap", partial(_replace, key, etag), contenders, SMALL)
+            if wrong := ended.what_went_wrong(self._read(key)):
+                return Finding(what, "not atomic", f"{wrong} (race {number + 1}); it is not needed")
+        return Finding(what, "safe", f"one of {contenders} at once won in each of {self._budget.races} races")
+
+    def _race(self, kind: str, attempt: Callable[[ObjectStore, bytes], object], contenders: int, size: int) -> Race:
+        kind = f"{kind}, {contenders} at once"
+        return race(self._store, lambda store, body: self._timed(kind, lambda: attempt(store, body)), contenders, size)
+
+    def _renewal(self, key: str) -> Finding:
+        """Renewing an object that has rested must make it as young as one that is written now."""
+        before = self._list().now
+        self._timed("touch", lambda: self._store.touch(key, b"renewed"))
+        times = [info.modified for info in self._list().objects if info.key == key]
+        young = bool(times) and (before - times[0]).total_seconds() <= ROUNDING
+        kept = self._read(key) == b"renewed"
+        if young and kept:
+            return Finding("renewal", "safe", "makes an object younger and keeps its content")
+        return Finding("renewal", "unsafe", "an object that was renewed is not shown as younger: leases would run out")
+
+    def _clock(self) -> Finding:
+        drift, stamp = self._times.drift(), self._times.stamp_error
+        if drift > CLOCK_TOLERANCE:
+            return Finding("clock", "unsafe", f"the store's time jumped by {drift:.0f} s between answers: {_LEASES}")
+        if stamp > CLOCK_TOLERANCE:
+            return Finding(
+                "clock",
+                "unsafe",
+                f"objects' times are {stamp:.0f} s off the time that the store itself tells: {_LEASES}",
+            )
+        return Finding("clock", "safe", "objects' times agree with the time that the store tells")
+
+    def _list(self) -> Listing:
+        before, wall = time.monotonic(), time.time()
+        listing = self._timed("list", lambda: self._store.list(self._scratch))
+        self._times.samples.append(_Sample(listing.now.timestamp(), before, time.monotonic(), wall))
+        return listing
+
+    def _read(self, key: str) -> bytes | None:
+        try:
+            return self._store.get(key)
+        except ObjectNotFound:
+            return None
+
+    def _size(self, key: str) -> int | None:
+        try:
+            return self._store.head(key).size
+        except ObjectNotFound:
+            return None
+
+    def _timed(self, kind: str, request: Callable[[], T]) -> T:
+        started = time.monotonic()
+        try:
+            return request()
+        finally:
+            self._took.setdefault(kind, []).append(time.monotonic() - started)
+
+    def _key(self, name: str) -> str:
+        """Return the key of a scratch object, which is removed in the end."""
+        key = f"{self._scratch}{name}"
+        self._left.add(key)
+        return key
+
+    def _delete(self, key: str) -> None:
+        self._store.delete(key)
+        self._left.discard(key)
+
+    def _clean_up(self) -> None:
+        # By name, since a listing may hide some. What cannot be removed is only litter; the findings stand.
+        with suppress(StoreError):
+            for key in sorted(self._left):
+                self._delete(key)
+
+
+def _create(key: str, store: ObjectStore, body: bytes) -> None:
+    store.create(key, body)
+
+
+def _replace(key: str, etag: str, store: ObjectStore, body: bytes) -> None:
+    store.replace(key, body, etag)
+
+
+_COMMITS = "so that two backups could overwrite each other's commits"
+_LEASES = "locks could end while they are held"
+
+
+def _finding(what: str, wrong: int, of: str, complaint: str) -> Finding:
+    if wrong:
+        return Finding(what, "unsafe", f"{wrong} {of} {complaint}")
+    return Finding(what, "safe", f"{of.removeprefix('of ')} of {of.removeprefix('of ')} times")

@@ -1,0 +1,92 @@
+"""Many conditional writes of one object at once, of which one may succeed."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import TYPE_CHECKING
+
+from holdfast.storage.base import ObjectChanged
+from locking.store import ObjectExists, StoreOutcomeUnknown, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.storage.base import ObjectStore
+
+START_LIMIT = 10.0
+"""Seconds to wait for a contender that does not come as far as the others."""
+
+
+class _Start:
+    """Lets nobody pass until all have come; whoever comes again later passes at once."""
+
+    def __init__(self, contenders: int) -> None:
+        self._missing = contenders
+        self._guard = Lock()
+        self._open = Event()
+
+    def wait(self) -> None:
+        with self._guard:
+            self._missing -= 1
+            if self._missing <= 0:
+                self._open.set()
+        self._open.wait(START_LIMIT)
+        self._open.set()
+
+
+@dataclass(frozen=True)
+class Race:
+    """How one race ended.
+
+    :param won: what those wrote who were told that they had won.
+    :param unsure: what those wrote who were told nothing.
+    """
+
+    contenders: int
+    won: list[bytes]
+    unsure: list[bytes]
+
+    def what_went_wrong(self, kept: bytes | None) -> str:
+        """Return why one winner and its content are not what this shows; empty where they may be."""
+        if len(self.won) > 1:
+            return f"{len(self.won)} of {self.contenders} concurrent requests succeeded where one may"
+        if not self.won and not self.unsure:
+            return f"none of {self.contenders} concurrent requests succeeded"
+        if kept not in (self.won or self.unsure):
+            return "what was kept is not what the winner wrote"
+        return ""
+
+
+def race(store: ObjectStore, attempt: Callable[[ObjectStore, bytes], object], contenders: int, size: int) -> Race:
+    """Make one attempt from each of many threads at once.
+
+    Where the store can do that, every request is sent but for its last byte before any is ended: so each is under way
+    at the server before one of them can have succeeded.
+
+    :param attempt: writes these bytes to the store it is given; raises where the condition does not hold.
+    :param size: bytes of each content, at least; all are of different lengths, so that a mixture would be seen.
+    """
+    together = _Start(contenders)
+    last_byte = store.gated(_Start(contenders).wait)
+
+    def contend(number: int) -> tuple[bytes, bool | None]:
+        body = b"contender %d " % number
+        body *= size // len(body) + number + 1
+        together.wait()
+        try:
+            attempt(last_byte, body)
+        except (ObjectExists, ObjectChanged, StoreUnavailable):
+            return body, False
+        except StoreOutcomeUnknown:
+            return body, None
+        return body, True
+
+    with ThreadPoolExecutor(contenders) as pool:
+        results = list(pool.map(contend, range(contenders)))
+    return Race(
+        contenders=contenders,
+        won=[body for body, won in results if won],
+        unsure=[body for body, won in results if won is None],
+    )
