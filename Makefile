@@ -17,8 +17,9 @@ help: ## List the targets.
 setup: ## Build .venv from the hashed requirements and find a Java runtime.
 	@scripts/setup.sh
 
-setup-tests: setup # Build the S3 server of the tests and the bench.
+setup-tests: setup # Build the S3 server of the tests and the bench, and the model checker of specs/.
 	@scripts/setup_tests.sh
+	@scripts/setup_specs.sh
 
 demo: setup ## Back up and restore a sample database through Airflow and Spark; KEEP=1 leaves it running.
 	@$(IN_ENV) python -m demo
