@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from locking import Lease, LockBusy, Runtime, RWLock
+from locking import rwlock as rwlock_module
+from locking.rules import Ruling, Verdict
 from tests.support.interleaving import Schedule, Turns, interleavings, run_schedule
 from tests.support.lockstore import MemoryStore, Request
 from tests.support.tla import Graph, graph
@@ -22,6 +24,22 @@ Verdicts = tuple[tuple[bool, ...], tuple[bool, ...], tuple[bool, ...]]
 @pytest.mark.parametrize("modes", READERS)
 def test_every_order_of_requests_ends_the_same_in_the_model_and_in_the_code(modes: str) -> None:
     model = graph("Pair", {"Readers": READERS[modes]})
+    orders = _run_all(modes)
+    assert len(orders) == _count_orders(model, model.start)
+    for turns, verdicts in orders:
+        assert _walk(model, turns) == verdicts, turns
+
+
+def test_the_papers_read_lock_fails_in_both_in_the_same_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(rwlock_module._RULES, "R", lambda view: Ruling(Verdict.CLEAR))
+    model = graph("Pair", {"Readers": "{1}", "Removed": '{"readers look for writers"}'})
+    orders = _run_all("RW")
+    assert len(orders) == _count_orders(model, model.start)
+    assert all(_walk(model, turns) == verdicts for turns, verdicts in orders)
+    assert any(all(held) for _, (held, _, _) in orders)
+
+
+def _run_all(modes: str) -> list[tuple[list[int], Verdicts]]:
     ended: list[Verdicts] = []
 
     def run(start: Sequence[int]) -> Schedule:
@@ -29,10 +47,8 @@ def test_every_order_of_requests_ends_the_same_in_the_model_and_in_the_code(mode
         ended.append(verdicts)
         return done
 
-    orders = [done.turns for done in interleavings(run)]
-    assert len(orders) == _count_orders(model, model.start)
-    for turns, verdicts in zip(orders, ended, strict=True):
-        assert _walk(model, turns) == verdicts, turns
+    turns = [done.turns for done in interleavings(run)]
+    return list(zip(turns, ended, strict=True))
 
 
 def _run_code(modes: str, start: Sequence[int]) -> tuple[Schedule, Verdicts]:

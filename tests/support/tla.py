@@ -89,7 +89,7 @@ def graph(config: str, constants: Mapping[str, str] | None = None) -> Graph:
     """The state graph of a model in which clients only act one by one."""
     with tempfile.TemporaryDirectory() as folder:
         dot = Path(folder) / "graph.dot"
-        _run(config, constants or {}, "--export-dot", str(dot), "--dot-mode", "full")
+        _run(config, constants or {}, "--export-dot", str(dot), "--dot-mode", "full", "--continue")
         return _read_graph(dot.read_text())
 
 
