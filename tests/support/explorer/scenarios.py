@@ -238,8 +238,6 @@ WITHOUT_SECOND_LINE = [*ORDERS, *FAULTS, *TIMES, *ENDED]
 LARGE = [
     *_of(TRIPLES, "one answer lost", late=1),
     *_of(TRIPLES, "one dies, listings in key order", crashes=1, cuts=IN_KEY_ORDER),
-    *_of(TRIPLES, "one dies, leases run out", crashes=1, ticks=(OVER,)),
-    *_of(PAIRS, "13 s pass in two steps, one answer lost", late=1, ticks=(6, 7)),
     *_of(PAIRS, "one dies, one answer lost, leases run out", crashes=1, late=1, ticks=(OVER,)),
     *_of(PAIRS, "one answer lost, leases run out, listings in key order", late=1, ticks=(OVER,), cuts=IN_KEY_ORDER),
     *_of(PAIRS, "one answer lost, listings in no order", late=1, cuts=IN_NO_ORDER, ordered=False),
