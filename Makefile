@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop test test-fast lint types format bench lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop test test-fast soak lint types format bench lock wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +31,10 @@ test: setup-tests lint types ## Run everything: lint, types, import floors, all 
 	@$(IN_ENV) pytest --durations=15
 
 test-fast: setup ## Run the tests that start no server.
-	@$(IN_ENV) pytest -m "not service and not e2e"
+	@$(IN_ENV) pytest -m "not service and not e2e and not slow and not soak"
+
+soak: setup ## Explore the locks for as long as it takes: larger scenarios, many more random ways.
+	@$(IN_ENV) pytest -m soak tests/locking
 
 lint: setup ## Check style and import floors.
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Every interleaving of a few clients of the shipped locks, with deaths, lost answers and expiring leases.
 
 docs/decisions/lock-explorer.md says what is explored and why nothing is missed by what is left out.
-``HOLDFAST_SOAK=1`` adds larger scenarios and walks; ``HOLDFAST_SEED=n`` takes one walk again.
+``make soak`` explores larger scenarios and walks; ``HOLDFAST_SEED=n`` takes one walk again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from tests.support.explorer.search import explore, replay, walk
 from tests.support.explorer.surroundings import surroundings
 from tests.support.explorer.world import Machine, Scenario, alone
 
-SOAK = bool(os.environ.get("HOLDFAST_SOAK"))
-SEEDS = [int(os.environ["HOLDFAST_SEED"])] if "HOLDFAST_SEED" in os.environ else range(20_000 if SOAK else 500)
+SEEDS = [int(os.environ["HOLDFAST_SEED"])] if "HOLDFAST_SEED" in os.environ else range(500)
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +45,7 @@ def test_nor_without_the_second_line(scenario: Scenario) -> None:
     assert found.broken is None, str(found)
 
 
-@pytest.mark.skipif(not SOAK, reason="takes minutes: HOLDFAST_SOAK=1")
+@pytest.mark.soak
 @pytest.mark.parametrize("scenario", LARGE, ids=lambda each: each.name)
 def test_nor_in_larger_scenarios(scenario: Scenario) -> None:
     found = explore(scenario, limit=20_000_000)
@@ -53,6 +54,13 @@ def test_nor_in_larger_scenarios(scenario: Scenario) -> None:
 
 def test_nor_on_ways_at_random_through_a_crowd() -> None:
     for seed in SEEDS:
+        found = walk(MIXED, seed)
+        assert found.broken is None, str(found)
+
+
+@pytest.mark.soak
+def test_nor_on_many_more_ways_through_a_crowd() -> None:
+    for seed in range(500, 20_000):
         found = walk(MIXED, seed)
         assert found.broken is None, str(found)
 

@@ -8,6 +8,8 @@ from tests.support.explorer.mutants import MUTANTS, Mutant
 from tests.support.explorer.search import explore
 from tests.support.explorer.surroundings import surroundings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.guard)
 def test_the_explorer_misses_no_guard(mutant: Mutant) -> None:
