@@ -18,7 +18,7 @@ main() {
   [[ -x .work/bin/tla && -f .work/bin/tla.$VERSION ]] && return
   PATH="$PATH:$HOME/.cargo/bin"
   command -v cargo >/dev/null ||
-    fail "Rust is missing: type 'curl -sSf https://sh.rustup.rs | sh -s -- -y'."
+    fail "Rust is missing: install cargo and rustc (rustup does), then run make again."
   say "building the model checker tla-checker $VERSION, about three minutes the first time ..."
   CARGO_TARGET_DIR=.work/tla-build cargo install --quiet --locked --force --root .work "tla-checker@$VERSION" \
     &>.work/tla.log || fail "tla-checker could not be built: $(tail -1 .work/tla.log)"
