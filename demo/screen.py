@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,14 +66,16 @@ class Screen:
 
 
 class _Changes:
-    """Prints progress where nothing can be drawn over: at most a line every two seconds."""
+    """Prints progress where nothing can be drawn over: each new step, and the same one every two seconds."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._last = ("", 0.0)
+        self._said = ""
+        self._step = ""
+        self._when = 0.0
 
     def show(self, words: str) -> None:
-        said, when = self._last
-        if words != said and time.monotonic() - when > 2:
-            self._last = (words, time.monotonic())
+        step = re.sub(r"[0-9.,]+", "", words.partition(" · ")[0])
+        if step != self._step or (words != self._said and time.monotonic() - self._when > 2):
+            self._said, self._step, self._when = words, step, time.monotonic()
             self._screen.say(f"   {words}")

@@ -83,7 +83,7 @@ class Story:
 
         def on_progress(record: RunRecord) -> None:
             # The snapshot is taken: what is written from here on must not be in this backup.
-            if writing and record.step == "reading tables":
+            if writing and record.step in ("reading tables", "committing"):
                 writer.start()
 
         with self.screen.step(title) as show:
