@@ -82,10 +82,6 @@ class AirflowApi:
         """Return the state of a run: queued, running, success or failed."""
         return str(self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
-    def end_run(self, dag_id: str, run_id: str, state: str = "failed") -> None:
-        """Mark a run as ended; its running tasks are killed."""
-        _checked(self._http.patch(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", json={"state": state}))
-
     def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
         """Return the task instances of a run."""
         found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", limit=100)

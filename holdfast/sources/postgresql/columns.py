@@ -88,14 +88,6 @@ order by a.attrelid, a.attnum
 """
 
 
-def columns_query() -> str:
-    """Return the query of all columns of the relations in the parameter `oids` (PostgreSQL 14 to 18).
-
-    Its first result is the relation's oid, the others are the fields of `Column` by name.
-    """
-    return _QUERY
-
-
 def read_columns(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, tuple[Column, ...]]:
     """Return the columns of each relation in `oids`, by oid, in order of their numbers.
 
