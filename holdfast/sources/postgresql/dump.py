@@ -8,7 +8,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.programs import need, output_of, run
+from holdfast.sources.postgresql.snapshot import QUEUE_WAIT_S, queued_behind
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,20 +18,26 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.snapshot import Snapshot
 
+_QUEUED = "LOCK TABLE"
+"""What pg_dump quotes where it failed for want of a lock; the server's own words depend on its language."""
+
 
 def dump_schema(address: Address, snapshot: Snapshot, *, server_version: int) -> tuple[bytes, tuple[str, ...]]:
     """Return the whole schema as it is in the snapshot, in pg_dump's custom format, and what it warned of.
 
     :param server_version: such as 180006; pg_dump must be at least of this major version.
+    :raises BusyError: somebody waits to change a table, and does not give way in QUEUE_WAIT_S.
     """
     program = need("pg_dump", at_least=server_version // 10000)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         target = Path(folder) / "schema.dump"
-        warnings = run(
-            program,
-            ["--format=custom", "--schema-only", f"--snapshot={snapshot.name}", f"--file={target}"],
-            address,
-        )
+        options = ["--format=custom", "--schema-only", f"--snapshot={snapshot.name}", f"--file={target}"]
+        try:
+            warnings = run(program, [*options, f"--lock-wait-timeout={int(QUEUE_WAIT_S * 1000)}"], address)
+        except HoldfastError as error:
+            if _QUEUED in str(error):
+                raise queued_behind(address) from error
+            raise
         return target.read_bytes(), warnings
 
 

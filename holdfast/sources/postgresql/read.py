@@ -16,7 +16,7 @@ from adbc_driver_manager import Error as AdbcError
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.decode import Decoder, ValueTooLargeError
 from holdfast.sources.postgresql.session import connect, setting_statements
-from holdfast.sources.postgresql.snapshot import enter_snapshot
+from holdfast.sources.postgresql.snapshot import QUEUE_WAIT_S, enter_snapshot, queued_behind
 from holdfast.sources.postgresql.sql import literal, qualified
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ PIECE_BYTES = 64 << 20
 
 BATCH_BYTES = 8 << 20
 """How much the driver collects before it hands over a batch."""
+
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,10 @@ def cut(table: Table, piece_bytes: int = PIECE_BYTES) -> tuple[Piece, ...]:
 
 @contextmanager
 def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -> Iterator[Reader]:
-    """Open a session that reads in the snapshot, with the tables locked; fails rather than wait for a lock."""
+    """Open a session that reads in the snapshot, with the tables locked.
+
+    :raises BusyError: somebody waits to change one of them, and does not give way in QUEUE_WAIT_S.
+    """
     with connect(address) as session:
         version = session.info.server_version
     connection = _open(address)
@@ -87,12 +92,14 @@ def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -
             ]:
                 cursor.execute(statement)
             _make_sure(cursor, snapshot)
+            cursor.execute(f"SET lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
             for table in tables:
-                cursor.execute(
-                    f"LOCK TABLE ONLY {qualified(table.table_schema, table.name)} IN ACCESS SHARE MODE NOWAIT"
-                )
+                cursor.execute(f"LOCK TABLE ONLY {qualified(table.table_schema, table.name)} IN ACCESS SHARE MODE")
+            cursor.execute("SET lock_timeout = 0")
         yield Reader(connection, address, snapshot)
     except AdbcError as error:
+        if error.sqlstate == _LOCK_NOT_AVAILABLE:
+            raise queued_behind(address) from error
         raise _read_error(address, error) from error
     finally:
         connection.close()

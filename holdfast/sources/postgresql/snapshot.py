@@ -36,6 +36,10 @@ SLOT_WAIT_S = 60.0
 
 LOCK_WAIT_S = 60.0
 _ATTEMPTS = 5
+QUEUE_WAIT_S = 10.0
+"""How long a session of a running backup waits behind somebody who waits for this backup: a deadlock that
+PostgreSQL cannot see. A migration with a lock_timeout gives way first; one without is let through by an end."""
+
 _LOCK_BATCH = 200
 
 
@@ -151,19 +155,32 @@ def _lock(tables: list[Table], session: Connection) -> None:
 
 
 _LOCKED = """
-select format('%s by pid %s (%s)', l.relation::regclass, l.pid, coalesce(a.application_name, '?'))
+select format('%%s by pid %%s (%%s)', l.relation::regclass, l.pid, coalesce(a.application_name, '?'))
 from pg_catalog.pg_locks l left join pg_catalog.pg_stat_activity a on a.pid = l.pid
-where l.locktype = 'relation' and l.mode = 'AccessExclusiveLock' and l.granted and l.relation >= 16384
+where l.locktype = 'relation' and l.mode = 'AccessExclusiveLock' and l.granted = %s and l.relation >= 16384
   and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
 """
 
 
 def _locked_by_others(address: Address) -> BusyError:
     with connect(address) as session:
-        locked = "; ".join(row[0] for row in session.execute(_LOCKED)) or "a table whose lock is free again now"
+        locked = (
+            "; ".join(row[0] for row in session.execute(_LOCKED, (True,))) or "a table whose lock is free again now"
+        )
     return BusyError(
         f"tables stayed locked for {LOCK_WAIT_S:.0f} s by an ACCESS EXCLUSIVE lock: {locked}. "
         "Let it finish, then back up again"
+    )
+
+
+def queued_behind(address: Address) -> BusyError:
+    """Say who waits to change a table that is being backed up, and so keeps the backup's own readers waiting."""
+    with connect(address) as session:
+        waiting = "; ".join(row[0] for row in session.execute(_LOCKED, (False,))) or "nobody any more"
+    return BusyError(
+        f"somebody waits for this backup to change a table (ALTER, DROP, TRUNCATE, VACUUM FULL), and for "
+        f"{QUEUE_WAIT_S:.0f} s every new reader queued behind: {waiting}. The backup has given way; "
+        "start it again after it"
     )
 
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import BusyError, HoldfastError
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.dump import dump_schema, restore_post_data, restore_pre_data
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import hold_snapshot
+from tests.support.command import until
 
 pytestmark = pytest.mark.service
 
@@ -87,3 +90,25 @@ def test_what_is_no_dump_fails_with_pg_restores_words(address: Address, version:
 def test_a_server_newer_than_every_pg_dump_is_told_what_to_install(address: Address) -> None:
     with hold_snapshot(address) as held, pytest.raises(HoldfastError, match="install postgresql-client-99"):
         dump_schema(address, held.snapshot, server_version=990000)
+
+
+def test_one_who_waits_to_drop_a_table_is_named(
+    address: Address, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.sources.postgresql.dump.QUEUE_WAIT_S", 0.1)
+    with connect(address) as session:
+        session.execute("create table public.wanted (id int)")
+    waits = "select exists (select from pg_locks where not granted and relation = 'public.wanted'::regclass)"
+    with (
+        hold_snapshot(address) as held,
+        connect(address) as other,
+        connect(address) as watcher,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        drop = pool.submit(other.execute, "drop table public.wanted")
+        until(lambda: watcher.execute(waits).fetchone() == (True,), "the drop to wait")
+        with pytest.raises(BusyError, match=rf"wanted by pid {other.info.backend_pid}"):
+            dump_schema(address, held.snapshot, server_version=version)
+        other.cancel_safe()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            drop.result()

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import BusyError, HoldfastError
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Table
 from holdfast.sources.postgresql.decode import Decoder, ValueTooLargeError
@@ -72,20 +73,47 @@ def test_an_empty_table_and_one_without_a_heap_are_read_whole(held: HeldSnapshot
     assert piece.condition() == ""
 
 
-def test_a_table_that_somebody_waits_to_drop_is_not_waited_for(address: Address, held: HeldSnapshot) -> None:
-    table = table_of(held, "orders")
-    waits = "select exists (select from pg_locks where not granted and relation = 'public.orders'::regclass)"
+@contextmanager
+def somebody_waits_to_drop(address: Address, table: str) -> Iterator[psycopg.Connection[Any]]:
+    waits = "select exists (select from pg_locks where not granted and relation = %s::regclass)"
     with connect(address) as other, connect(address) as watcher, ThreadPoolExecutor(1) as pool:
-        drop = pool.submit(other.execute, "drop table public.orders")
-        until(lambda: watcher.execute(waits).fetchone() == (True,), "the drop to wait")
-        with (
-            pytest.raises(HoldfastError, match="could not obtain lock on relation"),
-            open_reader(address, held.snapshot, [table]),
-        ):
-            pass
+        drop = pool.submit(other.execute, f"drop table {table}".encode())
+        until(lambda: watcher.execute(waits, (table,)).fetchone() == (True,), "the drop to wait")
+        try:
+            yield other
+        finally:
+            other.cancel_safe()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                drop.result()
+
+
+def test_one_who_waits_to_drop_a_table_and_gives_way_does_not_end_the_backup(
+    address: Address, held: HeldSnapshot
+) -> None:
+    table = table_of(held, "orders")
+    queues = "select count(*) from pg_locks where not granted and relation = 'public.orders'::regclass"
+    with (
+        somebody_waits_to_drop(address, "public.orders") as other,
+        connect(address) as watcher,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        rows = pool.submit(ids, address, held, table, 1 << 30)
+        until(lambda: watcher.execute(queues).fetchone() == (2,), "the reader to queue behind the drop")
         other.cancel_safe()
-        with pytest.raises(psycopg.errors.QueryCanceled):
-            drop.result()
+        assert sorted(rows.result()) == list(range(1, 501))
+
+
+def test_one_who_waits_to_drop_a_table_and_stays_is_named_and_the_backup_gives_way(
+    address: Address, held: HeldSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.sources.postgresql.read.QUEUE_WAIT_S", 0.1)
+    table = table_of(held, "orders")
+    with (
+        somebody_waits_to_drop(address, "public.orders") as other,
+        pytest.raises(BusyError, match=rf"behind: (public\.)?orders by pid {other.info.backend_pid} \(holdfast\)"),
+        open_reader(address, held.snapshot, [table]),
+    ):
+        pass
 
 
 def test_another_snapshot_than_the_held_one_is_noticed(address: Address, held: HeldSnapshot) -> None:
