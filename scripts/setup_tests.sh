@@ -1,31 +1,17 @@
 #!/usr/bin/env bash
 # Builds .work/bin/versitygw, the S3 server of the tests and the bench; about two minutes the first time.
-# Takes the Go on PATH, or else the one in the wheel of requirements/go.txt. Runs after scripts/setup.sh.
+# Runs after scripts/setup.sh.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly VERSION=v1.8.0 GO_NEEDED=1.25.0
 
+# shellcheck source=scripts/find_go.sh
+. scripts/find_go.sh
+
 say() { printf 'setup-tests: %s\n' "$*"; }
 fail() { printf 'setup-tests: %s\n' "$*" >&2; exit 1; }
-
-find_go() {
-  local version
-  version=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || true
-  if [[ -n $version ]] && printf 'go%s\n%s\n' "$GO_NEEDED" "$version" | sort -CV; then
-    command -v go
-    return
-  fi
-  if ! cmp -s requirements/go.txt .work/go/installed.txt; then
-    rm -rf .work/go
-    # shellcheck source=/dev/null
-    . .work/env
-    "$UV" pip install --quiet --python .venv --target .work/go --require-hashes -r requirements/go.txt >&2
-    cp requirements/go.txt .work/go/installed.txt
-  fi
-  echo "$PWD/.work/go/go/bin/go"
-}
 
 main() {
   local go started=$SECONDS
@@ -33,7 +19,7 @@ main() {
   exec 9>.work/setup-tests.lock
   flock 9
   [[ -x .work/bin/versitygw && -f .work/bin/versitygw.$VERSION ]] && return
-  go=$(find_go)
+  go=$(find_go "$GO_NEEDED")
   say "building the S3 server versitygw $VERSION, about two minutes the first time ..."
   env -u GOROOT GOBIN="$PWD/.work/bin" GOFLAGS=-mod=mod GOTOOLCHAIN=local CGO_ENABLED=0 \
     "$go" install "github.com/versity/versitygw/cmd/versitygw@$VERSION" &>.work/versitygw.log ||
