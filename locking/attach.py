@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-from locking.errors import LockError, LockLost, LockStateUnknown
+from locking.errors import LockError, LockLost, LockStateUnknown, UnreadableRecord
 from locking.folder import LockFolder
 from locking.names import WORDS, Mode, check_resource, check_root, is_txn
 from locking.reaper import put_marker
+from locking.record import decode_marker, decode_record
 from locking.runtime import SYSTEM, Runtime
 from locking.standing import must_stand
-from locking.store import LockStore, StoreUnavailable
+from locking.store import LockStore, ObjectNotFound, StoreUnavailable
 from locking.terms import CLOCK_STEP, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from locking.folder import Look
+    from locking.runtime import Clock
+
+
+RELEASED = "it was released"
+"""The reason in the marker of a lock that was given back."""
 
 
 class InvalidHandle(LockError, ValueError):  # noqa: N818 - named after the situation, like its siblings
@@ -49,13 +63,15 @@ class LeaseHandle:
 
 
 class AttachedLease:
-    """A lock that another process holds and renews for us; we only look whether it still stands."""
+    """A lock that another process took: we look whether it still stands, or keep it for a run that outlives it."""
 
     def __init__(self, store: LockStore, handle: LeaseHandle, runtime: Runtime) -> None:
         self._folder = LockFolder(store, handle.root, handle.resource)
+        self._target = self._folder.target(handle.mode, handle.txn)
         self._handle = handle
         self._clock = runtime.clock
         self._lost: str | None = None
+        self._body: bytes | None = None
 
     def check(self) -> None:
         """Look whether the lock is still held, by the store's clock alone.
@@ -65,23 +81,68 @@ class AttachedLease:
         :raises LockLost: it is not, and never will be again
         :raises LockStateUnknown: the store did not answer; try again, but do not rely on the lock
         """
-        if self._lost is not None:
-            raise LockLost(self._lost)
         try:
-            look = self._folder.look(self._clock)
+            self._must_stand(self._folder.look)
         except StoreUnavailable as error:
             raise LockStateUnknown(
                 f"Whether {self._handle.resource} is still locked cannot be seen: {error}"
             ) from error
+
+    def renew(self, *, at_most: float = math.inf) -> bool:
+        """Renew the lease once: one listing and one write; the first time it reads the lock's record, too.
+
+        Nobody trusts the lock for a write whose answer has not come, so a late one revives nothing: whoever
+        ended the lock meanwhile has marked it as dead before.
+
+        :param at_most: seconds, by the store's clock, since the lock was asked for; after them it is not renewed
+        :return: whether it was renewed
+        :raises LockLost: there is nothing to renew
+        :raises StoreError: it could not be renewed now; the lease goes on as it was
+        """
+        try:
+            body = self._record()
+            look = self._must_stand(self._folder.glance)
+            if (look.now - self._since(body)).total_seconds() >= at_most:
+                return False
+            self._folder.store.touch(self._target, body)
+        except ObjectNotFound as error:
+            raise self._lose(f"The lock of {self._handle.resource} is gone from the store.") from error
+        return True
+
+    def was_released(self) -> bool:
+        """Whether the lock was given back, rather than lost; known for some minutes after it."""
+        try:
+            marker = decode_marker(self._folder.store.get(self._folder.marker(self._handle.txn)))
+        except (ObjectNotFound, UnreadableRecord):
+            return False
+        return marker.reason == RELEASED
+
+    def _must_stand(self, look_into: Callable[[Clock], Look]) -> Look:
+        if self._lost is not None:
+            raise LockLost(self._lost)
         handle = self._handle
+        look = look_into(self._clock)
         try:
             age = must_stand(look, self._folder, mode=handle.mode, txn=handle.txn, lease=handle.lease_s)
-            trusted_until = look.started + handle.lease_s - age - CLOCK_STEP
-            if self._clock.monotonic() >= trusted_until:
-                raise LockLost(f"The lease of {handle.resource} is over: its holder does not renew it.")
         except LockLost as error:
-            self._lost = str(error)
-            raise
+            raise self._lose(str(error)) from error
+        if self._clock.monotonic() >= look.started + handle.lease_s - age - CLOCK_STEP:
+            raise self._lose(f"The lease of {handle.resource} is over: it was not renewed in time.")
+        return look
+
+    def _record(self) -> bytes:
+        """Return the lock's record, which never changes."""
+        if self._body is None:
+            self._body = self._folder.store.get(self._target)
+        return self._body
+
+    def _since(self, body: bytes) -> datetime:
+        handle = self._handle
+        return decode_record(body, resource=handle.resource, mode=handle.mode, txn=handle.txn).since
+
+    def _lose(self, why: str) -> LockLost:
+        self._lost = why
+        return LockLost(why)
 
 
 def attach(store: LockStore, handle: LeaseHandle, *, runtime: Runtime = SYSTEM) -> AttachedLease:
@@ -100,5 +161,5 @@ def release_handle(store: LockStore, handle: LeaseHandle) -> None:
     :raises StoreError: it could not be released for certain; it may be tried again, or left to expire
     """
     folder = LockFolder(store, handle.root, handle.resource)
-    put_marker(folder, handle.txn, "it was released", Terms(handle.lease_s, handle.grace_s))
+    put_marker(folder, handle.txn, RELEASED, Terms(handle.lease_s, handle.grace_s))
     store.delete(folder.target(handle.mode, handle.txn))

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 from locking.errors import LockNotFound
 from locking.folder import LockFolder, looks_by_resource
 from locking.info import LockInfo, Records, describe_claim
-from locking.reaper import Reaper, put_marker
+from locking.reaper import Reaper, nobody, put_marker
 from locking.record import LockRecord
 from locking.runtime import SYSTEM, Runtime
 from locking.terms import Terms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from locking.folder import Look
+    from locking.owner import Owner
     from locking.store import LockStore
 
 
@@ -59,29 +62,28 @@ def end(
     return describe_claim(folder, look, claim, record)
 
 
-def reap(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM) -> list[Ended]:
+def reap(
+    store: LockStore, root: str = "locks", *, finished: Callable[[Owner], bool] = nobody, runtime: Runtime = SYSTEM
+) -> list[Ended]:
     """End what is over in every folder, as whoever wants a lock does in its own; return what was ended.
 
     That is what outlived its lease and grace, what belongs to a process that is proved gone from this machine,
     and what came late to a transaction that had been ended. Intents left beside a healthy lock, and markers
     that nothing can come late to any more, go without being counted. A healthy lock never goes.
+
+    :param finished: whether an owner has finished, as a scheduler says it; asked only of locks whose lease is
+        over, and saves their grace. False where that is not known.
     """
     ended: list[Ended] = []
     for resource, look in sorted(looks_by_resource(store, root, runtime.clock).items()):
         if look.claims or look.dead:
-            ended += _reap_folder(LockFolder(store, root, resource), look)
+            ended += _reap_folder(LockFolder(store, root, resource), look, finished)
     return ended
 
 
-def _reap_folder(folder: LockFolder, look: Look) -> list[Ended]:
+def _reap_folder(folder: LockFolder, look: Look, finished: Callable[[Owner], bool]) -> list[Ended]:
     records = Records(folder)
     found = {txn: describe_claim(folder, look, claim, records.of(claim)) for txn, claim in look.claims.items()}
-    left = Reaper(folder, records, Terms()).tidy(look, own="", suspects=tuple(look.claims.values()))
-    return [Ended(info, _reason(info)) for txn, info in found.items() if txn not in left.claims]
-
-
-def _reason(info: LockInfo) -> str:
-    """Why the reaper ended this; it ends nothing else."""
-    return {"expired": "its lease and grace are over", "dead": "its transaction had been ended"}.get(
-        info.state, "its process is gone"
-    )
+    reaper = Reaper(folder, records, Terms(), finished=finished)
+    reaper.tidy(look, own="", suspects=tuple(look.claims.values()))
+    return [Ended(found[txn], reason) for txn, reason in reaper.ended.items()]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from locking.errors import UnreadableRecord
 from locking.record import LockRecord, decode_record
 from locking.store import ObjectNotFound
+from locking.terms import CLOCK_STEP
 
 if TYPE_CHECKING:
     from locking.folder import Claim, LockFolder, Look
@@ -89,6 +90,12 @@ def is_over(look: Look, claim: Claim, terms: Terms) -> bool:
     if claim.target is not None:
         return look.age(claim.target) > terms.expiry
     return intent_is_over(look, claim, terms)
+
+
+def lease_is_over(look: Look, claim: Claim, terms: Terms) -> bool:
+    """Whether nobody can trust the claim any more, though its requests may still be under way."""
+    limit = terms.lease if claim.target is not None else terms.attempt_lease
+    return look.age(claim.newest) > limit + CLOCK_STEP
 
 
 def intent_is_over(look: Look, claim: Claim, terms: Terms) -> bool:

@@ -7,14 +7,14 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from locking.errors import UnreadableRecord
-from locking.info import Records, intent_is_over, is_over
+from locking.info import Records, intent_is_over, is_over, lease_is_over
 from locking.owner import Owner, process_is_gone
 from locking.record import DeadMarker, LockRecord, decode_marker, encode_marker
 from locking.store import ObjectInfo, ObjectNotFound
 from locking.terms import MARKER_LIFE, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from locking.folder import Claim, LockFolder, Look
 
@@ -29,13 +29,28 @@ class Fate(Enum):
     BURY = auto()
 
 
-class Reaper:
-    """Ends what is over in one lock's folder. Anybody may; all of it may be done twice or by many."""
+def nobody(owner: Owner) -> bool:
+    """Know of no owner that it has finished."""
+    del owner
+    return False
 
-    def __init__(self, folder: LockFolder, records: Records, terms: Terms) -> None:
+
+class Reaper:
+    """Ends what is over in one lock's folder. Anybody may; all of it may be done twice or by many.
+
+    :param finished: whether an owner has finished, as a scheduler says it. That saves the grace, never the
+        lease: a process of a task that was given up may still be at work.
+    """
+
+    def __init__(
+        self, folder: LockFolder, records: Records, terms: Terms, *, finished: Callable[[Owner], bool] = nobody
+    ) -> None:
         self._folder = folder
         self._records = records
         self._terms = terms
+        self._finished = finished
+        self.ended: dict[str, str] = {}
+        """Why, for each transaction that was ended."""
 
     def tidy(self, look: Look, *, own: str, suspects: Collection[Claim]) -> Look:
         """End what is over, and return the look without it.
@@ -50,6 +65,7 @@ class Reaper:
             if fate is Fate.BURY:
                 self._bury(claim, reason, terms)
                 buried.add(claim.txn)
+                self.ended[claim.txn] = reason
             elif fate is Fate.DROP_INTENT and claim.intent is not None:
                 self._folder.store.delete(claim.intent.key)
                 dropped.add(claim.txn)
@@ -75,6 +91,8 @@ class Reaper:
             return Fate.BURY, "its process is gone", record.terms
         if is_over(look, claim, record.terms):
             return Fate.BURY, "its lease and grace are over", record.terms
+        if lease_is_over(look, claim, record.terms) and self._finished(record.owner):
+            return Fate.BURY, "its lease is over and its owner has finished", record.terms
         if intent_is_over(look, claim, record.terms):
             # Its owner may be a healthy holder whose DELETE was lost, so no marker.
             return Fate.DROP_INTENT, "", record.terms

@@ -13,6 +13,7 @@ from locking import (
     Owner,
     Runtime,
     RWLock,
+    end,
     release_handle,
 )
 from locking import attach as attach_to
@@ -72,7 +73,7 @@ def test_the_lock_is_trusted_as_long_as_its_holder_renews_it(
     store.time.sleep(118)
     attached.check()
     store.time.sleep(1)  # a second early: the store's clock may count whole seconds
-    with pytest.raises(LockLost, match="does not renew"):
+    with pytest.raises(LockLost, match="not renewed in time"):
         attached.check()
 
 
@@ -128,3 +129,76 @@ def test_another_process_releases_a_lock_in_two_requests_marker_first(
     with pytest.raises(LockLost):
         lease.check()
     RWLock(store, "r", runtime=runtime).write(wait=0, renew=False).check()
+
+
+def test_another_process_renews_a_lock_in_two_requests_after_the_first(
+    store: MemoryStore, attached: AttachedLease
+) -> None:
+    store.forget()
+    assert attached.renew()
+    assert store.words() == ["get WRIT", "list", "touch WRIT"]
+    store.forget()
+    for _ in range(3):
+        store.time.sleep(100)
+        assert attached.renew()
+        attached.check()
+    assert store.words() == ["list", "touch WRIT", "list"] * 3
+
+
+def test_a_lock_is_not_renewed_beyond_what_was_agreed_by_the_clock_of_the_store(
+    store: MemoryStore, attached: AttachedLease
+) -> None:
+    assert attached.renew(at_most=101)
+    store.time.sleep(100)
+    assert attached.renew(at_most=101)
+    store.time.sleep(1)
+    store.forget()
+    assert not attached.renew(at_most=101)
+    assert store.words() == ["list"]
+    attached.check()  # it goes on to the end of its lease
+    store.time.sleep(119)
+    with pytest.raises(LockLost):
+        attached.renew(at_most=101)
+
+
+@pytest.mark.parametrize("how", ["DEAD", "gone", "READ", "late"])
+def test_a_lock_that_does_not_stand_is_not_renewed(
+    store: MemoryStore, lease: Lease, attached: AttachedLease, how: str
+) -> None:
+    attached.renew()
+    if how == "DEAD":
+        store.place(f"locks/r/DEAD.{lease.txn}", b"")
+    elif how == "gone":
+        del store.objects[f"locks/r/WRIT.{lease.txn}"]
+    elif how == "READ":
+        store.place("locks/r/READ." + "f" * 32, b"")
+    else:
+        store.time.sleep(119)
+    before = dict(store.objects)
+    for _ in range(2):
+        with pytest.raises(LockLost):
+            attached.renew()
+    assert store.objects == before
+
+
+def test_a_renewal_that_fails_loses_nothing(store: MemoryStore, attached: AttachedLease) -> None:
+    def fail(request: Request) -> None:
+        raise StoreUnavailable("later")
+
+    store.before = fail
+    with pytest.raises(StoreUnavailable):
+        attached.renew()
+    store.before = lambda request: None
+    attached.check()
+    assert attached.renew()
+
+
+def test_a_lock_that_was_given_back_is_told_from_one_that_was_lost(
+    store: MemoryStore, runtime: Runtime, lease: Lease, attached: AttachedLease
+) -> None:
+    assert not attached.was_released()
+    other = RWLock(store, "other", owner=Owner(scope="run"), runtime=runtime).write(wait=0, renew=False)
+    end(store, "other", other.txn, reason="its run is over", runtime=runtime)
+    assert not attach_to(store, other.handle(), runtime=runtime).was_released()
+    release_handle(store, lease.handle())
+    assert attached.was_released()

@@ -187,6 +187,31 @@ def test_reaping_leaves_a_healthy_holder_its_lock_where_its_intent_stayed(
     held.check()
 
 
+@pytest.mark.parametrize("what", ["lock", "intent"])
+def test_the_word_that_an_owner_has_finished_saves_the_grace_and_never_the_lease(
+    store: MemoryStore, runtime: Runtime, lock: Lock, what: str
+) -> None:
+    held = lock(owner=ELSEWHERE).write(wait=0, renew=False)
+    if what == "intent":
+        body, _ = store.objects.pop(f"locks/r/WRIT.{held.txn}")
+        store.place(f"locks/r/INTENT.WRIT.{held.txn}", body)
+    asked: list[Owner] = []
+
+    def finished(owner: Owner) -> bool:
+        asked.append(owner)
+        return True
+
+    store.time.sleep(121)  # a second more than the lease: the store's clock may count whole seconds
+    assert reap(store, finished=finished, runtime=runtime) == []
+    assert asked == []
+    store.time.sleep(1)
+    assert reap(store, runtime=runtime) == []
+    (ended,) = reap(store, finished=finished, runtime=runtime)
+    assert (ended.lock.txn, ended.reason) == (held.txn, "its lease is over and its owner has finished")
+    assert [owner.scope for owner in asked] == ["run"]
+    assert store.names() == ["DEAD"]
+
+
 def test_reaping_an_empty_store_is_one_listing(store: MemoryStore, runtime: Runtime) -> None:
     assert reap(store, runtime=runtime) == []
     assert store.words() == ["list"]

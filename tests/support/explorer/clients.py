@@ -245,6 +245,20 @@ def _release_handle(context: Context) -> Memory:
     return context.memory
 
 
+def _keep(context: Context) -> Memory:
+    """Renew the lock that client 1 took, as another process does for its run."""
+    with contextlib.suppress(LockLost, StoreError):
+        attach(context.store, handle("W"), runtime=context.runtime).renew()
+    return context.memory
+
+
+def _reap_told(context: Context) -> Memory:
+    """Reap, told by a scheduler that every owner has finished, whatever its processes do."""
+    with contextlib.suppress(StoreError):
+        reap(context.store, finished=lambda owner: True, runtime=context.runtime)
+    return context.memory
+
+
 def _reap(context: Context) -> Memory:
     with contextlib.suppress(StoreError):
         reap(context.store, runtime=context.runtime)
@@ -262,7 +276,9 @@ CALLS: dict[str, Callable[[Context], Memory]] = {
     "commit": _commit,
     "end": _end,
     "release handle": _release_handle,
+    "keep": _keep,
     "reap": _reap,
+    "reap what has finished": _reap_told,
     "leave intent": _leave_intent,
     "share": _share,
 }

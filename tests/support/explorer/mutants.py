@@ -203,6 +203,11 @@ def _false(*args: object) -> bool:
     return False
 
 
+def _true(*args: object) -> bool:
+    del args
+    return True
+
+
 TWO_WRITERS = scenario("two writers, undisturbed")
 ONCE = scenario("two writers that try once, patiently")
 LATE = scenario("two writers, two answers lost")
@@ -211,6 +216,8 @@ RENEWING = scenario("a writer that renews and a writer, 13 s pass in two steps, 
 REAPED = scenario("a writer that renews, a reaper and a writer, leases run out")
 LOST_RENEWAL = scenario("a writer that renews and a writer, one answer lost")
 ENDED = scenario("a lock is ended on purpose while it is renewed")
+TOLD = scenario("a writer that renews though it is said to have finished, a reaper and a writer, 10 s pass")
+KEPT = scenario("a run's lock is released by one process while another keeps it")
 RELEASED = scenario("a run's lock is released by another process while it is renewed")
 FIVE = scenario("two writers, 5 s pass")
 LEFT = scenario("a writer whose intent was left renews, 13 s pass in two steps")
@@ -263,6 +270,8 @@ MUTANTS = [
     Mutant("DEAD on ending on purpose", ((ending, "put_marker", _nothing),), ENDED),
     Mutant("DEAD on a release by another process", ((attaching, "put_marker", _nothing),), RELEASED),
     Mutant("DEAD on a release in doubt", ((lease, "put_marker", _nothing),), LOST_RENEWAL, alone=False),
+    Mutant("DEAD on a release while another process keeps the lock", ((attaching, "put_marker", _nothing),), KEPT),
+    Mutant("the word that an owner has finished saves no lease", ((reaper, "lease_is_over", _true),), TOLD),
     Mutant("one's own DEAD is heeded", ((standing, "_not_ended", _nothing),), ENDED),
     Mutant("the dead do not count", ((Look, "living", _all_claims),), LATE, alone=False),
     Mutant("a left intent goes without DEAD", ((Reaper, "_judge", _bury_left_intents),), LEFT),

@@ -128,6 +128,17 @@ TIMES = [
         ticks=(OVER,),
         late=1,
     ),
+    Scenario(
+        name="a writer that renews though it is said to have finished, a reaper and a writer, 10 s pass",
+        clients=(holder("write", "renew"), client(2, "reap what has finished"), client(3, "write")),
+        ticks=(10,),
+        late=1,
+    ),
+    Scenario(
+        name="a writer though it is said to have finished, a reaper and a writer, 10 s pass",
+        clients=(client(1, "write"), client(2, "reap what has finished"), client(3, "write")),
+        ticks=(10,),
+    ),
 ]
 
 HOST = "one host"
@@ -146,6 +157,26 @@ ENDED = [
             client(3, "write"),
         ),
         kept=False,
+        late=1,
+        attached="W",
+    ),
+    Scenario(
+        name="a run's lock is released by one process while another keeps it",
+        clients=(
+            Client((), 1, scope="run", before=("write",)),
+            client(2, "keep"),
+            client(3, "release handle"),
+            client(4, "write"),
+        ),
+        kept=False,
+        late=1,
+        attached="W",
+    ),
+    Scenario(
+        name="a run's lock that another process keeps, leases run out",
+        clients=(Client((), 1, scope="run", before=("write",)), client(2, "keep", "keep"), client(3, "write")),
+        kept=False,
+        ticks=(OVER,),
         late=1,
         attached="W",
     ),
