@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import os
 import random
 import time
+from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import IO, TYPE_CHECKING, cast
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-import boto3
-from botocore.config import Config
-
+from holdfast.errors import UsageError
 from holdfast.storage.base import ObjectChanged, ObjectStore
 from holdfast.storage.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.keys import check_key, check_prefix
+from holdfast.storage.s3_access import S3Access
 from holdfast.storage.s3_errors import s3_errors
+from holdfast.storage.s3_settings import SSE, S3Settings
+from holdfast.storage.s3_upload import upload
 from locking.store import (
     Listing,
     ObjectExists,
@@ -32,20 +33,11 @@ from locking.store import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
-    from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectTypeDef
     from pyarrow.fs import FileSystem
-
-CONNECT_TIMEOUT = 5.0
-"""Seconds to wait for a connection."""
-
-READ_TIMEOUT = 30.0
-"""Seconds to wait for the next bytes of an answer."""
-
-READ_ATTEMPTS = 4
-"""How often a request that changes nothing is tried."""
 
 CREATE_ATTEMPTS = 5
 """How often a create is tried that the server says it did nothing for: a rival's was under way (409)."""
@@ -53,42 +45,56 @@ CREATE_ATTEMPTS = 5
 CREATE_PAUSE = 0.05
 """Seconds, at most, before the second try of a create; doubles from try to try."""
 
-POOL_CONNECTIONS = 32
-"""Connections that threads sharing one store may use at once."""
-
 
 class S3Store(ObjectStore):
     """Each object is an object of the bucket, below the prefix.
 
     Credentials, region and endpoint come from the usual ``AWS_*`` variables. Reads are retried by the
-    SDK; a write is sent exactly once, because a repeated one may land when the caller has moved on.
+    SDK; a write is sent exactly once, because a repeated one may land when the caller has moved on. Only bulk
+    data, each under a key of its own, is sent again.
 
     :param listing_is_ordered: whether the server's listing reads names in key order. Amazon's does; a
         server on top of a file system may not, so by default any other counts as unordered.
+    :param settings: what else can be set; by default what the environment says. They are pickled with the store.
+    :raises UsageError: a setting is none
     """
 
     clock_source = "the Date of the server's answers"
 
-    def __init__(self, bucket: str, prefix: str = "", *, listing_is_ordered: bool | None = None) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        listing_is_ordered: bool | None = None,
+        settings: S3Settings | None = None,
+    ) -> None:
+        settings = settings or S3Settings.from_environment()
+        if listing_is_ordered is not None:
+            settings = replace(settings, listing_is_ordered=listing_is_ordered)
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self._bucket = bucket
+        self._prefix = prefix
         self._root = f"{check_key(prefix)}/" if prefix else ""
-        self._endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
-        session = boto3.session.Session()
-        self._region = os.environ.get("AWS_REGION") or session.region_name or "us-east-1"
+        self._settings = settings
+        self._access = S3Access(settings)
         # A client of its own for writes: attempts are a property of the client.
-        self._reader = self._client(session, READ_ATTEMPTS)
-        self._writer = self._client(session, 1)
+        self._reader = self._access.reader
+        self._writer = self._access.writer
         self._writer.meta.events.register_last("before-call.s3.PutObject", skip_expect)
         self._writer.meta.events.register("before-send.s3.PutObject", arm)
         self._gate: Callable[[], None] | None = None
-        self.endpoint = _address(self._writer.meta.endpoint_url)
-        self.listing_is_ordered = _is_amazon(self._endpoint) if listing_is_ordered is None else listing_is_ordered
+        self.endpoint = self._access.endpoint
+        ordered = settings.listing_is_ordered
+        self.listing_is_ordered = self._access.is_amazon if ordered is None else ordered
 
     @classmethod
     def from_url(cls, url: str) -> S3Store:
         parts = urlsplit(url)
         return cls(parts.netloc, parts.path.strip("/"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), settings=self._settings), (self._bucket, self._prefix)
 
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
         pages = self._reader.get_paginator("list_objects_v2").paginate(
@@ -159,13 +165,20 @@ class S3Store(ObjectStore):
             self._writer.delete_object(Bucket=self._bucket, Key=self._key(key))
 
     def filesystem(self) -> tuple[FileSystem, str]:
-        return self._filesystem, f"{self._bucket}/{self._root}".rstrip("/")
+        if self._settings.sse:
+            raise UsageError(f"pyarrow would write to {self.url} without the encryption that {SSE} asks for.")
+        return self._access.filesystem, f"{self._bucket}/{self._root}".rstrip("/")
+
+    def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
+        if self._settings.sse:
+            return cast("AbstractContextManager[IO[bytes]]", upload(self._reader, self._bucket, self._key(key)))
+        return self._open_arrow(key)
 
     @contextlib.contextmanager
-    def open_write(self, key: str) -> Iterator[IO[bytes]]:
+    def _open_arrow(self, key: str) -> Iterator[IO[bytes]]:
         path = f"{self._bucket}/{self._key(key)}"
         with _arrow_errors("write", key, StoreOutcomeUnknown):
-            file = self._filesystem.open_output_stream(path)
+            file = self._access.filesystem.open_output_stream(path)
         try:
             yield cast("IO[bytes]", file)
         except BaseException:
@@ -180,19 +193,7 @@ class S3Store(ObjectStore):
 
     def open_read(self, key: str) -> IO[bytes]:
         with _arrow_errors("read", key, StoreUnavailable):
-            return cast("IO[bytes]", self._filesystem.open_input_file(f"{self._bucket}/{self._key(key)}"))
-
-    @functools.cached_property
-    def _filesystem(self) -> FileSystem:
-        from pyarrow.fs import S3FileSystem
-
-        options = {"region": self._region}
-        if self._endpoint:
-            server = urlsplit(self._endpoint)
-            options |= {"endpoint_override": server.netloc, "scheme": server.scheme}
-        if bundle := os.environ.get("AWS_CA_BUNDLE"):
-            options["tls_ca_file_path"] = bundle
-        return S3FileSystem(**options, connect_timeout=CONNECT_TIMEOUT, request_timeout=READ_TIMEOUT)
+            return cast("IO[bytes]", self._access.filesystem.open_input_file(f"{self._bucket}/{self._key(key)}"))
 
     def _body(self, body: bytes) -> bytes | GatedBody:
         return GatedBody(body, self._gate) if self._gate else body
@@ -207,36 +208,6 @@ class S3Store(ObjectStore):
             modified=item["LastModified"],
             etag=item["ETag"].strip('"'),
         )
-
-    def _client(self, session: boto3.session.Session, attempts: int) -> S3Client:
-        client: S3Client = session.client(
-            "s3",
-            region_name=self._region,
-            endpoint_url=self._endpoint,
-            config=Config(
-                retries={"total_max_attempts": attempts, "mode": "standard"},
-                connect_timeout=CONNECT_TIMEOUT,
-                read_timeout=READ_TIMEOUT,
-                max_pool_connections=POOL_CONNECTIONS,
-                # A server of one's own seldom has a name for each bucket.
-                s3={"addressing_style": "path" if self._endpoint else "auto"},
-                # Servers other than Amazon's may not know the newer checksums.
-                request_checksum_calculation="when_required",
-                response_checksum_validation="when_required",
-            ),
-        )
-        return client
-
-
-def _is_amazon(endpoint: str | None) -> bool:
-    host = urlsplit(endpoint).hostname or "" if endpoint else "amazonaws.com"
-    return host == "amazonaws.com" or host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-
-
-def _address(endpoint: str) -> str:
-    """An endpoint without the user and password that somebody may have written into it."""
-    parts = urlsplit(endpoint)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _date(headers: Mapping[str, str]) -> datetime:

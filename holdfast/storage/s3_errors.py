@@ -85,7 +85,10 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     if status in {401, 403}:
         raise StoreDenied(f"{what} Check the AWS_* credentials and what they may do in this bucket.") from error
     if code == "NoSuchBucket":
-        raise StoreError(f"Could not {action} {key!r}: the bucket does not exist.") from error
+        raise StoreError(
+            f"Could not {action} {key!r}: the bucket does not exist. Check the archive's URL and AWS_ENDPOINT_URL; "
+            "if it was deleted, what it held is gone."
+        ) from error
     if code in _NOT_THERE:
         raise ObjectNotFound(f"{key} is not there.") from error
     if status == 412:
