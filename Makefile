@@ -17,9 +17,10 @@ help: ## List the targets.
 setup: ## Build .venv from the hashed requirements and find a Java runtime.
 	@scripts/setup.sh
 
-setup-tests: setup # Build the S3 server of the tests and the bench, and the model checker of specs/.
+setup-tests: setup # Build the S3 server of the tests and the bench, the model checker of specs/ and that of histories.
 	@scripts/setup_tests.sh
 	@scripts/setup_specs.sh
+	@scripts/setup_porcupine.sh
 
 demo: setup ## Back up and restore a sample database through Airflow and Spark; KEEP=1 leaves it running.
 	@$(IN_ENV) python -m demo
@@ -33,7 +34,7 @@ test: setup-tests lint types ## Run everything: lint, types, import floors, all 
 test-fast: setup ## Run the tests that start no server.
 	@$(IN_ENV) pytest -m "not service and not e2e and not slow and not soak"
 
-soak: setup ## Explore the locks for as long as it takes: larger scenarios, many more random ways.
+soak: setup-tests ## Explore the locks for as long as it takes, and hammer them for minutes.
 	@$(IN_ENV) pytest -m soak tests/locking
 
 lint: setup ## Check style and import floors.
