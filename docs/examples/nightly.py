@@ -10,33 +10,31 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, task
 
-from holdfast_airflow.operators import AcquireLock, BackupOperator, ReleaseLock, RestoreOperator
+from holdfast_airflow.operators import BackupOperator, RestoreOperator, archive_lock
 
-with DAG(
-    dag_id="nightly_load",
-    schedule="0 2 * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
-):
+with (
+    DAG(
+        dag_id="nightly_load",
+        schedule="0 2 * * *",
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+    ),
     # One load at a time, whatever starts it: any other run, here or in another Airflow, waits for this name.
-    acquire = AcquireLock(
-        task_id="acquire",
+    archive_lock(
         archive="shop",
         resource="warehouse-load",
         purpose="nightly load",
         max_hold=timedelta(hours=3),
         wait=timedelta(hours=1),
-    )
+    ),
+):
 
     @task
     def load() -> None:
         """Load the day's orders."""
 
-    back_up = BackupOperator(task_id="back_up", archive="shop", source="warehouse")
-    release = ReleaseLock(task_id="release", acquire="acquire").as_teardown(setups=acquire)
-
-    acquire >> load() >> back_up >> release
+    load() >> BackupOperator(task_id="back_up", archive="shop", source="warehouse")
 
 with DAG(
     dag_id="weekly_drill",

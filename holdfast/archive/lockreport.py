@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.archive.lockplan import AVAILABLE, full_plan
 from locking import Liveness, liveness
+from locking.reaper import nobody
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from locking import LockInfo
+    from locking import LockInfo, Owner
 
 Safe = Literal["wait", "reap", "break", "remove"]
 """What may be done without harm: nothing, `locks reap`, `locks break`, or to remove an object by hand."""
@@ -22,6 +23,7 @@ class Explanation:
     """One lock, explained.
 
     :param process: whether its holder's process runs, as far as that can be seen from here.
+    :param finished: whether Airflow says that the task or run it belongs to has ended.
     :param waiting: who is asking for the resource and has to wait for this lock. Who waits without asking, such as a
         deferred task, leaves no trace in the store.
     :param keeps_out: operations of this release that it keeps from starting.
@@ -31,22 +33,26 @@ class Explanation:
 
     lock: LockInfo
     process: Liveness
+    finished: bool
     waiting: tuple[LockInfo, ...]
     keeps_out: tuple[str, ...]
     safe: Safe
     advice: str
 
 
-def explain(infos: Sequence[LockInfo]) -> list[Explanation]:
-    """Explain all that `locking.inspect` has found."""
-    return [_explain(info, infos) for info in infos]
+def explain(infos: Sequence[LockInfo], *, finished: Callable[[Owner], bool] = nobody) -> list[Explanation]:
+    """Explain all that `locking.inspect` has found.
+
+    :param finished: whether an owner has ended, as a scheduler says it.
+    """
+    return [_explain(info, infos, info.owner is not None and finished(info.owner)) for info in infos]
 
 
-def _explain(info: LockInfo, infos: Sequence[LockInfo]) -> Explanation:
+def _explain(info: LockInfo, infos: Sequence[LockInfo], finished: bool) -> Explanation:
     process = liveness(info.owner) if info.owner else "unknown"
-    safe, advice = _advise(info, process)
+    safe, advice = _advise(info, process, finished)
     waiting = () if info.state == "intent" else tuple(other for other in infos if _waits_for(other, info))
-    return Explanation(info, process, waiting, () if safe == "reap" else _kept_out(info), safe, advice)
+    return Explanation(info, process, finished, waiting, () if safe == "reap" else _kept_out(info), safe, advice)
 
 
 def _waits_for(other: LockInfo, info: LockInfo) -> bool:
@@ -69,18 +75,25 @@ def _kept_out(info: LockInfo) -> tuple[str, ...]:
     )
 
 
-def _advise(info: LockInfo, process: Liveness) -> tuple[Safe, str]:
+def _advise(info: LockInfo, process: Liveness, finished: bool) -> tuple[Safe, str]:
     """Return what is safe, and why, in words that end in what to do."""
     if info.state in _SETTLED:
         return _SETTLED[info.state]
     outlives = info.owner is not None and info.owner.scope == "run" and info.state == "held"
     if outlives and info.owner is not None:
+        if finished:
+            return "break", (
+                f"Airflow says that its run has ended: {_ending(info)}, or break it now if all that the run started "
+                "has ended, too."
+            )
         run = f"the run {info.owner.run_id} of dag {info.owner.dag_id}" if info.owner.dag_id else "a run"
         return "wait", f"It belongs to {run}, not to a process. Break it if that run is over; else {_ending(info)}."
     if process == "gone":
         return "reap", "Its process is gone: reap ends it, and so does the next one it is in the way of."
     if process == "running" and info.owner is not None:
         return "wait", f"Its process runs on this machine. Wait, or end it in order: kill {info.owner.pid}."
+    if finished:
+        return "wait", f"Airflow says that its task has ended, but its process may still be at work; {_ending(info)}."
     where = f"on {info.owner.host}" if info.owner and info.owner.host else "on its own host"
     return "wait", (
         f"Whether its process lives can be seen {where} only; {_ending(info)}. Break it sooner only if you know that "

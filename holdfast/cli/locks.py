@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,25 +17,36 @@ from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.errors import UsageError
+from holdfast.scheduler import TOKEN_VARIABLE, URL_VARIABLE, AirflowApi, Word
 from holdfast.storage import open_store
 from locking import inspect, liveness, reap
+from locking.reaper import nobody
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console
 
     from holdfast.archive.lockplan import PlannedLock, Row
     from holdfast.archive.runs import RunRecord
     from holdfast.storage import ObjectStore
-    from locking import LockInfo
+    from locking import LockInfo, Owner
 
 locks_app = typer.Typer(
     name="locks",
     help="Who holds which lock, since when, and what to do about it. Works with Airflow down.",
     no_args_is_help=True,
 )
+
+Airflow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar=URL_VARIABLE,
+        help=f"Ask this Airflow whether owners have ended; its token comes from {TOKEN_VARIABLE}.",
+    ),
+]
 
 PER_SOURCE = {"backup"}
 """Operations that write one source at a time."""
@@ -65,12 +77,14 @@ def _ending(info: LockInfo) -> str:
 def explain_locks(
     url: Url,
     txn: Annotated[str | None, typer.Option(metavar="TXN", help="Only this lock; it may have been broken.")] = None,
+    airflow: Airflow = None,
     as_json: Json = False,
 ) -> None:
     """Say of each lock whether its holder lives, whom it keeps out, and what would be safe; changes nothing."""
     output = Output(as_json=as_json)
     store = _store(url)
-    explained = [each for each in explain(inspect(store)) if txn in (None, each.lock.txn)]
+    with _word_of(airflow) as finished:
+        explained = [each for each in explain(inspect(store), finished=finished) if txn in (None, each.lock.txn)]
     broken = read_breaks(store, txn) if txn else read_breaks(store)
     if txn and not explained and not broken:
         raise UsageError(f"there is no lock with txn {txn!r}, and no record that one was broken: it has been released")
@@ -84,6 +98,7 @@ def explain_locks(
 def _explained_value(each: Explanation) -> dict[str, Any]:
     return {
         **_value(each.lock),
+        "finished": each.finished,
         "waiting": [other.txn for other in each.waiting],
         "keeps_out": list(each.keeps_out),
         "safe": each.safe,
@@ -121,10 +136,15 @@ def break_one(
 
 
 @locks_app.command(name="reap")
-def reap_locks(url: Url, as_json: Json = False) -> None:
-    """End what is over: past its lease and grace, or of a process that is proved gone. Healthy locks stay."""
+def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None:
+    """End what is over: past its lease and grace, or of a process that is proved gone. Healthy locks stay.
+
+    With --airflow, a lock whose lease is over goes without its grace where Airflow says that its owner has ended.
+    """
     output = Output(as_json=as_json)
-    ended = reap(_store(url))
+    store = _store(url)
+    with _word_of(airflow) as finished:
+        ended = reap(store, finished=finished)
     value = {"ended": [{**_value(each.lock), "reason": each.reason} for each in ended]}
     output.result(
         value,
@@ -181,6 +201,19 @@ def _show_plan(console: Console, values: Sequence[dict[str, Any]]) -> None:
             console.print(f"  {lock['mode']} {lock['resource']}{when}", markup=False)
         for info in value["in_the_way"]:
             console.print(f"  in the way now: {info['words']}", markup=False)
+
+
+@contextmanager
+def _word_of(airflow: str | None) -> Iterator[Callable[[Owner], bool]]:
+    """Give the way to find out whether an owner has finished; without an Airflow nobody is known to have."""
+    if airflow is None:
+        yield nobody
+        return
+    api = AirflowApi(airflow)
+    try:
+        yield Word(api).has_finished
+    finally:
+        api.close()
 
 
 def _store(url: str) -> ObjectStore:

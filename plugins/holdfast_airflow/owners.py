@@ -1,8 +1,8 @@
-"""Who a lock belongs to, in Airflow's terms."""
+"""Who a lock belongs to, in Airflow's terms, and whether that has ended."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from locking import Owner
 
@@ -23,3 +23,28 @@ def owner_of(context: Context, *, scope: Literal["task", "run"]) -> Owner:
         task_id=task.task_id,
         map_index=task.map_index,
     )
+
+
+class TaskSdk:
+    """The Airflow that the present task runs in, asked through its Task SDK.
+
+    :param task: the task instance of the context.
+    """
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+
+    def run_state(self, dag_id: str, run_id: str) -> str | None:
+        """Return the state of a run; raises where this Airflow has no such run."""
+        return _word(self._task.get_dagrun_state(dag_id, run_id))
+
+    def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
+        """Return the state of a task instance, or None where this Airflow has no such one."""
+        found = self._task.get_task_states(dag_id, task_ids=[task_id], run_ids=[run_id], map_index=map_index)
+        name = task_id if map_index < 0 else f"{task_id}_{map_index}"
+        return _word(found.get(run_id, {}).get(name))
+
+
+def _word(state: Any) -> str | None:
+    """Return a state as a word, whether Airflow gave the word or its enumeration."""
+    return None if state is None else str(getattr(state, "value", state))

@@ -22,7 +22,7 @@ from demo.airflow_api import AirflowApiError
 from demo.supervisor import descendants
 from holdfast.errors import UsageError
 from holdfast.storage import ObjectStore, open_store
-from locking import RWLock
+from locking import Owner, RWLock
 
 ROOT = Path(__file__).parents[2]
 SUPERVISOR = ROOT / "demo" / "supervisor.py"
@@ -47,6 +47,39 @@ with DAG("report", schedule=None, params={{"fail": False}}) as dag:
     lock >> look(dag.param("fail")) >> unlock
 '''
 
+
+KEPT_DAG = '''
+"""Work that goes on until its lock was renewed, and then until it may end."""
+from datetime import timedelta
+from pathlib import Path
+from airflow.sdk import DAG, task
+from holdfast_airflow.operators import archive_lock
+
+@task
+def work(may_end):
+    import time
+    def modified():
+        (path,) = Path({url!r}, "locks", "ledger").glob("WRIT.*")
+        return path.stat().st_mtime_ns
+    taken = modified()
+    while modified() == taken:
+        time.sleep(0.1)
+    while not Path(may_end).exists():
+        time.sleep(0.1)
+
+with DAG("ledger", schedule=None, params={{"may_end": "/"}}) as dag:
+    with archive_lock("ledger", archive={url!r}, resource="ledger", lease=timedelta(seconds=60)):
+        work(dag.param("may_end"))
+'''
+
+REAPER_DAG = '''
+"""Ends what is over."""
+from airflow.sdk import DAG
+from holdfast_airflow.operators import ReapLocks
+
+with DAG("reaper", schedule=None):
+    ReapLocks(task_id="reap", archive={url!r})
+'''
 
 TWO_SOURCES = "archives: {{big: {{url: '{url}', sources: {{a: {{connection: a}}, b: {{connection: b}}}}}}}}"
 
@@ -182,7 +215,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, archive: ObjectStore) -> I
     """A running Airflow with one DAG."""
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "dags").mkdir()
-    (folder / "dags" / "report.py").write_text(LOCKED_DAG.format(url=archive.url))
+    for name, text in {"report": LOCKED_DAG, "ledger": KEPT_DAG, "reaper": REAPER_DAG}.items():
+        (folder / "dags" / f"{name}.py").write_text(text.format(url=archive.url))
     shutil.copy(ROOT / "dags" / "backup.py", folder / "dags")
     (folder / "archives.yaml").write_text(TWO_SOURCES.format(url=archive.url))
     with AirflowStandalone(
@@ -194,7 +228,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, archive: ObjectStore) -> I
             "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[1]"}',
         },
     ) as running:
-        running.api.wait_for_dag("report")
+        for name in ("report", "ledger", "reaper"):
+            running.api.wait_for_dag(name)
         yield running
 
 
@@ -233,6 +268,64 @@ def test_waiting_for_a_lock_is_deferred_until_it_is_free(airflow: AirflowStandal
         assert wait_until(lambda: state() == "deferred", 90)
     assert airflow.api.wait_for_run("report", run_id, timeout=120) == "success"
     assert "a person reads it" in airflow.api.task_log("report", run_id, "lock")
+
+
+@pytest.mark.service
+def test_lock_of_a_block_is_renewed_by_a_trigger_while_the_block_runs(
+    airflow: AirflowStandalone, archive: ObjectStore
+) -> None:
+    run_id = airflow.api.trigger("ledger")
+    assert airflow.api.wait_for_run("ledger", run_id, timeout=120) == "success"
+    assert {task.task_id: task.state for task in airflow.api.tasks("ledger", run_id)} == {
+        "acquire_ledger": "success",
+        "keep_ledger": "success",
+        "work": "success",
+        "release_ledger": "success",
+    }
+    assert "the lock was given back" in airflow.api.task_log("ledger", run_id, "keep_ledger")
+    assert [info for info in locking.inspect(archive) if info.state != "dead"] == []
+
+
+@pytest.mark.service
+def test_lock_of_a_run_that_is_ended_by_hand_is_given_back(
+    airflow: AirflowStandalone, archive: ObjectStore, tmp_path: Path
+) -> None:
+    def states() -> dict[str, str | None]:
+        return {task.task_id: task.state for task in airflow.api.tasks("ledger", run_id)}
+
+    run_id = airflow.api.trigger("ledger", {"may_end": str(tmp_path / "never")})
+    assert wait_until(lambda: states().get("keep_ledger") == "deferred" and states().get("work") == "running", 90)
+    airflow.api.end_run("ledger", run_id)
+    assert airflow.api.wait_for_run("ledger", run_id, timeout=120) == "failed"
+    assert states() == {
+        "acquire_ledger": "success",
+        "keep_ledger": "success",
+        "work": "failed",
+        "release_ledger": "success",
+    }
+    assert [info for info in locking.inspect(archive) if info.state != "dead"] == []
+
+
+@pytest.mark.service
+def test_reaper_asks_airflow_who_has_finished(airflow: AirflowStandalone, archive: ObjectStore) -> None:
+    ended = airflow.api.trigger("report")
+    assert airflow.api.wait_for_run("report", ended, timeout=120) == "success"
+    leases = {}
+    for resource, run_id in {"of an ended run": ended, "of a run nobody knows": "no such run"}.items():
+        owner = Owner(scope="run", dag_id="report", run_id=run_id, task_id="lock", map_index=-1)
+        name = resource.replace(" ", "-")
+        leases[resource] = RWLock(archive, name, owner=owner).write(wait=0, renew=False)
+        path = Path(archive.url) / f"locks/{name}/WRIT.{leases[resource].txn}"
+        os.utime(path, (time.time() - 125,) * 2)  # of a lease of 120 s, with a grace of 60 s
+    reaper = airflow.api.trigger("reaper")
+    assert airflow.api.wait_for_run("reaper", reaper, timeout=120) == "success"
+    found = airflow.api.xcom("reaper", reaper, "reap")
+    reasons = {each["txn"]: each["reason"] for each in found}
+    left = leases["of a run nobody knows"]
+    assert reasons[leases["of an ended run"].txn] == "its lease is over and its owner has finished"
+    # On a machine so slow that its grace is over meanwhile, it goes for that.
+    assert reasons.get(left.txn) in (None, "its lease and grace are over")
+    left.release()
 
 
 @pytest.mark.service

@@ -43,10 +43,10 @@ def test_example_dags_are_read_by_airflow(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_lock_of_the_example_is_held_over_its_backup_and_given_back_by_a_teardown() -> None:
     dag = DagBag(str(EXAMPLES / "nightly.py")).dags["nightly_load"]
-    release = dag.get_task("release")
+    release = dag.get_task("release_lock")
     assert release.is_teardown
-    assert release.upstream_task_ids == {"acquire", "back_up"}
-    assert dag.get_task("back_up").get_flat_relative_ids(upstream=True) == {"acquire", "load"}
+    assert release.upstream_task_ids == {"acquire_lock", "back_up"}
+    assert dag.get_task("back_up").get_flat_relative_ids(upstream=True) == {"acquire_lock", "load"}
 
 
 def test_archives_yaml_of_the_example_is_valid_and_has_what_the_dags_name() -> None:

@@ -9,14 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import BaseOperator
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import TaskDeferred
 
 import locking
 from holdfast.errors import UsageError
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
-from holdfast_airflow.operators import AcquireLock, ReleaseLock
+from holdfast_airflow.operators import AcquireLock, KeepLock, ReleaseLock, archive_lock
+from holdfast_airflow.triggers.keep import KeepLockTrigger
 from holdfast_airflow.triggers.lock import ResourceFreeTrigger
 from locking import RWLock
 
@@ -73,7 +75,7 @@ def test_lock_is_given_back_when_its_task_is_killed_before_it_is_done(
 
 def test_handle_is_plain_json_without_a_secret(store: ObjectStore, context: dict[str, Any]) -> None:
     handle = run(acquire(), context)
-    assert set(handle) == {"url", "handle"}
+    assert set(handle) == {"url", "handle", "max_hold_s"}
     assert set(handle["handle"]) == {"root", "resource", "mode", "txn", "lease_s", "grace_s"}
 
 
@@ -130,3 +132,81 @@ def test_name_that_cannot_be_locked_is_refused(store: ObjectStore, context: dict
 def test_mode_is_read_or_write() -> None:
     with pytest.raises(UsageError, match="a lock's mode is 'read' or 'write', not 'both'"):
         acquire(mode="both")
+
+
+@pytest.mark.parametrize(("lease", "lives"), [(None, 7200), (timedelta(minutes=5), 300), (timedelta(hours=3), 7200)])
+def test_lock_lives_as_long_as_its_lease_and_no_longer_than_may_be(
+    store: ObjectStore, context: dict[str, Any], lease: timedelta | None, lives: int
+) -> None:
+    taken = run(acquire(max_hold=timedelta(hours=2), lease=lease), context)
+    assert (taken["handle"]["lease_s"], taken["max_hold_s"]) == (lives, 7200)
+
+
+def keep(context: dict[str, Any], taken: Any) -> KeepLockTrigger:
+    """Run KeepLock in a context where AcquireLock has returned this."""
+    task = SimpleNamespace(xcom_pull=lambda task_ids: json.loads(json.dumps(taken)) if task_ids == "lock" else None)
+    with pytest.raises(TaskDeferred) as caught:
+        run(KeepLock(task_id="keep", acquire="lock"), {**context, "ti": task})
+    assert caught.value.method_name == "execute_ended"
+    assert isinstance(caught.value.trigger, KeepLockTrigger)
+    return caught.value.trigger
+
+
+def test_lock_is_kept_by_a_trigger(store: ObjectStore, context: dict[str, Any]) -> None:
+    taken = run(acquire(lease=timedelta(minutes=5)), context)
+    trigger = keep(context, taken)
+    assert (trigger.url, trigger.max_hold_s) == (store.url, 3600)
+    assert json.loads(trigger.handle) == taken["handle"]
+
+
+def test_there_is_nothing_to_keep_where_nothing_was_taken(context: dict[str, Any]) -> None:
+    with pytest.raises(JobFailed, match="lock has taken no lock"):
+        keep(context, None)
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"state": "lost", "message": "Somebody ended the lock"}, "Somebody ended the lock"),
+        ({"state": "failed", "message": "403: check the keys"}, "403: check the keys"),
+        ({"state": "too long"}, "has reached its max_hold"),
+        (None, "without an answer"),
+    ],
+)
+def test_lock_that_was_not_given_back_fails_the_task_that_keeps_it(
+    context: dict[str, Any], event: dict[str, str] | None, said: str
+) -> None:
+    with pytest.raises(JobFailed, match=said):
+        KeepLock(task_id="keep", acquire="lock").execute_ended(context, event)  # type: ignore[arg-type]
+
+
+def test_lock_that_was_given_back_ends_well(context: dict[str, Any]) -> None:
+    KeepLock(task_id="keep", acquire="lock").execute_ended(context, {"state": "released"})  # type: ignore[arg-type]
+
+
+def test_tasks_of_a_block_run_between_taking_and_giving_back() -> None:
+    with DAG("load") as dag:
+        before = EmptyOperator(task_id="before")
+        with archive_lock("load", archive="shop", resource="report", mode="read", wait=timedelta(0)) as lock:
+            first, second = EmptyOperator(task_id="first"), EmptyOperator(task_id="second")
+            first >> second
+        before >> lock >> EmptyOperator(task_id="after")
+    assert (lock.task_id, lock.archive, lock.mode, lock.lease) == (
+        "acquire_load",
+        "shop",
+        "read",
+        timedelta(minutes=10),
+    )
+    ups = {task.task_id: task.upstream_task_ids for task in dag.tasks}
+    assert ups == {
+        "before": set(),
+        "acquire_load": {"before"},
+        "keep_load": {"acquire_load"},
+        "first": {"acquire_load"},
+        "second": {"first"},
+        "release_load": {"acquire_load", "second"},
+        "after": {"acquire_load"},
+    }
+    assert [task.task_id for task in dag.tasks if task.is_setup] == ["acquire_load"]
+    assert {task.task_id for task in dag.tasks if task.is_teardown} == {"keep_load", "release_load"}
+    assert dag.get_task("keep_load").on_failure_fail_dagrun

@@ -31,7 +31,10 @@ class AcquireLock(BaseOperator):
     `max_hold` after it was taken, whatever becomes of the run: choose it longer than the work can take.
     Work that must not go on without the lock has to end within it.
 
-    Returns a handle for :class:`ReleaseLock`; it holds no secret.
+    With a `lease`, a :class:`KeepLock` of the same run has to renew it; then it is free soon after its run was
+    ended without giving it back. :func:`archive_lock` makes all three.
+
+    Returns a handle for :class:`ReleaseLock` and :class:`KeepLock`; it holds no secret.
 
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param resource: what to lock; any name that DAGs agree on, or a lock of the archive. (templated)
@@ -39,6 +42,7 @@ class AcquireLock(BaseOperator):
     :param purpose: shown to whoever has to wait. (templated)
     :param max_hold: the longest the lock lives.
     :param wait: how long to wait for it, deferred, before failing with the holder's name.
+    :param lease: how long it lives without being renewed; by default nobody renews it, and it lives `max_hold`.
     """
 
     template_fields: Sequence[str] = ("archive", "resource", "purpose")
@@ -52,6 +56,7 @@ class AcquireLock(BaseOperator):
         purpose: str = "",
         max_hold: timedelta = timedelta(hours=1),
         wait: timedelta = timedelta(hours=1),
+        lease: timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -63,6 +68,7 @@ class AcquireLock(BaseOperator):
         self.purpose = purpose
         self.max_hold = max_hold
         self.wait = wait
+        self.lease = max_hold if lease is None else min(lease, max_hold)
         self._lease: Lease | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -85,7 +91,7 @@ class AcquireLock(BaseOperator):
         with in_airflow_terms():
             url = find_archive(self.archive).only_url()
             owner = owner_of(context, scope="run")
-            lock = RWLock(open_store(url), self.resource, owner=owner, lease=self.max_hold.total_seconds())
+            lock = RWLock(open_store(url), self.resource, owner=owner, lease=self.lease.total_seconds())
             take = lock.write if self.mode == "write" else lock.read
             try:
                 self._lease = take(purpose=self.purpose or f"dag {owner.dag_id}", wait=0.0, renew=False)
@@ -93,7 +99,8 @@ class AcquireLock(BaseOperator):
                 trigger = self._trigger(url, deadline)
                 raise deferred_until_free(self, trigger, busy=str(error), deadline=deadline) from None
         self.log.info("%s is locked for %s, for %s at most", self.resource, self.mode, self.max_hold)
-        return {"url": url, "handle": json.loads(self._lease.handle().to_json())}
+        handle = json.loads(self._lease.handle().to_json())
+        return {"url": url, "handle": handle, "max_hold_s": self.max_hold.total_seconds()}
 
     def _trigger(self, url: str, deadline: datetime) -> Any:
         from holdfast_airflow.triggers.lock import ResourceFreeTrigger

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast.config import find_archive
+from holdfast.scheduler import Word
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.owners import TaskSdk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 class ReapLocks(BaseOperator):
     """End the locks of an archive that are over: past their lease and grace, or of a process proved gone.
+
+    A lock whose lease is over goes without its grace where this Airflow says that its task or run has ended.
 
     Nothing depends on it, since whoever wants a lock does the same; it keeps the archive free of what is left
     where nobody comes by. A healthy lock never goes.
@@ -37,8 +41,9 @@ class ReapLocks(BaseOperator):
         from holdfast.storage import open_store
         from locking import reap
 
+        word = Word(TaskSdk(context["ti"]))
         with in_airflow_terms():
-            ended = reap(open_store(find_archive(self.archive).only_url()))
+            ended = reap(open_store(find_archive(self.archive).only_url()), finished=word.has_finished)
         for each in ended:
             self.log.info("ended: %s: %s", each.lock.describe(), each.reason)
         return [

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ from holdfast.archive import locks as archive_locks
 from holdfast.archive.runs import read_last
 from holdfast.storage import ObjectStore, StoreDenied
 from locking import Lease, LockLost, Owner, RWLock, inspect
+from tests.support.airflow_answers import running_airflow_answers
 from tests.support.command import RunCommand
 
 Take = Callable[..., Lease]
@@ -269,3 +274,60 @@ def test_the_plan_of_an_archive_names_its_sources_and_who_is_in_the_way(
 
 def test_a_plan_of_what_is_no_archive_is_a_mistake(holdfast: RunCommand, store: ObjectStore) -> None:
     assert holdfast("locks", "plan", f"{store.url}-typo").code == 2
+
+
+def age(store: ObjectStore, lease: Lease, seconds: float) -> None:
+    """Let a lock look as if it had been renewed so long ago; the store is a folder."""
+    path = Path(store.url) / f"locks/{lease.resource}/{'WRIT' if lease.mode == 'W' else 'READ'}.{lease.txn}"
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def test_a_lock_whose_lease_is_over_goes_sooner_where_airflow_says_that_its_run_has_ended(
+    holdfast: RunCommand, store: ObjectStore, take: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = Owner(scope="run", dag_id="nightly", run_id="r1")
+    over, young = take("report", owner=owner), take("other", owner=owner)
+    age(store, over, 130)  # of a lease of 120 s, with a grace of 60 s
+    monkeypatch.setenv("AIRFLOW_CLI_TOKEN", "a secret")
+    with running_airflow_answers() as airflow:
+        asks = ("--airflow", airflow.url, "--json")
+        airflow.states["nightly/dagRuns/r1"] = "running"
+        assert holdfast("locks", "reap", store.url, *asks).value == {"ended": []}
+        airflow.states["nightly/dagRuns/r1"] = "failed"
+        assert holdfast("locks", "reap", store.url, "--json").value == {"ended": []}
+        explained = {each["txn"]: each for each in holdfast("locks", "explain", store.url, *asks).value["locks"]}
+        assert (explained[young.txn]["finished"], explained[young.txn]["safe"]) == (True, "break")
+        assert explained[young.txn]["advice"].startswith("Airflow says that its run has ended: it ends in 1")
+        monkeypatch.setenv("HOLDFAST_AIRFLOW_URL", airflow.url)
+        done = holdfast("locks", "reap", store.url, "--json")
+        assert [(each["txn"], each["reason"]) for each in done.value["ended"]] == [
+            (over.txn, "its lease is over and its owner has finished")
+        ]
+        assert airflow.tokens == {"Bearer a secret"}
+    assert "a secret" not in done.out + done.err
+    assert [info.txn for info in inspect(store) if info.state == "held"] == [young.txn]
+
+
+def test_an_airflow_that_is_down_keeps_nobody_from_reaping(
+    holdfast: RunCommand, store: ObjectStore, take: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CLI_TOKEN", "a secret")
+    over = take("report", owner=Owner(scope="run", dag_id="nightly", run_id="r1"))
+    left = take("other", owner=Owner(scope="run", dag_id="nightly", run_id="r1"))
+    age(store, over, 181)
+    age(store, left, 130)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        done = holdfast("locks", "reap", store.url, "--airflow", url, "--json")
+    assert [each["txn"] for each in done.value["ended"]] == [over.txn]
+
+
+def test_an_airflow_without_a_token_is_a_mistake(
+    holdfast: RunCommand, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AIRFLOW_CLI_TOKEN", raising=False)
+    done = holdfast("locks", "reap", store.url, "--airflow", "http://127.0.0.1:1", "--json")
+    assert done.code == 2
+    assert "set AIRFLOW_CLI_TOKEN" in done.value["error"]

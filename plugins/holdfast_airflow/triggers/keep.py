@@ -1,0 +1,87 @@
+"""Keep a lock of a run for as long as it is needed: renew it until it is given back, lost, or held too long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from holdfast.errors import HoldfastError
+from locking.errors import LockError, LockLost, LockStateUnknown
+from locking.store import StoreDenied, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from locking import AttachedLease
+
+POLL_S = 10.0
+"""Seconds between two looks; a run ends this much later than its last task, at most."""
+
+_RENEWALS = 3
+"""In one lease: two may fail before it is over."""
+
+
+class KeepLockTrigger(BaseTrigger):
+    """Renews a lock; fires when it was given back, when it was lost, or when it was held for too long.
+
+    Nothing is renewed once the trigger is gone, be it with its task, with its run or with the triggerer: then the
+    lock ends with its lease.
+
+    :param url: where the lock is.
+    :param handle: the lock, in JSON; holds no secret.
+    :param max_hold_s: seconds, by the store's clock, after which it is not renewed any more.
+    :param poll_s: seconds between two looks.
+    """
+
+    def __init__(self, *, url: str, handle: str, max_hold_s: float, poll_s: float = POLL_S) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.url = url
+        self.handle = handle
+        self.max_hold_s = max_hold_s
+        self.poll_s = poll_s
+        self._interval = poll_s
+        self._renew_at = 0.0
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the triggerer makes this trigger from again."""
+        kind = type(self)
+        fields = {"url": self.url, "handle": self.handle, "max_hold_s": self.max_hold_s, "poll_s": self.poll_s}
+        return f"{kind.__module__}.{kind.__qualname__}", fields
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, renew, pause; yields one event."""
+        try:
+            lease = await asyncio.to_thread(self._attach)
+            while not (ended := await asyncio.to_thread(self._turn, lease)):
+                await asyncio.sleep(self.poll_s)
+        except (LockError, StoreDenied, HoldfastError) as error:
+            ended = {"state": "failed", "message": str(error)}
+        yield TriggerEvent(ended)  # type: ignore[no-untyped-call]
+
+    def _attach(self) -> AttachedLease:
+        from holdfast.storage import open_store
+        from locking import LeaseHandle, attach
+
+        handle = LeaseHandle.from_json(self.handle)
+        self._interval = handle.lease_s / _RENEWALS
+        return attach(open_store(self.url), handle)
+
+    def _turn(self, lease: AttachedLease) -> dict[str, str]:
+        """Look once, renew if it is time; return how the lock ended, or nothing."""
+        try:
+            if time.monotonic() < self._renew_at:
+                lease.check()
+                return {}
+            if not lease.renew(at_most=self.max_hold_s):
+                return {"state": "too long"}
+            self._renew_at = time.monotonic() + self._interval
+        except LockLost as error:
+            return {"state": "released"} if lease.was_released() else {"state": "lost", "message": str(error)}
+        except StoreDenied:
+            raise
+        except (LockStateUnknown, StoreError) as error:
+            self.log.warning("the lock could not be renewed, trying again in %.0f s: %s", self.poll_s, error)
+        return {}

@@ -1,0 +1,132 @@
+"""The trigger that keeps a lock of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.storage import ObjectStore
+from holdfast.storage.folder import FolderStore
+from holdfast_airflow.triggers import keep
+from holdfast_airflow.triggers.keep import KeepLockTrigger
+from locking import Lease, LeaseHandle, Owner, RWLock, end, release_handle
+from locking.store import StoreDenied, StoreUnavailable
+
+Step = Callable[[], None]
+
+
+@pytest.fixture
+def lease(store: ObjectStore) -> Lease:
+    return RWLock(store, "report", owner=Owner(scope="run"), lease=90.0).write(wait=0, renew=False)
+
+
+@pytest.fixture
+def time_passes(store: ObjectStore, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Let each pause of the trigger last as long as it says, and something happen in it; the lock grows older, too."""
+
+    def steps(*happenings: Step | None) -> list[float]:
+        path = Path(store.url) / f"locks/report/WRIT.{lease.txn}"
+        left = list(happenings)
+        ages: list[float] = []
+        now = [1000.0]
+
+        async def pause(seconds: float) -> None:
+            now[0] += seconds
+            if path.exists():
+                before = path.stat().st_mtime
+                os.utime(path, (before - seconds,) * 2)
+                ages.append(path.stat().st_ctime - path.stat().st_mtime)
+            if step := left.pop(0):
+                step()
+
+        monkeypatch.setattr("holdfast_airflow.triggers.keep.asyncio.sleep", pause)
+        monkeypatch.setattr(keep, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        return ages
+
+    return steps
+
+
+def fire(store: ObjectStore, lease: Lease, **more: Any) -> dict[str, Any]:
+    """Run the trigger to its one event."""
+    trigger = KeepLockTrigger(url=store.url, handle=lease.handle().to_json(), **{"max_hold_s": 3600.0, **more})
+
+    async def first() -> Any:
+        events = [event async for event in trigger.run()]
+        assert len(events) == 1
+        return events[0]
+
+    return dict(asyncio.run(asyncio.wait_for(first(), 30)).payload)
+
+
+def test_lock_is_renewed_in_time_until_it_is_given_back(
+    store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]]
+) -> None:
+    ages = time_passes(*[None] * 20, lambda: release_handle(store, lease.handle()))
+    assert fire(store, lease) == {"state": "released"}
+    assert [round(age) for age in ages[:8]] == [10, 20, 30, 10, 20, 30, 10, 20]
+    assert max(ages) < 31
+
+
+def test_lock_that_somebody_ended_is_lost(
+    store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]]
+) -> None:
+    time_passes(None, lambda: (end(store, "report", lease.txn, reason="a person did it"), None)[1])
+    event = fire(store, lease)
+    assert event["state"] == "lost"
+    assert "Somebody ended the lock of report" in event["message"]
+
+
+def test_lock_that_was_not_renewed_for_a_lease_is_lost(
+    store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]]
+) -> None:
+    time_passes(None)
+    event = fire(store, lease, poll_s=89.5)
+    assert event["state"] == "lost"
+    assert "not renewed in time" in event["message"]
+
+
+def test_lock_is_not_renewed_for_longer_than_agreed(
+    store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]]
+) -> None:
+    time_passes()
+    assert fire(store, lease, max_hold_s=0) == {"state": "too long"}
+
+
+def test_store_that_does_not_answer_is_asked_again(
+    store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: FolderStore, key: str, body: bytes) -> None:
+        raise StoreUnavailable("later")
+
+    def recover() -> None:
+        monkeypatch.undo()
+        time_passes(lambda: release_handle(store, lease.handle()))
+
+    monkeypatch.setattr(FolderStore, "touch", fail)
+    ages = time_passes(None, None, recover)
+    assert fire(store, lease) == {"state": "released"}
+    assert [round(age) for age in ages] == [10, 20, 30]
+
+
+def test_store_that_refuses_ends_the_trigger(
+    store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: FolderStore, prefix: str, *, start_after: str = "") -> None:
+        raise StoreDenied("403: check the keys")
+
+    monkeypatch.setattr(FolderStore, "list", refuse)
+    assert fire(store, lease) == {"state": "failed", "message": "403: check the keys"}
+
+
+def test_trigger_is_made_again_from_what_it_serialises(store: ObjectStore, lease: Lease) -> None:
+    trigger = KeepLockTrigger(url=store.url, handle=lease.handle().to_json(), max_hold_s=60.0)
+    path, fields = trigger.serialize()
+    assert path == "holdfast_airflow.triggers.keep.KeepLockTrigger"
+    assert KeepLockTrigger(**fields).serialize() == (path, fields)
+    assert LeaseHandle.from_json(fields["handle"]).txn == lease.txn
