@@ -80,7 +80,7 @@ class Watch(SystemClock):
 
 
 class Log:
-    """A worker's history, or one more line of it."""
+    """A worker's history, to which lines are appended."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
