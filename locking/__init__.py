@@ -23,8 +23,9 @@ from locking.errors import (
     LockOvertaken,
     LockStateUnknown,
 )
+from locking.folder import Look
 from locking.info import LockInfo
-from locking.inspection import blockers, inspect
+from locking.inspection import blockers, inspect, look_into
 from locking.lease import Lease
 from locking.owner import Liveness, Owner, liveness
 from locking.rules import Ruling, Verdict, View
@@ -53,6 +54,7 @@ __all__ = [
     "LockOvertaken",
     "LockStateUnknown",
     "LockStore",
+    "Look",
     "Mutex",
     "Owner",
     "RWLock",
@@ -66,6 +68,7 @@ __all__ = [
     "end",
     "inspect",
     "liveness",
+    "look_into",
     "reap",
     "release_handle",
 ]

@@ -119,11 +119,11 @@ def list_union(store: LockStore, prefix: str) -> Listing:
     return Listing(tuple(found[key] for key in sorted(found)), first.now)
 
 
-def looks_by_resource(store: LockStore, root: str, clock: Clock) -> dict[str, Look]:
-    """A look into every folder below ``root``, from one check of all of them."""
+def looks_by_resource(store: LockStore, root: str, clock: Clock, also: Iterable[str] = ()) -> dict[str, Look]:
+    """A look into every folder below ``root``, and those of ``also`` even where nothing is, from one check of all."""
     started = clock.monotonic()
     listing = list_union(store, f"{check_root(root)}/")
-    folders: dict[str, list[ObjectInfo]] = {}
+    folders: dict[str, list[ObjectInfo]] = {resource: [] for resource in also}
     for info in listing.objects:
         folders.setdefault(info.key[len(root) + 1 :].partition("/")[0], []).append(info)
     return {

@@ -20,6 +20,7 @@ from locking.transaction import FIRST_PAUSE, Commit, ExclusiveWrite
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from locking.folder import Look
     from locking.rules import Ruling
 
 DEFAULT_WAIT = 30.0
@@ -50,17 +51,17 @@ class _Lock:
         self._terms = Terms(lease, grace)
         self._runtime = runtime
 
-    def _acquire(self, mode: Mode, *, purpose: str, wait: float, renew: bool) -> Lease:
+    def _acquire(self, mode: Mode, *, purpose: str, wait: float, renew: bool, seen: Look | None = None) -> Lease:
         owner = self._owner.here()
         write = ExclusiveWrite(
             target=f"{self._root}/{self._resource}/{WORDS[mode]}",
             content=self._content(mode, owner, purpose),
             verify=_RULES[mode],
         )
-        commit = self._repeat(write, wait)
+        commit = self._repeat(write, wait, seen)
         return Lease(commit, terms=self._terms, runtime=self._runtime, outlives=owner.scope == "run", renew=renew)
 
-    def _repeat(self, write: ExclusiveWrite, wait: float) -> Commit:
+    def _repeat(self, write: ExclusiveWrite, wait: float, seen: Look | None) -> Commit:
         """Attempt until one succeeds or the time is over, each as a new transaction."""
         clock = self._runtime.clock
         deadline = clock.monotonic() + wait
@@ -75,11 +76,13 @@ class _Lock:
                     patience=max(0.0, deadline - began),
                     runtime=self._runtime,
                     records=records,
+                    seen=seen,
                 )
             except (LockBusy, StoreUnavailable, StoreOutcomeUnknown) as error:
                 now = clock.monotonic()
                 if now >= deadline:
                     raise _final(error, self._resource) from error
+            seen = None
             # Who kept others out while it waited lets them in for as long.
             pause = self._runtime.jitter() * max(backoff, now - began)
             clock.sleep(min(pause, deadline - now))
@@ -117,23 +120,31 @@ class RWLock(_Lock):
     :param root: the folder of all locks in the store
     """
 
-    def read(self, *, purpose: str = "", wait: float = DEFAULT_WAIT, renew: bool = True) -> Lease:
-        """Take the lock for reading; other readers may hold it, too. Errors as for :meth:`write`."""
-        return self._acquire("R", purpose=purpose, wait=wait, renew=renew)
+    def read(
+        self, *, purpose: str = "", wait: float = DEFAULT_WAIT, renew: bool = True, seen: Look | None = None
+    ) -> Lease:
+        """Take the lock for reading; other readers may hold it, too.
 
-    def write(self, *, purpose: str = "", wait: float = DEFAULT_WAIT, renew: bool = True) -> Lease:
+        Parameters and errors as for :meth:`write`.
+        """
+        return self._acquire("R", purpose=purpose, wait=wait, renew=renew, seen=seen)
+
+    def write(
+        self, *, purpose: str = "", wait: float = DEFAULT_WAIT, renew: bool = True, seen: Look | None = None
+    ) -> Lease:
         """Take the lock for writing, alone.
 
         :param purpose: told to whoever waits
         :param wait: seconds to try; 0 tries once
         :param renew: keep it renewed from a thread of this process; without, it is trusted for one lease
+        :param seen: a look of :func:`locking.look_into`, which spares the first of two
         :raises LockBusy: others hold it still; names them
         :raises LockStateUnknown: the store did not tell whether a request happened; the lock is not held,
             and what may be left of it expires
         :raises StoreUnavailable: the store could not be reached
         :raises StoreDenied: the store refused us
         """
-        return self._acquire("W", purpose=purpose, wait=wait, renew=renew)
+        return self._acquire("W", purpose=purpose, wait=wait, renew=renew, seen=seen)
 
 
 class Mutex(_Lock):

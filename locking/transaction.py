@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from locking.errors import LockBusy, LockOvertaken
-from locking.folder import LockFolder
+from locking.folder import LockFolder, Look
 from locking.info import LockInfo, Records, describe_claim, describe_foreign
 from locking.names import Mode, split_target
 from locking.reaper import Reaper, put_marker
@@ -30,6 +30,8 @@ LOOK_AGAIN_PAUSE = 1.0
 FIRST_PAUSE = 0.05
 """Seconds, at most, before the second look or try; doubles from one to the next."""
 
+FRESH = 5.0
+"""Seconds for which a look that was taken before the attempt may stand for its first."""
 
 CLEANUP_ATTEMPTS = 3
 
@@ -79,12 +81,15 @@ class ExclusiveWrite:
         patience: float = 0.0,
         runtime: Runtime = SYSTEM,
         records: Records | None = None,
+        seen: Look | None = None,
     ) -> Commit:
         """Make one attempt.
 
         :param patience: seconds to keep the intent while those in the way are bound to leave; at most
             :attr:`Terms.drain`
         :param records: what an earlier attempt on the same target has read of the others
+        :param seen: a look that was taken already, for example into many folders by one listing; where it is
+            fresh and shows nobody in the way, the attempt spares its first look. The second is always its own
         :raises LockBusy: others are in the way; nothing of this attempt stays
         :raises StoreError: the store failed; what may have been written is marked as dead as far as the
             store allowed, and expires in any case
@@ -92,7 +97,7 @@ class ExclusiveWrite:
         root, resource, mode = split_target(self.target)
         folder = LockFolder(store, root, resource)
         attempt = _Attempt(self, folder, mode, terms or Terms(), runtime, records or Records(folder))
-        attempt.verify_first(patience)
+        attempt.verify_first(patience, seen)
         try:
             attempt.put_intent()
             attempt.verify_alone(patience)
@@ -132,8 +137,16 @@ class _Attempt:
         self._written: list[str] = []
         self._may_come_late = False
 
-    def verify_first(self, patience: float) -> None:
-        """Look before anything is written, so that a hopeless attempt disturbs nobody."""
+    def verify_first(self, patience: float, seen: Look | None) -> None:
+        """Look before anything is written, so that a hopeless attempt disturbs nobody.
+
+        Nothing rests on this look, so an earlier one may stand for it; but that refuses and ends nobody.
+        """
+        if seen is not None and self._clock.monotonic() - seen.started <= FRESH:
+            view = View(seen, self._txn, announced=False)
+            if self._write.verify(view).verdict is Verdict.CLEAR:
+                self._body = self._write.content(view)
+                return
         view, ruling = self._look(announced=False)
         drains = ruling.verdict is Verdict.LOOK_AGAIN and patience > 0
         if ruling.verdict is not Verdict.CLEAR and not drains:

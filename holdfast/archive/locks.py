@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from holdfast.archive.lockplan import plan
 from holdfast.errors import UsageError
-from locking import LeaseHandle, RWLock
+from locking import LeaseHandle, RWLock, look_into
 from locking import attach as attach_lease
 from locking import blockers as lease_blockers
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from holdfast.archive.lockplan import PlannedLock
-    from locking import Lease, LockInfo, Owner
+    from locking import Lease, LockInfo, Look, Owner
     from locking.store import LockStore
 
 
@@ -88,22 +89,27 @@ def acquire(
     :raises LockBusy: naming who is in the way.
     """
     deadline = time.monotonic() + wait
+    wanted = plan(operation, sources)
+    seen = _look_into(store, wanted)
     taken: list[Lease] = []
     try:
-        for planned in plan(operation, sources):
+        for planned in wanted:
+            lock = RWLock(store, planned.resource, owner=owner)
+            take = lock.write if planned.mode == "W" else lock.read
             left = max(0.0, deadline - time.monotonic())
-            taken.append(_take(store, planned, owner, purpose, left))
+            taken.append(take(purpose=purpose, wait=left, seen=seen.get(planned.resource)))
     except BaseException:
         HeldLocks(taken).release()
         raise
     return HeldLocks(taken)
 
 
-def _take(store: LockStore, planned: PlannedLock, owner: Owner, purpose: str, wait: float) -> Lease:
-    lock = RWLock(store, planned.resource, owner=owner)
-    if planned.mode == "W":
-        return lock.write(purpose=purpose, wait=wait)
-    return lock.read(purpose=purpose, wait=wait)
+def _look_into(store: LockStore, wanted: Sequence[PlannedLock]) -> dict[str, Look]:
+    """Look at several locks at once: the first look at each only spares hopeless attempts, so one serves all."""
+    if len(wanted) > 1:
+        with suppress(StoreError):  # each lock then looks for itself, and waits or gives up as it should
+            return look_into(store, [planned.resource for planned in wanted])
+    return {}
 
 
 def attach(store: LockStore, handles: str) -> AttachedLocks:

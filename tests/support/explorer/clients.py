@@ -25,6 +25,7 @@ from locking import (
     RWLock,
     Terms,
     attach,
+    look_into,
     release_handle,
     rwlock,
 )
@@ -140,7 +141,11 @@ class Context:
         return self.memory.held.lease(self.store, self.runtime)
 
 
-def _take(context: Context, mode: Mode) -> Memory:
+def _take(context: Context, mode: Mode, *, by_plan: bool = False) -> Memory:
+    """Take the lock.
+
+    :param by_plan: as one of several, so the first look is one that was taken for all of them.
+    """
     client, attempts = context.client, context.memory.attempts
 
     def new_txn() -> str:
@@ -158,7 +163,8 @@ def _take(context: Context, mode: Mode) -> Memory:
     )
     held = None
     with contextlib.suppress(LockBusy, LockStateUnknown, StoreUnavailable):
-        held = Held.of((lock.read if mode == "R" else lock.write)(wait=client.wait, renew=False))
+        seen = look_into(context.store, [RESOURCE], runtime=context.runtime)[RESOURCE] if by_plan else None
+        held = Held.of((lock.read if mode == "R" else lock.write)(wait=client.wait, renew=False, seen=seen))
     return Memory(held, attempts)
 
 
@@ -268,6 +274,8 @@ def _reap(context: Context) -> Memory:
 CALLS: dict[str, Callable[[Context], Memory]] = {
     "write": lambda context: _take(context, "W"),
     "read": lambda context: _take(context, "R"),
+    "write by plan": lambda context: _take(context, "W", by_plan=True),
+    "read by plan": lambda context: _take(context, "R", by_plan=True),
     "try to write": lambda context: _try(context, "W"),
     "try to read": lambda context: _try(context, "R"),
     "check": _check,

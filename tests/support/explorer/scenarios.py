@@ -77,6 +77,12 @@ def _of(clients: Mapping[str, tuple[Client, ...]], words: str, **more: Any) -> l
     return [Scenario(name=f"{name}, {words}", clients=each, **more) for name, each in clients.items()]
 
 
+BY_PLAN = {
+    "two writers by plan": (client(1, "write by plan", "release"), client(2, "write by plan", "release")),
+    "a reader by plan and a writer": (client(1, "read by plan", "release"), client(2, *WRITER)),
+    "a writer by plan and a reader": (client(1, "write by plan", "release"), client(2, *READER)),
+}
+
 NAME_BY_NAME = (
     "",
     *(f"{word}.{each.txn(attempt)}" for word in ("INTENT.WRIT", "WRIT") for each in WRITERS for attempt in (1, 2)),
@@ -86,6 +92,7 @@ NAME_BY_NAME = (
 ORDERS = [
     *_of(PAIRS, "undisturbed"),
     *_of(TRIPLES, "undisturbed"),
+    *_of(BY_PLAN, "undisturbed"),
     *_of(PAIRS, "listings in key order", cuts=IN_KEY_ORDER),
     *_of(PAIRS, "listings in no order", cuts=IN_NO_ORDER, ordered=False),
     *_of(TRIPLES, "listings in key order", cuts=IN_KEY_ORDER),
@@ -114,6 +121,7 @@ RENEWERS = {
 }
 TIMES = [
     *[scenario for seconds in (5, 9, OVER) for scenario in _of(PAIRS, f"{seconds} s pass", ticks=(seconds,))],
+    *_of(BY_PLAN, "13 s pass", ticks=(OVER,)),
     *_of(RENEWERS, "13 s pass in two steps, one request refused", ticks=(6, 7), refused=1),
     *_of(RENEWERS, "13 s pass in two steps, one answer lost", ticks=(6, 7), late=1),
     *_of(RENEWERS, "one dies, leases run out", crashes=1, ticks=(OVER,)),

@@ -1,0 +1,173 @@
+"""How many requests each step takes, and what an earlier look spares."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from locking import Lease, LockBusy, Owner, Runtime, RWLock, look_into
+from locking.store import Listing
+from locking.transaction import FRESH
+from tests.support.lockstore import MemoryStore, Request
+
+PAGE = 1000
+"""Keys in one page of an S3 listing."""
+
+CROWD = 1000
+
+
+def lock(store: MemoryStore, runtime: Runtime, resource: str = "history") -> RWLock:
+    return RWLock(store, resource, runtime=runtime)
+
+
+@pytest.fixture
+def history(store: MemoryStore, runtime: Runtime) -> RWLock:
+    return lock(store, runtime)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_renewal_takes_at_most_two_requests(ordered: bool) -> None:
+    store = MemoryStore(listing_is_ordered=ordered)
+    for mode in ("read", "write"):
+        with getattr(lock(store, store.time.runtime(), mode), mode)(wait=0, renew=False) as lease:
+            store.forget()
+            lease.renew()
+            assert len(store.requests) <= 2
+
+
+def test_a_run_scoped_release_takes_two_requests(store: MemoryStore, runtime: Runtime) -> None:
+    lease = RWLock(store, "history", owner=Owner(scope="run"), runtime=runtime).write(wait=0, renew=False)
+    store.forget()
+    lease.release()
+    assert store.words() == ["put DEAD", "delete WRIT"]
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_an_earlier_look_that_showed_nobody_in_the_way_spares_the_first(
+    store: MemoryStore, runtime: Runtime, history: RWLock, mode: str
+) -> None:
+    seen = look_into(store, ["history"], runtime=runtime)["history"]
+    store.forget()
+    getattr(history, mode)(wait=0, renew=False, seen=seen).check()
+    assert store.words()[:2] == ["put INTENT", "list"]
+
+
+def test_an_earlier_look_that_is_not_fresh_spares_nothing(
+    store: MemoryStore, runtime: Runtime, history: RWLock
+) -> None:
+    seen = look_into(store, ["history"], runtime=runtime)["history"]
+    store.forget()
+    store.time.sleep(FRESH + 0.1)
+    history.write(wait=0, renew=False, seen=seen)
+    assert store.words()[:2] == ["list", "put INTENT"]
+
+
+@pytest.mark.parametrize("in_the_way", ["read", "write"])
+def test_an_earlier_look_that_showed_somebody_refuses_nobody(
+    store: MemoryStore, runtime: Runtime, history: RWLock, in_the_way: str
+) -> None:
+    with getattr(history, in_the_way)(wait=0, renew=False):
+        seen = look_into(store, ["history"], runtime=runtime)["history"]
+        store.forget()
+        with pytest.raises(LockBusy):
+            history.write(wait=0, renew=False, seen=seen)
+        assert "put INTENT" not in store.words()
+    history.write(wait=0, renew=False, seen=seen).check()
+
+
+def test_an_earlier_look_serves_one_attempt(store: MemoryStore, runtime: Runtime, history: RWLock) -> None:
+    seen = look_into(store, ["history"], runtime=runtime)["history"]
+    held = history.write(wait=0, renew=False)
+    store.forget()
+    with pytest.raises(LockBusy):
+        history.write(wait=FRESH / 2, renew=False, seen=seen)
+    assert store.words().count("put INTENT") == 1
+    held.check()
+
+
+class PagedStore(MemoryStore):
+    """Counts the pages that each thread's listings take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages: Counter[str] = Counter()
+
+    def list(self, prefix: str) -> Listing:
+        listing = super().list(prefix)
+        self.pages[threading.current_thread().name] += max(1, math.ceil(len(listing.objects) / PAGE))
+        return listing
+
+
+def test_one_reader_beside_a_thousand_needs_three_pages_of_listings_and_two_to_check() -> None:
+    store = PagedStore()
+    for number in range(CROWD):
+        store.place(f"locks/history/READ.{number + CROWD:032x}", b"")
+    lease = lock(store, store.time.runtime()).read(wait=0, renew=False)
+    assert len(store.requests) == 5
+    assert store.pages.total() == 3
+    store.pages.clear()
+    lease.check()
+    assert store.pages.total() == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_once", [CROWD, CROWD // 5])
+def test_each_of_a_thousand_readers_that_come_at_once_gets_in_with_at_most_four_pages(at_once: int) -> None:
+    # Each of the two looks sees at most an intent and a target of every other: less than two pages.
+    store = PagedStore()
+    chance = random.Random(at_once)
+    runtime = store.time.runtime()
+    leases: list[Lease] = []
+
+    def read() -> None:
+        leases.append(lock(store, runtime).read(wait=0, renew=False))
+
+    take_turns(store, [read] * CROWD, lambda waiting: chance.choice(waiting[:at_once]))
+    assert len(leases) == CROWD
+    assert len(store.requests) == 5 * CROWD
+    assert max(store.pages.values()) <= 4
+    assert sum(pages <= 3 for pages in store.pages.values()) > 0.9 * CROWD
+    store.pages.clear()
+    leases[0].check()
+    assert store.pages.total() == 1
+
+
+def take_turns(store: MemoryStore, clients: Sequence[Callable[[], None]], choose: Callable[[list[int]], int]) -> None:
+    """Run the clients, one step at a time; each waits before every request until it is chosen.
+
+    Unlike :mod:`tests.support.interleaving` it wakes nobody but the chosen one, as a crowd needs it.
+    """
+    turns = [threading.Semaphore(0) for _ in clients]
+    stepped = threading.Semaphore(0)
+    waiting = list(range(len(clients)))
+    me = threading.local()
+
+    def step(request: Request) -> None:
+        del request
+        stepped.release()
+        turns[me.number].acquire()
+
+    def run(number: int) -> None:
+        me.number = number
+        turns[number].acquire()
+        try:
+            clients[number]()
+        finally:
+            waiting.remove(number)
+            stepped.release()
+
+    store.before = step
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in waiting]
+    for thread in threads:
+        thread.start()
+    while waiting:
+        turns[choose(waiting)].release()
+        stepped.acquire()
+    for thread in threads:
+        thread.join()
+    store.before = lambda request: None
