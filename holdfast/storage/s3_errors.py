@@ -50,6 +50,9 @@ _THROTTLED = {
 }
 _NOT_THERE = {"NoSuchKey", "NotFound", "404"}
 
+# What these do not find is the bucket.
+_NEED_NO_OBJECT = {"list", "write", "create"}
+
 
 @contextlib.contextmanager
 def s3_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
@@ -84,7 +87,7 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
         raise StoreUnavailable(what) from error
     if status in {401, 403}:
         raise StoreDenied(f"{what} Check the AWS_* credentials and what they may do in this bucket.") from error
-    if code == "NoSuchBucket":
+    if code == "NoSuchBucket" or (code in _NOT_THERE and action in _NEED_NO_OBJECT):
         raise StoreError(
             f"Could not {action} {key!r}: the bucket does not exist. Check the archive's URL and AWS_ENDPOINT_URL; "
             "if it was deleted, what it held is gone."

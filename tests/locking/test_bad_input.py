@@ -312,6 +312,11 @@ def _with_lease(use: Callable[[FailingStore, Runtime, Lease], object], scope: st
     return prepare
 
 
+def _renew_and_release(store: FailingStore, runtime: Runtime, lease: Lease) -> None:
+    outcome(lease.renew)
+    lease.release()
+
+
 ELSEWHERE = Owner(host="elsewhere", boot_id="another", pid_namespace="another", pid=1, process_start=1)
 OPERATIONS: dict[str, Operation] = {
     "acquire to write": _acquire("write"),
@@ -325,7 +330,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda store, runtime, lease: attach(store, lease.handle(), runtime=runtime).check(), "run"
     ),
     "renew": _with_lease(lambda store, runtime, lease: lease.renew()),
-    "renew and release": _with_lease(lambda store, runtime, lease: (outcome(lease.renew), lease.release())),
+    "renew and release": _with_lease(_renew_and_release),
     "release": _with_lease(lambda store, runtime, lease: lease.release()),
     "release a run's": _with_lease(lambda store, runtime, lease: lease.release(), "run"),
     "release from another process": _with_lease(

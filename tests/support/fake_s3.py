@@ -64,6 +64,7 @@ class FakeS3:
 
     :param objects: body and time by key
     :param date: whether answers carry a Date
+    :param clock: the server's
     """
 
     endpoint: str
@@ -72,6 +73,7 @@ class FakeS3:
     parts: dict[int, bytes] = field(default_factory=dict)
     received: list[Received] = field(default_factory=list)
     date: bool = True
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def fail(self, fault: Fault) -> None:
@@ -80,7 +82,7 @@ class FakeS3:
 
     def reset(self) -> None:
         """Forget everything."""
-        self.judge, self.date = (lambda number, request: None), True
+        self.judge, self.date, self.clock = (lambda number, request: None), True, lambda: datetime.now(UTC)
         self.objects.clear()
         self.parts.clear()
         self.received.clear()
@@ -96,7 +98,7 @@ class FakeS3:
         if request.method == "PUT":
             if request.headers.get("if-none-match") == "*" and request.key in self.objects:
                 return _error(412, "PreconditionFailed")
-            self.objects[request.key] = (body, datetime.now(UTC))
+            self.objects[request.key] = (body, self.clock())
             return 200, b"", {"ETag": '"etag"'}
         self.objects.pop(request.key, None)
         return 204, b"", {}
@@ -125,7 +127,7 @@ class FakeS3:
             return 204, b"", {}
         if "uploads" in request.query:
             return 200, b"<Result><UploadId>1</UploadId></Result>", {}
-        self.objects[request.key] = (b"".join(self.parts[number] for number in sorted(self.parts)), datetime.now(UTC))
+        self.objects[request.key] = (b"".join(self.parts[number] for number in sorted(self.parts)), self.clock())
         self.parts.clear()
         return 200, b"<Result><ETag>whole</ETag></Result>", {}
 
@@ -143,6 +145,12 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # an answer in two pieces waits for the acknowledgement of the first
+
+    def handle_expect_100(self) -> bool:
+        going_on = super().handle_expect_100()
+        self.wfile.flush()
+        return going_on
 
     def _answer(self) -> None:
         fake = self.server.fake
@@ -175,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, document: bytes, headers: dict[str, str]) -> None:
         self.send_response_only(status)
         if self.server.fake.date:
-            self.send_header("Date", format_datetime(datetime.now(UTC), usegmt=True))
+            self.send_header("Date", format_datetime(self.server.fake.clock(), usegmt=True))
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(document)))

@@ -131,8 +131,9 @@ def test_what_is_not_there_is_said_so(server: FakeS3, store: S3Store) -> None:
     store.delete("a")
 
 
-def test_a_bucket_that_is_not_there_is_said_so(server: FakeS3, store: S3Store) -> None:
-    server.fail(Fault(404, "NoSuchBucket"))
+@pytest.mark.parametrize("code", ["NoSuchBucket", ""])
+def test_a_bucket_that_is_not_there_is_said_so(server: FakeS3, store: S3Store, code: str) -> None:
+    server.fail(Fault(404, code))
     with pytest.raises(StoreError, match="bucket does not exist"):
         store.list("")
 

@@ -1,0 +1,135 @@
+"""Locks on S3 whose server fails one request of theirs, each in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from holdfast.storage import (
+    ObjectExists,
+    StoreDenied,
+    StoreError,
+    StoreOutcomeUnknown,
+    StoreUnavailable,
+    s3_access,
+)
+from holdfast.storage.s3 import S3Store
+from locking import Lease, LockLost, LockStateUnknown, Owner, Runtime, RWLock
+from tests.support.aftermath import must_be_safe, outcome
+from tests.support.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
+from tests.support.lockstore import FakeTime
+
+ELSEWHERE = Owner(host="elsewhere", boot_id="another", pid_namespace="another", pid=1, process_start=1)
+
+NOT_DONE = (StoreUnavailable, LockStateUnknown)
+NOT_KNOWN = (StoreUnavailable, LockStateUnknown, StoreOutcomeUnknown)
+
+FAULTS: list[tuple[Fault, tuple[type[Exception], ...]]] = [
+    (Fault(403, "AccessDenied"), (StoreDenied,)),
+    (Fault(404, "NoSuchBucket"), (StoreError,)),
+    (Fault(404), (StoreError,)),
+    (Fault(409, "OperationAborted"), NOT_DONE),
+    (Fault(412, "PreconditionFailed"), (ObjectExists,)),
+    (Fault(429, "TooManyRequests"), NOT_DONE),
+    (Fault(500, "InternalError"), NOT_KNOWN),
+    (Fault(500, "InternalError", lands=True), NOT_KNOWN),
+    (Fault(503), NOT_KNOWN),
+    (Fault(503, "SlowDown"), NOT_DONE),
+    (CUT, NOT_KNOWN),
+    (Fault(0, lands=True), NOT_KNOWN),
+]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[FakeS3, S3Store]]:
+    with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(s3_access, "READ_ATTEMPTS", 1)  # so that each answer reaches the lock
+        patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        patch.setenv("AWS_REGION", "us-east-1")
+        patch.setenv("AWS_ACCESS_KEY_ID", "key")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        yield server, S3Store(BUCKET, listing_is_ordered=True)
+
+
+class World:
+    """A server, a store on it and a time that is everybody's."""
+
+    def __init__(self, server: FakeS3, store: S3Store) -> None:
+        server.reset()
+        self.server, self.store, self.time = server, store, FakeTime()
+        server.clock = self.time.date
+        self.runtime = Runtime(clock=self.time, jitter=lambda: 0.5)
+
+    def take(self) -> Lease:
+        return RWLock(self.store, "r", runtime=self.runtime, owner=ELSEWHERE).write(wait=0, renew=False)
+
+    def fail(self, fault: Fault, number: int, *, lasting: bool = False) -> None:
+        """Let one request fail, counted from now, or all from that one on."""
+        self.server.received.clear()
+        self.server.judge = lambda at, request: fault if at == number or (lasting and at > number) else None
+
+
+Use = Callable[[World, Lease], object]
+OPERATIONS: dict[str, Use | None] = {
+    "acquire": None,
+    "check": lambda world, lease: lease.check(),
+    "renew": lambda world, lease: lease.renew(),
+    "release": lambda world, lease: lease.release(),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(("fault", "errors"), FAULTS)
+def test_an_answer_that_fails_leaves_no_lock_that_is_not_and_nothing_for_ever(
+    running: tuple[FakeS3, S3Store], operation: str, fault: Fault, errors: tuple[type[Exception], ...]
+) -> None:
+    number, ended = 0, False
+    while not ended:
+        world = World(*running)
+        use = OPERATIONS[operation]
+        lease = None if use is None else world.take()
+        world.fail(fault, number)
+        found = outcome(world.take if use is None or lease is None else partial(use, world, lease))
+        ended = len(world.server.received) <= number
+        world.server.judge = lambda at, request: None
+        assert found is None or isinstance(found, (Lease, *errors))
+        must_be_safe(world.store, world.time, world.runtime, found if isinstance(found, Lease) else lease)
+        number += 1
+    assert number > {"acquire": 5, "check": 1, "renew": 2, "release": 1}[operation]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_bucket_that_is_deleted_in_the_middle_ends_an_acquisition_at_once(
+    running: tuple[FakeS3, S3Store], number: int
+) -> None:
+    world = World(*running)
+    world.fail(Fault(404, "NoSuchBucket"), number, lasting=True)
+    lock = RWLock(world.store, "r", runtime=world.runtime)
+    found = outcome(lambda: lock.write(wait=3600, renew=False))
+    assert world.time.now == 0
+    assert len(world.server.received) <= number + 7
+    error = outcome(found.check) if isinstance(found, Lease) else found
+    assert isinstance(found, Lease) == (number == 4)  # only the intent was not deleted, and went with the bucket
+    assert isinstance(error, StoreError)
+    assert "the bucket does not exist. Check the archive's URL" in str(error)
+
+
+@pytest.mark.parametrize("fault", [Fault(500, "InternalError"), CUT, Fault(503), Fault(503, "SlowDown")])
+def test_no_write_of_a_lock_is_ever_sent_twice(running: tuple[FakeS3, S3Store], fault: Fault) -> None:
+    """A second one could land when the lock has long been given up. Each attempt is a new transaction."""
+    world = World(*running)
+    world.server.judge = lambda number, request: fault if request.method == "PUT" else None
+    outcome(lambda: RWLock(world.store, "r", runtime=world.runtime).write(wait=5, renew=False))
+    puts = [each.key for each in world.server.received if each.method == "PUT" and "INTENT" in each.key]
+    assert len(puts) > 1
+    assert len(set(puts)) == len(puts)
+
+
+def test_a_lock_that_was_ended_is_lost_on_s3_too(running: tuple[FakeS3, S3Store]) -> None:
+    world = World(*running)
+    lease = world.take()
+    world.server.objects[f"locks/r/DEAD.{lease.txn}"] = (b"", world.time.date())
+    with pytest.raises(LockLost, match="ended"):
+        lease.check()
