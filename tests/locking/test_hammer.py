@@ -68,15 +68,18 @@ def test_also_for_minutes(plan: Plan) -> None:
     must_be_right(replace(plan, seconds=MINUTES), limit=600.0)
 
 
-@pytest.mark.parametrize("guard", ["verified again after the intent", "nobody ends what may be trusted"])
-def test_locks_that_lack_a_guard_are_caught(guard: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("guard", "seconds"), [("verified again after the intent", 2), ("nobody ends what may be trusted", 4)]
+)
+def test_locks_that_lack_a_guard_are_caught(guard: str, seconds: float, tmp_path: Path) -> None:
+    """Nearly always the first time; a busy machine may leave too little to see."""
     for seed in range(10):
         found = run(
             Plan(
                 url=str(tmp_path / f"archive-{seed}"),
                 folder=tmp_path / f"history-{seed}",
                 seed=seed,
-                seconds=2,
+                seconds=seconds,
                 lease=1,
                 grace=1,
                 mutant=guard,
