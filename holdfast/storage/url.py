@@ -10,18 +10,27 @@ from holdfast.errors import UsageError
 from holdfast.storage.folder import FolderStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.storage.base import ObjectStore
 
-SUPPORTED = "a folder, file:///folder or s3://bucket/prefix"
+SUPPORTED = "a folder, file:///folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
+
+_CREDENTIALS = {
+    "az": "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY or its like",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS to the path of a key file, or use what else Google's libraries find",
+}
+"""Where they belong, by scheme; elsewhere they can only be meant for S3."""
 
 
 def open_store(url: str) -> ObjectStore:
-    """The store at ``url``: a folder, ``file://…`` or ``s3://bucket/prefix``.
+    """The store at ``url``: a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``.
 
-    Nothing is read or created yet. S3 takes credentials, region and endpoint from the usual ``AWS_*``
-    variables.
+    Nothing is read or created yet. Credentials and endpoint come from the environment: S3's from the usual ``AWS_*``
+    variables, Azure's from ``AZURE_STORAGE_*``, Google's as google-auth finds them.
 
-    :raises UsageError: the URL names no store, or carries a secret
+    :raises UsageError: the URL names no store or carries a secret, what the store needs is not installed, or no
+        account is named
     """
     if not url:
         raise UsageError(f"The archive's URL is empty; write {SUPPORTED}.")
@@ -29,13 +38,16 @@ def open_store(url: str) -> ObjectStore:
         return FolderStore(Path(url).expanduser())
     parts = urlsplit(url)
     if "@" in parts.netloc:
-        raise UsageError("An archive's URL holds no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")
+        where = _CREDENTIALS.get(parts.scheme, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+        raise UsageError(f"An archive's URL holds no credentials; {where}.")
     if parts.query or parts.fragment:
         raise UsageError(f"The archive's URL {url!r} has a '?' or '#' in it; write {SUPPORTED}.")
     if parts.scheme == "file":
         return _open_file_url(url, parts.netloc, unquote(parts.path))
     if parts.scheme in {"s3", "s3a"}:
         return _open_s3_url(url, parts.netloc, parts.path)
+    if parts.scheme in {"az", "gs"}:
+        return _open_cloud_url(url, parts.scheme, parts.netloc, parts.path.strip("/"))
     raise UsageError(f"No store is known for {parts.scheme}:// URLs; write {SUPPORTED}.")
 
 
@@ -52,3 +64,29 @@ def _open_s3_url(url: str, bucket: str, path: str) -> ObjectStore:
     from holdfast.storage.s3 import S3Store
 
     return S3Store(bucket, path.strip("/"))
+
+
+def _open_cloud_url(url: str, scheme: str, name: str, prefix: str) -> ObjectStore:
+    cloud, kind, extra = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage", "bucket", "gcs")}[
+        scheme
+    ]
+    if not name:
+        raise UsageError(f"{url!r} names no {kind}; write {scheme}://{kind}/prefix.")
+    try:
+        return _cloud_store(scheme)(name, prefix)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"azure", "google", "requests"}:
+            raise
+        raise UsageError(
+            f"{cloud} needs {error.name}, which is not installed: pip install 'holdfast[{extra}]'."
+        ) from error
+
+
+def _cloud_store(scheme: str) -> Callable[[str, str], ObjectStore]:
+    if scheme == "az":
+        from holdfast.storage.azure import AzureStore
+
+        return AzureStore
+    from holdfast.storage.gcs import GcsStore
+
+    return GcsStore

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.storage import ObjectStore, open_store
+from tests.support.azurite import AzureServer, running_azurite
+from tests.support.fake_gcs import GcsServer, running_fake_gcs
 from tests.support.versitygw import S3Server, running_versitygw
 
 if TYPE_CHECKING:
@@ -21,14 +23,44 @@ def s3_server() -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.service)])
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[AzureServer]:
+    with running_azurite() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer]:
+    with running_fake_gcs() as server:
+        yield server
+
+
+@pytest.fixture(params=["folder", *(pytest.param(kind, marks=pytest.mark.service) for kind in ("s3", "azure", "gcs"))])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     """An empty store under a prefix of its own."""
     if request.param == "folder":
         return open_store(str(tmp_path / "archive"))
+    name = f"test-{uuid.uuid4().hex}"
+    make = {"s3": _on_s3, "azure": _on_azure, "gcs": _on_gcs}[request.param]
+    url, environment = make(request, name)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    return open_store(url)
+
+
+def _on_s3(request: pytest.FixtureRequest, name: str) -> tuple[str, dict[str, str]]:
     server: S3Server = request.getfixturevalue("s3_server")
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    bucket = f"test-{uuid.uuid4().hex}"
-    server.make_bucket(bucket)
-    return open_store(f"s3://{bucket}/some/archive")
+    server.make_bucket(name)
+    return f"s3://{name}/some/archive", server.environment
+
+
+def _on_azure(request: pytest.FixtureRequest, name: str) -> tuple[str, dict[str, str]]:
+    server: AzureServer = request.getfixturevalue("azure_server")
+    server.make_container(name)
+    return f"az://{name}/some/archive", server.environment
+
+
+def _on_gcs(request: pytest.FixtureRequest, name: str) -> tuple[str, dict[str, str]]:
+    server: GcsServer = request.getfixturevalue("gcs_server")
+    server.make_bucket(name)
+    return f"gs://{name}/some/archive", server.environment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,17 @@ import pytest
 
 from holdfast.errors import UsageError
 from holdfast.storage import FolderStore, open_store
+from holdfast.storage.azure import AzureStore
+from holdfast.storage.azure_account import AzureAccount
+from holdfast.storage.gcs import GcsStore
 from holdfast.storage.s3 import S3Store
 
 
 @pytest.fixture(autouse=True)
 def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_")):
+            monkeypatch.delenv(name)
 
 
 def test_a_path_and_a_file_url_name_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,8 +53,12 @@ def test_an_s3_url_names_a_bucket_and_a_prefix(url: str, said: str) -> None:
     "url",
     [
         "",
-        "gs://bucket/x",
         "http://host/x",
+        "abfss://container/x",
+        "az://",
+        "az:///prefix",
+        "gs:///prefix",
+        "gs://b/x?y",
         "s3://",
         "s3:///prefix",
         "file://host/x",
@@ -59,14 +68,99 @@ def test_an_s3_url_names_a_bucket_and_a_prefix(url: str, said: str) -> None:
     ],
 )
 def test_any_other_url_is_refused_and_says_what_is_known(url: str) -> None:
-    with pytest.raises(UsageError, match=r"s3://bucket/prefix|file:///folder"):
+    with pytest.raises(UsageError, match=r"s3://bucket/prefix|file:///folder|az://container/prefix|gs://bucket/prefix"):
         open_store(url)
 
 
-def test_a_secret_in_a_url_is_refused_and_not_repeated() -> None:
-    with pytest.raises(UsageError, match="AWS_ACCESS_KEY_ID") as caught:
-        open_store("s3://key:sesame@bucket/x")
+@pytest.mark.parametrize(
+    ("scheme", "instead"),
+    [
+        ("s3", "AWS_ACCESS_KEY_ID"),
+        ("az", "AZURE_STORAGE_CONNECTION_STRING"),
+        ("gs", "GOOGLE_APPLICATION_CREDENTIALS"),
+    ],
+)
+def test_a_secret_in_a_url_is_refused_and_not_repeated(scheme: str, instead: str) -> None:
+    with pytest.raises(UsageError, match=instead) as caught:
+        open_store(f"{scheme}://key:sesame@bucket/x")
     assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "/some/prefix/"])
+def test_a_gs_url_names_a_bucket_and_a_prefix_and_asks_nobody_yet(prefix: str) -> None:
+    store = open_store(f"gs://bucket{prefix}")
+    assert isinstance(store, GcsStore)
+    assert store.url == f"gs://bucket{prefix}".rstrip("/")
+    assert store.endpoint == "https://storage.googleapis.com"
+
+
+ACCOUNT = {"AZURE_STORAGE_ACCOUNT": "ann", "AZURE_STORAGE_KEY": "c2VzYW1l"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "endpoint"),
+    [
+        (ACCOUNT, "https://ann.blob.core.windows.net"),
+        (
+            {"AZURE_STORAGE_ACCOUNT": "ann", "AZURE_STORAGE_SAS_TOKEN": "?sig=sesame"},
+            "https://ann.blob.core.windows.net",
+        ),
+        ({**ACCOUNT, "AZURE_STORAGE_SERVICE_ENDPOINT": "http://127.0.0.1:9/ann/"}, "http://127.0.0.1:9/ann"),
+        (
+            {
+                "AZURE_STORAGE_CONNECTION_STRING": "AccountName=ann;AccountKey=c2VzYW1l==;"
+                "EndpointSuffix=core.chinacloudapi.cn"
+            },
+            "https://ann.blob.core.chinacloudapi.cn",
+        ),
+        (
+            {
+                "AZURE_STORAGE_CONNECTION_STRING": "BlobEndpoint=https://ann.blob.core.windows.net/?sig=sesame;"
+                "SharedAccessSignature=sv=2024-11-04&sig=sesame"
+            },
+            "https://ann.blob.core.windows.net",
+        ),
+    ],
+)
+def test_the_environment_names_the_azure_account(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], endpoint: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    account = AzureAccount.from_environment()
+    assert (account.name, account.endpoint) == ("ann", endpoint)
+    assert account.key or account.sas.endswith("sig=sesame")
+    store = open_store("az://container/some/prefix/")
+    assert isinstance(store, AzureStore)
+    assert (store.url, store.endpoint) == ("az://container/some/prefix", endpoint)
+    assert "sesame" not in f"{account!r}{store!r}"
+    assert store.filesystem()[1] == "container/some/prefix"
+
+
+@pytest.mark.parametrize("text", ["", "AccountKey=c2VzYW1l", "sesame"])
+def test_without_an_azure_account_the_variables_to_set_are_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
+    with pytest.raises(UsageError, match="AZURE_STORAGE_CONNECTION_STRING"):
+        open_store("az://container/x")
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [("az://container/x", "azure.storage.blob", "azure"), ("gs://bucket/x", "google.cloud.storage", "gcs")],
+)
+def test_a_missing_client_says_what_to_install(url: str, module: str, extra: str) -> None:
+    program = f"""
+import sys
+sys.modules[{module!r}] = None
+from holdfast.errors import UsageError
+from holdfast.storage import open_store
+try:
+    open_store({url!r})
+except UsageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert f"pip install 'holdfast[{extra}]'" in done.stdout, done.stderr
 
 
 def test_only_amazons_listings_count_as_ordered_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,8 +172,30 @@ def test_only_amazons_listings_count_as_ordered_unless_told(monkeypatch: pytest.
     assert S3Store("bucket", listing_is_ordered=True).listing_is_ordered
 
 
-@pytest.mark.parametrize("module", ["boto3", "pyarrow"])
-def test_working_in_a_folder_does_not_load_what_s3_needs(module: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variables", "url", "ordered"),
+    [
+        (ACCOUNT, "az://container", True),
+        ({**ACCOUNT, "AZURE_STORAGE_SERVICE_ENDPOINT": "https://blobs.example.com/ann"}, "az://container", False),
+        (
+            {**ACCOUNT, "AZURE_STORAGE_SERVICE_ENDPOINT": "https://core.windows.net.example.com"},
+            "az://container",
+            False,
+        ),
+        ({}, "gs://bucket", True),
+        ({"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"}, "gs://bucket", False),
+    ],
+)
+def test_only_the_clouds_own_listings_count_as_ordered(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], url: str, ordered: bool
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert open_store(url).listing_is_ordered is ordered
+
+
+@pytest.mark.parametrize("module", ["boto3", "pyarrow", "requests", "azure", "google.cloud"])
+def test_working_in_a_folder_does_not_load_what_a_cloud_needs(module: str, tmp_path: Path) -> None:
     assert not _loads(f"from holdfast.storage import open_store; open_store({str(tmp_path)!r})", module)
 
 

