@@ -95,7 +95,7 @@ class _Crew:
     def start(self) -> None:
         for _ in range(self._plan.processes):
             self._start_one()
-        while not all(self._log(number).exists() for number in self._running):
+        while len(self._at_work()) < len(self._running):
             for number in self._running:
                 self._must_be_well(number)
             time.sleep(0.05)
@@ -106,8 +106,8 @@ class _Crew:
         while (now := self._clock.monotonic()) < until:
             for number in [number for number, due in self._resume.items() if due <= now]:
                 self._continue(number)
-            if now >= next_act:
-                self._act(now)
+            if now >= next_act and (at_work := self._at_work()):
+                self._act(self._random.choice(at_work), now)
                 next_act = now + self._random.uniform(0.05, 0.5)
             time.sleep(0.02)
 
@@ -143,8 +143,11 @@ class _Crew:
                 start_command(job), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=errors
             )
 
-    def _act(self, now: float) -> None:
-        number = self._random.choice(list(self._running))
+    def _at_work(self) -> list[int]:
+        """Those that have begun; on a busy machine the others would hardly ever come to it."""
+        return [number for number in self._running if self._log(number).exists()]
+
+    def _act(self, number: int, now: float) -> None:
         chance, expiry = self._random.random(), self._plan.lease + self._plan.grace
         if chance < 0.35:
             self._kill(number)
