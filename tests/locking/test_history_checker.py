@@ -158,6 +158,26 @@ def test_a_search_that_takes_too_long_is_no_pass() -> None:
     assert (found.result, found.words) == ("Unknown", "The time was not enough to search the history of r.")
 
 
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ("acquire held end lost lost", "Ok"),
+        ("held", "Illegal"),
+        ("acquire end held", "Illegal"),
+        ("acquire lost end", "Illegal"),
+        ("end acquire held", "Illegal"),
+        ("acquire end end", "Illegal"),
+        ("acquire acquire", "Illegal"),
+    ],
+)
+def test_one_transaction_comes_in_and_goes_once(kinds: str, expected: str) -> None:
+    history = [
+        Operation(resource="r", txn="a", mode="R", kind=kind, call=time, returned=time)
+        for time, kind in enumerate(kinds.split())
+    ]
+    assert check(history).result == expected
+
+
 def test_what_is_no_history_is_refused() -> None:
     backwards = Operation(resource="r", txn="a", mode="W", kind="held", call=2, returned=1)
     with pytest.raises(ValueError, match="this is no operation"):

@@ -131,9 +131,13 @@ func check(histories map[string][]porcupine.Operation, limit time.Duration) verd
 		if found.Result != porcupine.Ok {
 			continue
 		}
-		// No time left means no time at all; to porcupine 0 means no limit.
-		left := max(limit-time.Since(started), time.Nanosecond)
-		if found.Result = porcupine.CheckOperationsTimeout(lock, history, left); found.Result != porcupine.Ok {
+		left := limit - time.Since(started)
+		if left <= 0 { // to porcupine this would mean no limit
+			found.Result = porcupine.Unknown
+		} else {
+			found.Result = porcupine.CheckOperationsTimeout(lock, history, left)
+		}
+		if found.Result != porcupine.Ok {
 			found.Resource = resource
 		}
 	}
