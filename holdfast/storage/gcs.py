@@ -6,7 +6,7 @@ import contextlib
 import functools
 import io
 import os
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from google.cloud.storage import Client
@@ -98,10 +98,11 @@ class GcsStore(ObjectStore):
         path = self._path(key)
         return patiently(lambda: self._read(key, path))
 
-    def _read(self, key: str, path: str, **which: Any) -> bytes:
+    def _read(self, key: str, path: str, generation: int | None = None, **part: int) -> bytes:
         with gcs_errors("read", key, writes=False):
             # Raw: as it was written, also where somebody gave the object a Content-Encoding.
-            content: bytes = self._bucket.blob(path).download_as_bytes(raw_download=True, **which, **ONCE)
+            blob = self._bucket.blob(path, generation=generation)
+            content: bytes = blob.download_as_bytes(raw_download=True, **part, **ONCE)
         return content
 
     def put(self, key: str, body: bytes) -> None:
@@ -179,8 +180,8 @@ class GcsStore(ObjectStore):
         found = self.head(key)
 
         def read(offset: int, length: int) -> bytes:
-            which = {"start": offset, "end": offset + length - 1, "if_generation_match": int(found.etag)}
-            return patiently(lambda: self._read(key, path, **which))
+            last = offset + length - 1
+            return patiently(lambda: self._read(key, path, int(found.etag), start=offset, end=last))
 
         return io.BufferedReader(RangeReader(found.size, read), AHEAD_BYTES)
 

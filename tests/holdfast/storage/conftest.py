@@ -40,9 +40,18 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     """An empty store under a prefix of its own."""
     if request.param == "folder":
         return open_store(str(tmp_path / "archive"))
+    return _open(request, monkeypatch)
+
+
+@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.service) for kind in ("azure", "gcs")])
+def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """An empty store of those that write large objects in parts of ours."""
+    return _open(request, monkeypatch)
+
+
+def _open(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     name = f"test-{uuid.uuid4().hex}"
-    make = {"s3": _on_s3, "azure": _on_azure, "gcs": _on_gcs}[request.param]
-    url, environment = make(request, name)
+    url, environment = {"s3": _on_s3, "azure": _on_azure, "gcs": _on_gcs}[request.param](request, name)
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
     return open_store(url)
