@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
@@ -60,7 +61,7 @@ _MARKER = TypeAdapter(DeadMarker)
 
 
 def encode_record(record: LockRecord) -> bytes:
-    return _RECORD.dump_json(record)
+    return _encode(_RECORD, record)
 
 
 def decode_record(body: bytes, *, resource: str, mode: Mode, txn: str) -> LockRecord:
@@ -75,12 +76,18 @@ def decode_record(body: bytes, *, resource: str, mode: Mode, txn: str) -> LockRe
 
 
 def encode_marker(marker: DeadMarker) -> bytes:
-    return _MARKER.dump_json(marker)
+    return _encode(_MARKER, marker)
 
 
 def decode_marker(body: bytes) -> DeadMarker:
     """The marker in ``body``; raises :class:`UnreadableRecord`."""
     return _decode(_MARKER, body)
+
+
+def _encode(adapter: TypeAdapter[T], value: T) -> bytes:
+    document = json.dumps(adapter.dump_python(value, mode="json"), ensure_ascii=False, separators=(",", ":"))
+    # An argument, a user's or a host's name may hold bytes that are no UTF-8, which Python keeps as surrogates.
+    return document.encode(errors="replace")
 
 
 def _decode(adapter: TypeAdapter[T], body: bytes) -> T:
