@@ -169,6 +169,7 @@ def test_markers_sort_before_intents_and_intents_before_targets(
 
 @always
 @given(st.lists(KEYS, max_size=8), st.lists(KEYS, max_size=4))
+@example(["READ." + "0" * 32, "WRIT." + "0" * 32, "INTENT.WRIT." + "0" * 32], ["", "/", "r", "..//WRIT." + "0" * 32])
 def test_whatever_is_listed_is_ours_or_foreign_and_never_an_error(inside: list[str], beside: list[str]) -> None:
     store = MemoryStore()
     for key in [*(f"locks/r/{name}" for name in inside), *(f"locks/{name}" for name in beside)]:
