@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.cli import main
 from holdfast.errors import UsageError
-from holdfast.storage import StoreDenied, StoreError, StoreOutcomeUnknown, open_store, s3_upload
+from holdfast.storage import StoreDenied, StoreError, StoreOutcomeUnknown, open_store, parts
 from holdfast.storage.s3 import S3Store
 from holdfast.storage.s3_settings import S3Settings
 from tests.support.fake_s3 import BUCKET, FakeS3, Fault, Received, running_fake_s3
@@ -39,7 +39,7 @@ def server(running: FakeS3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setattr(s3_upload, "PART_BYTES", 10)
+    monkeypatch.setattr(parts, "PART_BYTES", 10)
     return running
 
 
@@ -118,7 +118,7 @@ def test_nothing_stays_of_an_encrypted_write_that_failed(server: FakeS3, body: b
     assert (server.objects, server.parts) == ({}, {})
 
 
-@pytest.mark.parametrize("body", [b"small", b"large" * 10])
+@pytest.mark.parametrize("body", [b"", b"small", b"large" * 10])
 @pytest.mark.parametrize(
     ("fault", "error"),
     [(Fault(500, "InternalError", lands=True), StoreOutcomeUnknown), (Fault(403, "AccessDenied"), StoreDenied)],
@@ -129,8 +129,8 @@ def test_an_encrypted_write_whose_end_failed_is_taken_back(
     store = S3Store(BUCKET, settings=S3Settings(sse="AES256"))
 
     def judge(number: int, request: Received) -> Fault | None:
-        ends = request.method == "POST" if len(body) > 10 else request.method == "PUT"
-        return fault if ends and "uploads" not in request.query else None
+        ends = "uploadId" in request.query and request.method == "POST" if body else request.method == "PUT"
+        return fault if ends else None
 
     server.judge = judge
     with pytest.raises(error, match="bulk"):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.storage.parts import PART_BYTES
 from holdfast.storage.s3 import S3Store
 from holdfast.storage.s3_settings import S3Settings
-from holdfast.storage.s3_upload import PART_BYTES
 from tests.support.versitygw import S3Server, find_versitygw, running_versitygw
 
 
