@@ -35,7 +35,16 @@ from locking.folder import LockFolder
 from locking.names import WORDS, Mode
 from locking.record import LockRecord, encode_record
 from locking.store import LockStore, StoreError, StoreUnavailable
-from tests.support.explorer.replay import START, Answer, Answers, AskingClock, AskingStore, Question, Unanswered
+from tests.support.explorer.replay import (
+    START,
+    Answer,
+    Answers,
+    AskingClock,
+    AskingStore,
+    Question,
+    StandingClock,
+    Unanswered,
+)
 
 if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
@@ -110,6 +119,7 @@ class Client:
     :param wait: seconds it tries to take a lock
     :param host: only on one's own host one sees whether a process is gone; "" is a host of its own
     :param before: what it has done, undisturbed, before the exploration begins
+    :param clock_stands: its machine's clock stands still, as that of a virtual machine that is paused may
     """
 
     calls: tuple[str, ...]
@@ -118,6 +128,10 @@ class Client:
     wait: float = 0.0
     host: str = ""
     before: tuple[str, ...] = ()
+    clock_stands: bool = False
+
+    def clock(self, answers: Answers) -> AskingClock:
+        return StandingClock(answers) if self.clock_stands else AskingClock(answers)
 
     def txn(self, attempt: int) -> str:
         return f"{self.id:016x}{attempt:016x}"
@@ -306,7 +320,7 @@ def run(
     """Run one call with these answers: its next question, or what the client keeps when it has ended."""
     answers = Answers(recorded, ask)
     store = AskingStore(answers, listing_is_ordered=ordered)
-    runtime = Runtime(clock=AskingClock(answers), jitter=lambda: 0.5)
+    runtime = Runtime(clock=client.clock(answers), jitter=lambda: 0.5)
     asking = _running.set((client, answers))
     try:
         return CALLS[call](Context(client, memory, store, runtime))
@@ -327,12 +341,12 @@ def process_is_gone(owner: Owner) -> bool:
     return owner.host == client.owner().host and bool(answers(Question("gone", str(owner.pid))))
 
 
-def still_holds(held: Held, ask: Callable[[Question], Answer], *, ordered: bool) -> bool:
-    """Whether ``check()``, started now and answered at once, would succeed."""
+def still_holds(client: Client, held: Held, ask: Callable[[Question], Answer], *, ordered: bool) -> bool:
+    """Whether ``check()``, started now by the client and answered at once, would succeed."""
     answers = Answers((), ask)
     store = AskingStore(answers, listing_is_ordered=ordered)
     try:
-        held.lease(store, Runtime(clock=AskingClock(answers))).check()
+        held.lease(store, Runtime(clock=client.clock(answers))).check()
     except LockLost:
         return False
     return True

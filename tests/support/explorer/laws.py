@@ -68,7 +68,7 @@ class Laws:
         for number, client in enumerate(world.clients):
             if (held := self._held(number, client)) is not None:
                 trusted = world.time - held.trusted_since < TERMS.lease
-                stands = self._still(world, held)
+                stands = self._still(world, self._scenario.clients[number], held)
                 holders.append(_Holder(f"client {number + 1}", held.txn, held.mode, trusted, stands))
         if (mode := self._scenario.attached) is not None:
             taken = any(key.endswith(f"/{WORDS[mode]}.{handle(mode).txn}") for key in world.written)
@@ -82,11 +82,11 @@ class Laws:
             return None
         return self._machine.memory(client).held
 
-    def _still(self, world: World, held: Held) -> bool:
+    def _still(self, world: World, client: Client, held: Held) -> bool:
         key = (held, world.objects, world.time)
         if key not in self._stands:
             self._stands[key] = held.over is None and still_holds(
-                held, partial(answer_at_once, world), ordered=self._scenario.ordered
+                client, held, partial(answer_at_once, world), ordered=self._scenario.ordered
             )
         return self._stands[key]
 

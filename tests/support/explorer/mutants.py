@@ -17,7 +17,7 @@ from locking.info import intent_is_over, is_over
 from locking.lease import Lease
 from locking.names import Mode
 from locking.owner import Owner
-from locking.reaper import Fate, Reaper
+from locking.reaper import Fate, Reaper, put_marker
 from locking.record import LockRecord
 from locking.rules import Ruling, Verdict, View
 from locking.store import Listing, LockStore
@@ -159,6 +159,11 @@ def _bury_unmarked(self: Reaper, claim: Claim, reason: str, terms: Terms) -> Non
         self._folder.store.delete(key)
 
 
+def _bury_before_marking(self: Reaper, claim: Claim, reason: str, terms: Terms) -> None:
+    _bury_unmarked(self, claim, reason, terms)
+    put_marker(self._folder, claim.txn, reason, terms)
+
+
 _bury, _judge = Reaper._bury, Reaper._judge
 
 
@@ -267,6 +272,7 @@ MUTANTS = [
     Mutant("in doubt from before the PUT", ((_Attempt, "_put", _put_without_doubt),), LATE, alone=False),
     # Ending
     Mutant("DEAD on reaping", ((Reaper, "_bury", _bury_unmarked),), REAPED, alone=False),
+    Mutant("DEAD before the deletes", ((Reaper, "_bury", _bury_before_marking),), REAPED, alone=False),
     Mutant("DEAD on ending on purpose", ((ending, "put_marker", _nothing),), ENDED),
     Mutant("DEAD on a release by another process", ((attaching, "put_marker", _nothing),), RELEASED),
     Mutant("DEAD on a release in doubt", ((lease, "put_marker", _nothing),), LOST_RENEWAL, alone=False),

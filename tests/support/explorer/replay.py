@@ -95,6 +95,13 @@ class AskingClock:
             self._ask(Question("sleep"))
 
 
+class StandingClock(AskingClock):
+    """A clock that does not see time pass."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
 class AskingStore:
     """What the locks and the archive need of a store; every request is a question."""
 

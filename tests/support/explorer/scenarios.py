@@ -149,6 +149,27 @@ TIMES = [
     ),
 ]
 
+STANDING = Client(("write", "renew", "renew"), 1, clock_stands=True)
+TIMES += [
+    Scenario(
+        name=f"a writer whose clock stands still and a {word}, {OVER} s pass in two steps",
+        clients=(STANDING, client(2, word)),
+        kept=False,
+        ticks=(6, 7),
+    )
+    for word in ("write", "read")
+]
+TIMES += [
+    Scenario(
+        name=f"a writer whose clock stands still and a {word}, {OVER} s pass, one answer lost",
+        clients=(STANDING, client(2, word)),
+        kept=False,
+        ticks=(OVER,),
+        late=1,
+    )
+    for word in ("write", "read")
+]
+
 HOST = "one host"
 ENDED = [
     Scenario(
