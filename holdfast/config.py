@@ -44,7 +44,7 @@ def _without_secret(url: str) -> str:
     if password is not None:
         raise PydanticCustomError(
             "secret",
-            "a URL here may not hold a password: keep it in the Airflow connection, PGPASSWORD or AWS_*",
+            "a URL here may not hold a password: keep it in the Airflow connection, PGPASSWORD or the store's variables",
         )
     return url
 
@@ -121,7 +121,8 @@ class KeepConfig(_Section):
 class ArchiveConfig(_Section):
     """One archive: where it is and what goes into it.
 
-    :param url: a folder, `file://…` or `s3://bucket/prefix`; relative folders start at the file.
+    :param url: a folder, `file://…`, `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`; relative
+        folders start at the file.
     :param replicas: name to URL, instead of `url`.
     :param quorum: how many replicas must hold a backup before it counts.
     :param spark_connection: id of the Airflow connection to Spark.

@@ -9,7 +9,7 @@ import typer
 Url = Annotated[
     str,
     typer.Argument(
-        metavar="URL", help="The archive: a folder, file://…, s3://bucket/prefix, or a name in archives.yaml."
+        metavar="URL", help="The archive: a folder, file://…, s3://…, az://…, gs://…, or a name in archives.yaml."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]

@@ -103,7 +103,7 @@ class AzureAccount:
 
         options: dict[str, Any] = {"account_key": self.key} if self.key else {}
         if self.sas and not self.key:
-            options["sas_token"] = self.sas
+            options["sas_token"] = f"?{self.sas}"  # it is put behind the URL as it is
         server = urlsplit(self.endpoint)
         if not (server.hostname or "").endswith(".blob.core.windows.net"):
             # An account's own name goes before the domain, or, on an emulator, into the path.

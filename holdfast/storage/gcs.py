@@ -77,7 +77,8 @@ class GcsStore(ObjectStore):
         return patiently(lambda: self._list(prefix, start, self._root + start_after if start_after else ""))
 
     def _list(self, prefix: str, start: str, after: str) -> Listing:
-        with gcs_errors("list", prefix, writes=False), self._connections.watch() as answers:
+        errors = gcs_errors("list", prefix, writes=False, needs_object=False)
+        with errors, self._connections.watch() as answers:
             blobs = self._bucket.list_blobs(prefix=start or None, start_offset=after or None, fields=LISTED, **ONCE)
             # The offset itself is listed, too.
             found = [self._info(blob) for blob in blobs if blob.name > after]
@@ -159,14 +160,14 @@ class GcsStore(ObjectStore):
         )
 
         def send(part: bytes) -> None:
-            with gcs_errors("write", key, writes=False):
+            with gcs_errors("write", key, writes=False, needs_object=False):
                 upload.write(part)
 
         file = PartWriter(send)
         try:
             yield cast("IO[bytes]", file)
             file.finish()
-            with gcs_errors("write", key, writes=True):
+            with gcs_errors("write", key, writes=True, needs_object=False):
                 upload.close()
         except BaseException as error:
             with contextlib.suppress(StoreError), gcs_errors("give up", key, writes=True):
@@ -189,7 +190,8 @@ class GcsStore(ObjectStore):
         path = self._path(key)
 
         def send() -> None:
-            with gcs_errors(action, key, writes=True), self._connections.hold(self._gate):
+            errors = gcs_errors(action, key, writes=True, needs_object=False)
+            with errors, self._connections.hold(self._gate):
                 self._bucket.blob(path).upload_from_string(body, "application/octet-stream", **condition, **ONCE)
 
         patiently(send, _is_throttled)

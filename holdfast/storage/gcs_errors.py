@@ -49,24 +49,27 @@ class Throttled(StoreUnavailable):
 
 
 @contextlib.contextmanager
-def gcs_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
+def gcs_errors(action: str, key: str, *, writes: bool, needs_object: bool = True) -> Iterator[None]:
     """Turn the client's errors of the block into the store's.
 
     The causes are not shown with them: their texts hold whole URLs, and those the session of an upload.
 
     :param action: what was tried, for the message: "read", "list", …
     :param writes: whether an answer that never came leaves the outcome unknown
+    :param needs_object: whether "not found" may be said of the object; else it is the bucket that is missing
     """
     try:
         yield
     except _ERRORS as error:
-        _raise_meaning(action, key, error.cause if isinstance(error, RetryError) else error, writes=writes)
+        cause = error.cause if isinstance(error, RetryError) else error
+        if isinstance(cause, (GoogleAPICallError, InvalidResponse)):
+            _raise_answer(action, key, cause.response, writes=writes, needs_object=needs_object)
+        _raise_silence(action, key, cause, writes=writes)
 
 
-def _raise_meaning(action: str, key: str, error: BaseException | None, *, writes: bool) -> NoReturn:
+def _raise_silence(action: str, key: str, error: BaseException | None, *, writes: bool) -> NoReturn:
+    """Raise what an error without an answer means."""
     what = f"Could not {action} {key!r}: {without_secrets(error)}."
-    if isinstance(error, (GoogleAPICallError, InvalidResponse)):
-        _raise_answer(action, key, error.response, writes=writes)
     # Of the request for a token; ours was not sent.
     if isinstance(error, TransportError) or (isinstance(error, RefreshError) and error.retryable):
         raise StoreUnavailable(what) from None
@@ -77,7 +80,7 @@ def _raise_meaning(action: str, key: str, error: BaseException | None, *, writes
     _raise_lost(action, key, error, writes=writes)
 
 
-def _raise_answer(action: str, key: str, answer: Response, *, writes: bool) -> NoReturn:
+def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, needs_object: bool) -> NoReturn:
     """Raise what the server's own error answer means."""
     status, said = answer.status_code, _message(answer)
     what = f"Could not {action} {key!r}: {said} (HTTP {status})."
@@ -85,7 +88,7 @@ def _raise_answer(action: str, key: str, answer: Response, *, writes: bool) -> N
         raise Throttled(what) from None
     if status in {401, 403}:
         raise _denied(action, key, f"{said} (HTTP {status})") from None
-    if status == 404 and "bucket does not exist" in said:
+    if status == 404 and (not needs_object or "bucket does not exist" in said):
         raise StoreError(f"Could not {action} {key!r}: the bucket does not exist.") from None
     if status == 404:
         raise ObjectNotFound(f"{key} is not there.") from None

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 SUPPORTED = "a folder, file:///folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
 
+_AWS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _CREDENTIALS = {
     "az": "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY or its like",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS to the path of a key file, or use what else Google's libraries find",
 }
-"""Where they belong, by scheme; elsewhere they can only be meant for S3."""
+"""Where they belong instead, by scheme."""
+
+_CLOUDS = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage", "bucket", "gcs")}
+"""The name, what holds the objects, and the extra of our package, by scheme."""
 
 
 def open_store(url: str) -> ObjectStore:
@@ -37,18 +41,18 @@ def open_store(url: str) -> ObjectStore:
     if "://" not in url:
         return FolderStore(Path(url).expanduser())
     parts = urlsplit(url)
+    if parts.scheme not in {"file", "s3", "s3a", *_CLOUDS}:
+        raise UsageError(f"No store is known for {parts.scheme}:// URLs; write {SUPPORTED}.")
     if "@" in parts.netloc:
-        where = _CREDENTIALS.get(parts.scheme, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
-        raise UsageError(f"An archive's URL holds no credentials; {where}.")
+        raise UsageError(f"An archive's URL holds no credentials; {_CREDENTIALS.get(parts.scheme, _AWS)}.")
     if parts.query or parts.fragment:
-        raise UsageError(f"The archive's URL {url!r} has a '?' or '#' in it; write {SUPPORTED}.")
+        # Not shown: what stands there may be a signature that lets anybody in.
+        raise UsageError(f"The archive's URL has a '?' or '#' in it, after {parts.path!r}; write {SUPPORTED}.")
     if parts.scheme == "file":
         return _open_file_url(url, parts.netloc, unquote(parts.path))
-    if parts.scheme in {"s3", "s3a"}:
-        return _open_s3_url(url, parts.netloc, parts.path)
-    if parts.scheme in {"az", "gs"}:
+    if parts.scheme in _CLOUDS:
         return _open_cloud_url(url, parts.scheme, parts.netloc, parts.path.strip("/"))
-    raise UsageError(f"No store is known for {parts.scheme}:// URLs; write {SUPPORTED}.")
+    return _open_s3_url(url, parts.netloc, parts.path)
 
 
 def _open_file_url(url: str, host: str, path: str) -> ObjectStore:
@@ -67,9 +71,7 @@ def _open_s3_url(url: str, bucket: str, path: str) -> ObjectStore:
 
 
 def _open_cloud_url(url: str, scheme: str, name: str, prefix: str) -> ObjectStore:
-    cloud, kind, extra = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage", "bucket", "gcs")}[
-        scheme
-    ]
+    cloud, kind, extra = _CLOUDS[scheme]
     if not name:
         raise UsageError(f"{url!r} names no {kind}; write {scheme}://{kind}/prefix.")
     try:

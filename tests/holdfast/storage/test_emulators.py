@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
-from tests.support.azurite import AzureServer, find_azurite, running_azurite
+from holdfast.storage import ObjectStore, StoreDenied, StoreError, open_store
+from tests.support.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer, find_azurite, running_azurite
 from tests.support.fake_gcs import GcsServer, find_fake_gcs, running_fake_gcs
 
 
@@ -33,3 +36,46 @@ def test_the_emulator_is_gone_when_its_block_ends(
         assert os.getpgid(server.pid) == server.pid
     with pytest.raises(ProcessLookupError):
         os.kill(server.pid, 0)
+
+
+def test_a_bucket_that_is_not_there_is_told_from_an_object(cloud: ObjectStore) -> None:
+    store = open_store(f"{cloud.url.partition('://')[0]}://nowhere-at-all/x")
+    # Of a read in a bucket that is missing, fake-gcs-server says the same as of an object that is.
+    for use in (lambda: store.list(""), lambda: store.put("a", b""), lambda: store.create("a", b"")):
+        with pytest.raises(StoreError, match="does not exist"):
+            use()
+
+
+@pytest.mark.service
+def test_a_wrong_key_is_denied_and_not_shown(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**azure_server.environment, "AZURE_STORAGE_KEY": "d3JvbmctYW5kLXNlY3JldA=="}.items():
+        monkeypatch.setenv(name, value)
+    store = open_store("az://container/x")
+    for use in (lambda: store.list(""), lambda: store.put("a", b"")):
+        with pytest.raises(StoreDenied, match="AZURE_STORAGE_") as caught:
+            use()
+        assert "d3Jvbmct" not in str(caught.value)
+
+
+@pytest.mark.service
+def test_a_shared_access_signature_opens_what_it_allows(
+    azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    azure_server.make_container("signed")
+    signature = generate_container_sas(
+        ACCOUNT,
+        "signed",
+        account_key=ACCOUNT_KEY,
+        permission=ContainerSasPermissions(read=True, list=True),
+        expiry=datetime.now(UTC) + timedelta(minutes=5),
+    )
+    for name, value in azure_server.environment.items():
+        monkeypatch.setenv(name, value)
+    open_store("az://signed/x").put("a", b"1")
+    monkeypatch.delenv("AZURE_STORAGE_KEY")
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", signature)
+    store = open_store("az://signed/x")
+    filesystem, root = store.filesystem()
+    assert store.get("a") == filesystem.open_input_file(f"{root}/a").read() == b"1"
+    with pytest.raises(StoreDenied):
+        store.put("a", b"2")

@@ -202,6 +202,10 @@ def test_a_bucket_that_is_not_there_is_said_so(server: FailingServer, store: Gcs
     for use in [*READS, *WRITES]:
         with pytest.raises(StoreError, match="bucket does not exist"):
             use(store)
+    server.answer = told(404, "notFound")
+    for use in [lambda store: store.list(""), lambda store: store.put("a", b""), write_large]:
+        with pytest.raises(StoreError, match="bucket does not exist"):
+            use(store)
 
 
 def test_a_taken_key_is_told(server: FailingServer, store: GcsStore) -> None:

@@ -54,7 +54,7 @@ def test_an_s3_url_names_a_bucket_and_a_prefix(url: str, said: str) -> None:
     [
         "",
         "http://host/x",
-        "abfss://container/x",
+        "abfss://container@account.dfs.core.windows.net/x",
         "az://",
         "az:///prefix",
         "gs:///prefix",
@@ -83,6 +83,12 @@ def test_any_other_url_is_refused_and_says_what_is_known(url: str) -> None:
 def test_a_secret_in_a_url_is_refused_and_not_repeated(scheme: str, instead: str) -> None:
     with pytest.raises(UsageError, match=instead) as caught:
         open_store(f"{scheme}://key:sesame@bucket/x")
+    assert "sesame" not in str(caught.value)
+
+
+def test_a_signature_in_a_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError, match="after '/x'") as caught:
+        open_store("az://container/x?sig=sesame")
     assert "sesame" not in str(caught.value)
 
 
