@@ -28,8 +28,9 @@ from locking import (
     reap,
     release_handle,
 )
+from locking.attach import AttachedLease
 from locking.store import Listing, ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
-from tests.support.aftermath import EXPIRY, must_be_safe, outcome, stands
+from tests.support.aftermath import EXPIRY, Checked, must_be_safe, outcome, stands
 from tests.support.lockstore import Counter, FakeTime, MemoryStore, Request
 
 DAY = 86_400.0
@@ -277,8 +278,8 @@ class FailingStore(MemoryStore):
         raise self.fault.error
 
 
-Operation = Callable[[FailingStore, Runtime], tuple[Lease | None, Callable[[], Lease | None]]]
-"""Prepares one; returns the lease that there is, and what to do, which returns the lease that there is then."""
+Operation = Callable[[FailingStore, Runtime], tuple[Checked | None, Callable[[], object]]]
+"""Prepares one; returns who holds the lock already, and what to do, which may return a lease."""
 
 
 LAST_OF_ACQUIRING = 4
@@ -286,7 +287,7 @@ LAST_OF_ACQUIRING = 4
 
 
 def _acquire(mode: str, *, wait: float = 0.0, scope: str = "process", waiting_for: str = "") -> Operation:
-    def prepare(store: FailingStore, runtime: Runtime) -> tuple[Lease | None, Callable[[], Lease | None]]:
+    def prepare(store: FailingStore, runtime: Runtime) -> tuple[Checked | None, Callable[[], object]]:
         lock = RWLock(store, "r", owner=Owner(scope=scope), runtime=runtime)  # type: ignore[arg-type]
         if waiting_for:
             old = getattr(RWLock(store, "r", runtime=runtime, owner=ELSEWHERE), waiting_for)(wait=0, renew=False)
@@ -298,16 +299,19 @@ def _acquire(mode: str, *, wait: float = 0.0, scope: str = "process", waiting_fo
 
 
 def _with_lease(use: Callable[[FailingStore, Runtime, Lease], object], scope: str = "process") -> Operation:
-    def prepare(store: FailingStore, runtime: Runtime) -> tuple[Lease | None, Callable[[], Lease | None]]:
-        lease = RWLock(store, "r", owner=Owner(scope=scope), runtime=runtime).write(  # type: ignore[arg-type]
-            wait=0, renew=False
-        )
+    def prepare(store: FailingStore, runtime: Runtime) -> tuple[Checked | None, Callable[[], object]]:
+        lock = RWLock(store, "r", owner=Owner(scope=scope), runtime=runtime)  # type: ignore[arg-type]
+        lease = lock.write(wait=0, renew=False)
+        return lease, lambda: use(store, runtime, lease)
 
-        def act() -> Lease:
-            use(store, runtime, lease)
-            return lease
+    return prepare
 
-        return lease, act
+
+def _attached(use: Callable[[AttachedLease], object]) -> Operation:
+    def prepare(store: FailingStore, runtime: Runtime) -> tuple[Checked | None, Callable[[], object]]:
+        lock = RWLock(store, "r", owner=Owner(scope="run"), runtime=runtime)
+        lease = attach(store, lock.write(wait=0, renew=False).handle(), runtime=runtime)
+        return lease, lambda: use(lease)
 
     return prepare
 
@@ -326,9 +330,8 @@ OPERATIONS: dict[str, Operation] = {
     "acquire what a dead writer left": _acquire("read", waiting_for="write"),
     "acquire what a dead reader left": _acquire("write", waiting_for="read"),
     "check": _with_lease(lambda store, runtime, lease: lease.check()),
-    "check from another process": _with_lease(
-        lambda store, runtime, lease: attach(store, lease.handle(), runtime=runtime).check(), "run"
-    ),
+    "check from another process": _attached(lambda lease: lease.check()),
+    "renew from another process": _attached(lambda lease: lease.renew()),
     "renew": _with_lease(lambda store, runtime, lease: lease.renew()),
     "renew and release": _with_lease(_renew_and_release),
     "release": _with_lease(lambda store, runtime, lease: lease.release()),
@@ -354,7 +357,7 @@ def test_a_request_that_fails_leaves_no_lock_that_is_not_and_nothing_for_ever(
         runtime = Runtime(clock=store.time, jitter=lambda: 0.5, new_txn=Counter())
         before, act = OPERATIONS[operation](store, runtime)
         store.tell(fault, range(number, 10**6 if lasting else number + 1))
-        found = outcome(act)
+        found: object = outcome(act)
         assert not isinstance(found, Exception) or _names(found, fault)
         seen, store.fault = store.seen, None
         first = found if isinstance(found, Lease) else before
@@ -372,7 +375,7 @@ def test_what_will_not_get_better_is_not_tried_for_ever(operation: str, fault: F
         store = FailingStore(listing_is_ordered=True)
         _, act = OPERATIONS[operation](store, store.time.runtime())
         store.tell(fault, range(number, 10**6))
-        found = outcome(act)
+        found: object = outcome(act)
         if store.seen <= number:
             return
         assert isinstance(found, StoreError) or number == LAST_OF_ACQUIRING

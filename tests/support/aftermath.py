@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from locking import Lease, LockBusy, LockError, Runtime, RWLock, reap
 from locking.store import LockStore, StoreError
@@ -16,7 +16,13 @@ EXPIRY = 180.0
 """Seconds: lease and grace of a lock that says nothing else."""
 
 
-def stands(lease: Lease | None) -> bool:
+class Checked(Protocol):
+    """Whatever believes to hold a lock."""
+
+    def check(self) -> None: ...
+
+
+def stands(lease: Checked | None) -> bool:
     """Whether its holder may believe that it holds the lock."""
     return lease is not None and outcome(lease.check) is None
 
@@ -25,7 +31,7 @@ def must_be_safe(
     store: LockStore,
     time: FakeTime,
     runtime: Runtime,
-    first: Lease | None,
+    first: Checked | None,
     *,
     land: Callable[[], None] = lambda: None,
     after_expiry: bool = False,
