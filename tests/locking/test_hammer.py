@@ -23,7 +23,8 @@ pytestmark = pytest.mark.service  # also the folder's: its histories need what o
 
 SEED = int(os.environ.get("HOLDFAST_SEED", random.randrange(1_000_000)))
 
-MINUTES = 180.0
+SOAK = 180.0
+"""Seconds."""
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -65,7 +66,7 @@ def test_killed_and_suspended_processes_leave_a_linearizable_history_and_no_lock
 
 @pytest.mark.soak
 def test_also_for_minutes(plan: Plan) -> None:
-    must_be_right(replace(plan, seconds=MINUTES), limit=600.0)
+    must_be_right(replace(plan, seconds=SOAK), limit=600.0)
 
 
 @pytest.mark.parametrize(
