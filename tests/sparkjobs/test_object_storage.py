@@ -1,13 +1,20 @@
-"""The same jobs on object storage: a backup and a restore through a real S3 server."""
+"""The same jobs on object storage: backups and restores through a real S3 server and the clouds' emulators."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from holdfast.sources.postgresql.address import Address
+from tests.support.azurite import ACCOUNT_KEY, running_azurite
 from tests.support.command import run
+from tests.support.fake_gcs import running_fake_gcs
 from tests.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 
 pytestmark = pytest.mark.service
@@ -53,3 +60,28 @@ def test_a_bucket_that_is_not_there_and_a_wrong_key_are_told_apart(s3: S3Server)
     denied = run("status", URL, "--json", more={**s3.environment, "AWS_SECRET_ACCESS_KEY": "wrong-wrong"})
     assert (denied.code, "Check the AWS_* credentials" in denied.value["error"]) == (1, True)
     assert "wrong-wrong" not in denied.out + denied.err
+
+
+def test_a_backup_in_each_cloud_comes_back(create_database: Callable[..., Address]) -> None:
+    source = create_database(
+        "create table orders as select i as id, md5(i::text) as name from generate_series(1, 999) i"
+    )
+    clouds = ["az://backups/shop", "gs://backups/shop"]
+    targets = [create_database() for _ in clouds]
+    with running_azurite() as azure, running_fake_gcs() as gcs:
+        azure.make_container("backups")
+        gcs.make_bucket("backups")
+        # One program, since each Spark takes seconds to start.
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.support.cloud_jobs", source.url, *(each.url for each in targets), *clouds],
+            cwd=Path(__file__).resolve().parents[2],
+            env={**os.environ, **azure.environment, **gcs.environment, "PGPASSWORD": source.password or ""},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert told == [{"codes": [0, 0], "backed_up": 999, "restored": 999, "equal": True}] * 2
+    assert ACCOUNT_KEY not in done.stdout + done.stderr
