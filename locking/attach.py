@@ -7,9 +7,11 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter, ValidationError
+
 from locking.errors import LockError, LockLost, LockStateUnknown, UnreadableRecord
 from locking.folder import LockFolder
-from locking.names import WORDS, Mode, check_resource, check_root, is_txn
+from locking.names import Mode, check_resource, check_root, is_txn
 from locking.reaper import put_marker
 from locking.record import decode_marker, decode_record
 from locking.runtime import SYSTEM, Runtime
@@ -51,15 +53,21 @@ class LeaseHandle:
     def from_json(cls, text: str) -> LeaseHandle:
         """The handle that :meth:`to_json` wrote; raises :class:`InvalidHandle`."""
         try:
-            handle = cls(**json.loads(text))
+            handle = _HANDLE.validate_json(text, strict=True)
             check_root(handle.root)
             check_resource(handle.resource)
             Terms(handle.lease_s, handle.grace_s)
-        except (TypeError, ValueError) as error:
+        except ValidationError as error:
+            fields = ", ".join(sorted({str(each["loc"][0]) for each in error.errors() if each["loc"]}))
+            raise InvalidHandle(f"This is no handle of a lock; look at: {fields or 'its JSON'}.") from error
+        except ValueError as error:
             raise InvalidHandle(f"This is no handle of a lock: {error}") from error
-        if handle.mode not in WORDS or not is_txn(str(handle.txn)):
-            raise InvalidHandle("This is no handle of a lock: its mode or transaction is not one.")
+        if not is_txn(handle.txn):
+            raise InvalidHandle("This is no handle of a lock: its transaction is not one.")
         return handle
+
+
+_HANDLE = TypeAdapter(LeaseHandle)
 
 
 class AttachedLease:

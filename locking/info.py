@@ -52,7 +52,7 @@ class LockInfo:
             return f"{self.txn} is not an object of ours (remove it if nobody needs it)"
         if self.state == "unreadable":
             return f"{self.resource} has a lock {self.txn} that cannot be read: {self.detail}"
-        verb = {"intent": "is being asked for", "dead": "was held"}.get(self.state, "is held")
+        verb = {"intent": "is wanted", "dead": "was held"}.get(self.state, "is held")
         owner = self.owner.describe() if self.owner else "somebody who is just leaving"
         purpose = f" for {self.purpose}" if self.purpose else ""
         kind = _KIND[self.mode] if self.mode else "use"

@@ -21,7 +21,6 @@ from holdfast.sources.postgresql.forms import UnkeepableTypeError, layout
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.read import PIECE_BYTES, Piece, cut, open_reader
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, Snapshot, hold_snapshot
-from holdfast.storage import open_store
 from sparkjobs.driver import Job, database_address, pack, run_application
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
+    from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]
 
@@ -38,14 +38,15 @@ if TYPE_CHECKING:
 class PieceReader:
     """The work of one Spark task: read a bundle of pieces and write each to files of its own.
 
-    Travels to the worker in the task's closure, with the password: never through Spark's configuration.
+    Travels to the worker in the task's closure, with the password and the store's settings: never through Spark's
+    configuration.
     """
 
     def __init__(
-        self, archive: str, address: Address, snapshot: Snapshot, folders: dict[int, str], max_value_bytes: int
+        self, store: ObjectStore, address: Address, snapshot: Snapshot, folders: dict[int, str], max_value_bytes: int
     ) -> None:
         self._max_value_bytes = max_value_bytes
-        self._archive = archive
+        self._store = store
         self._address = address
         self._snapshot = snapshot
         self._folders = folders
@@ -53,7 +54,6 @@ class PieceReader:
     def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[tuple[int, int, FileRecord]]:
         """Yield (table oid, piece number, file record)."""
         tables = list({piece.table.oid: piece.table for piece in pieces}.values())
-        store = open_store(self._archive)
         with open_reader(self._address, self._snapshot, tables) as reader:
             for piece in pieces:
                 decoder = Decoder(piece.table.columns, max_value_bytes=self._max_value_bytes)
@@ -64,7 +64,7 @@ class PieceReader:
                     digest += decoder.digest(batch)
 
                 for record in write_parquet(
-                    store,
+                    self._store,
                     f"{self._folders[piece.table.oid]}/{piece.number:05d}",
                     decoder.schema,
                     reader.batches(piece, decoder),
@@ -97,7 +97,7 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
         found = job.map(
             "reading tables",
             pack(pieces, lambda piece: piece.weight, room=PIECE_BYTES),
-            PieceReader(job.store.url, address, held.snapshot, folders, limit),
+            PieceReader(job.store, address, held.snapshot, folders, limit),
             estimated_rows=sum(table.estimated_rows for table in tables),
         )
     job.log.progress("committing")

@@ -48,7 +48,7 @@ def test_an_attempt_under_way_is_shown_as_one(store: MemoryStore, runtime: Runti
     store.place(f"locks/a/INTENT.WRIT.{lease.txn}", body)
     (info,) = inspect(store, runtime=runtime)
     assert (info.state, info.expires_in_s) == ("intent", 180.0)
-    assert "is being asked for" in info.describe()
+    assert "is wanted" in info.describe()
 
 
 def test_an_empty_store_shows_nothing(store: MemoryStore) -> None:

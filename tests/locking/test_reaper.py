@@ -120,7 +120,8 @@ def test_who_lists_a_dead_lock_ends_it_again_marker_first(store: MemoryStore, lo
 def test_a_marker_goes_when_nothing_can_come_late_any_more(store: MemoryStore, lock: RWLock) -> None:
     marker = encode_marker(DeadMarker(txn=OTHER, reason="", terms=Terms(3000, 60)))
     store.place(f"locks/r/DEAD.{OTHER}", marker)
-    store.place("locks/r/DEAD." + "e" * 32, b"unreadable")
+    short = encode_marker(DeadMarker(txn="e" * 32, reason="", terms=Terms()))
+    store.place("locks/r/DEAD." + "e" * 32, short)
     store.time.sleep(1200)
     lock.read(wait=0, renew=False).release()
     assert store.names() == ["DEAD", "DEAD"]
@@ -130,6 +131,15 @@ def test_a_marker_goes_when_nothing_can_come_late_any_more(store: MemoryStore, l
     store.time.sleep(1860)
     lock.read(wait=0, renew=False).release()
     assert store.objects == {}
+
+
+def test_a_marker_that_cannot_be_read_stays_since_the_lease_it_ended_is_not_known(
+    store: MemoryStore, lock: RWLock
+) -> None:
+    store.place(f"locks/r/DEAD.{OTHER}", b'{"version": 99}')
+    store.time.sleep(1_000_000)
+    lock.read(wait=0, renew=False).release()
+    assert list(store.objects) == [f"locks/r/DEAD.{OTHER}"]
 
 
 def test_a_marker_stays_while_something_of_its_transaction_is_there(store: MemoryStore, lock: RWLock) -> None:
