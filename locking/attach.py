@@ -88,6 +88,7 @@ class AttachedLease:
 
         :raises LockLost: it is not, and never will be again
         :raises LockStateUnknown: the store did not answer; try again, but do not rely on the lock
+        :raises StoreError: the store refused us, or its folder is gone; do not rely on the lock either
         """
         try:
             self._must_stand(self._folder.look)

@@ -77,6 +77,7 @@ class Lease:
 
         :raises LockLost: it is not, and never will be again
         :raises LockStateUnknown: the store did not answer; try again, but do not rely on the lock
+        :raises StoreError: the store refused us, or its folder is gone; do not rely on the lock either
         """
         self._must_be_trusted()
         try:
