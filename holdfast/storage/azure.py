@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from azure.core import MatchConditions
 from azure.storage.blob import BlobBlock
 
+from holdfast.storage import settings
 from holdfast.storage.azure_account import AzureAccount
 from holdfast.storage.azure_errors import azure_errors
 from holdfast.storage.base import ObjectChanged, ObjectStore
@@ -49,7 +50,8 @@ class AzureStore(ObjectStore):
         self._container = self._account.container(container, self._connections)
         self._gate: Callable[[], None] | None = None
         self.endpoint = self._account.endpoint
-        self.listing_is_ordered = self._account.is_azure if listing_is_ordered is None else listing_is_ordered
+        told = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
+        self.listing_is_ordered = self._account.is_azure if told is None else told
 
     @classmethod
     def from_url(cls, url: str) -> AzureStore:

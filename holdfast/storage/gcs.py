@@ -13,6 +13,7 @@ from google.cloud.storage import Client
 from google.cloud.storage.fileio import BlobWriter
 from google.cloud.storage.retry import DEFAULT_RETRY
 
+from holdfast.storage import settings
 from holdfast.storage.base import ObjectChanged, ObjectStore
 from holdfast.storage.connections import (
     CONNECT_TIMEOUT,
@@ -65,7 +66,8 @@ class GcsStore(ObjectStore):
         self._connections = Connections()
         self._gate: Callable[[], None] | None = None
         self.endpoint = address_of(self._emulator or GOOGLE)
-        self.listing_is_ordered = not self._emulator if listing_is_ordered is None else listing_is_ordered
+        told = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
+        self.listing_is_ordered = not self._emulator if told is None else told
 
     @classmethod
     def from_url(cls, url: str) -> GcsStore:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.errors import UsageError
+from holdfast.storage.settings import bad_setting, listing_is_ordered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,13 +18,11 @@ if TYPE_CHECKING:
 ADDRESSING = "HOLDFAST_S3_ADDRESSING"
 SSE = "HOLDFAST_S3_SSE"
 SSE_KMS_KEY_ID = "HOLDFAST_S3_SSE_KMS_KEY_ID"
-LISTING_ORDERED = "HOLDFAST_LISTING_ORDERED"
 """Names of environment variables; empty counts as not set."""
 
 _STYLES = ("auto", "path", "virtual")
 _AES = "AES256"
 _KMS = ("aws:kms", "aws:kms:dsse")
-_YES_NO = {"yes": True, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +46,20 @@ class S3Settings:
 
     def __post_init__(self) -> None:
         if self.addressing not in ("", *_STYLES):
-            raise _bad(ADDRESSING, self.addressing, ", ".join(_STYLES))
+            raise bad_setting(ADDRESSING, self.addressing, ", ".join(_STYLES))
         if self.sse not in ("", _AES, *_KMS):
-            raise _bad(SSE, self.sse, ", ".join((_AES, *_KMS)))
+            raise bad_setting(SSE, self.sse, ", ".join((_AES, *_KMS)))
         if self.sse_kms_key_id and self.sse not in _KMS:
             raise UsageError(f"{SSE_KMS_KEY_ID} is set, but not {SSE}=aws:kms that would use it.")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> S3Settings:
         """What the environment says; raises :class:`UsageError` where it makes no sense."""
-        ordered = environment.get(LISTING_ORDERED, "")
-        if ordered not in ("", *_YES_NO):
-            raise _bad(LISTING_ORDERED, ordered, ", ".join(_YES_NO))
         return cls(
             addressing=environment.get(ADDRESSING, ""),
             sse=environment.get(SSE, ""),
             sse_kms_key_id=environment.get(SSE_KMS_KEY_ID, ""),
-            listing_is_ordered=_YES_NO.get(ordered),
+            listing_is_ordered=listing_is_ordered(environment),
         )
 
     def encrypt(self, params: dict[str, object], **others: object) -> None:
@@ -73,7 +69,3 @@ class S3Settings:
             params["ServerSideEncryption"] = self.sse
         if self.sse_kms_key_id:
             params["SSEKMSKeyId"] = self.sse_kms_key_id
-
-
-def _bad(name: str, value: str, allowed: str) -> UsageError:
-    return UsageError(f"{name} is {value!r}; it may be one of: {allowed}.")

@@ -20,7 +20,7 @@ from holdfast.storage.s3 import S3Store
 @pytest.fixture(autouse=True)
 def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
-        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_")):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_", "HOLDFAST_")):
             monkeypatch.delenv(name)
 
 
@@ -198,6 +198,12 @@ def test_only_the_clouds_own_listings_count_as_ordered(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert open_store(url).listing_is_ordered is ordered
+    for word, value in (("yes", True), ("no", False)):
+        monkeypatch.setenv("HOLDFAST_LISTING_ORDERED", word)
+        assert open_store(url).listing_is_ordered is value
+    monkeypatch.setenv("HOLDFAST_LISTING_ORDERED", "perhaps")
+    with pytest.raises(UsageError, match="HOLDFAST_LISTING_ORDERED"):
+        open_store(url)
 
 
 @pytest.mark.parametrize("module", ["boto3", "pyarrow", "requests", "azure", "google.cloud"])
