@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.server import PostgresServer
 
 
-def facts(server: PostgresServer) -> dict[str, str]:
-    """Return name and value of each fact, for people."""
+def host() -> dict[str, str]:
+    """Return name and value of each fact that matters to whatever is measured, for people."""
     processor = _found(Path("/proc/cpuinfo"), r"model name\s*: (.+)")
     memory_kib = int(_found(Path("/proc/meminfo"), r"MemTotal:\s+(\d+)"))
     return {
@@ -25,6 +25,12 @@ def facts(server: PostgresServer) -> dict[str, str]:
         "Memory": f"{memory_kib / 2**20:.1f} GiB",
         "System": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),
+    }
+
+
+def facts(server: PostgresServer) -> dict[str, str]:
+    """Return those of the machine, and of what backups and restores were measured with."""
+    return host() | {
         "PostgreSQL": _says(server.programs / "postgres", "--version"),
         "Java": _says("java", "-version").splitlines()[0],
         "Spark": f"{version('pyspark')}, JDBC driver {DRIVER}",

@@ -94,29 +94,30 @@ def _lines(results: Results, notes: Sequence[str]) -> Iterator[str]:
     yield from ("", "## How many times faster", "")
     yield "Of the best times; in brackets the least and the most of the single rounds."
     yield ""
-    yield from _table(["what", "times", "rounds", "wanted"], [_ratio_row(ratio) for ratio in results.ratios])
+    yield from table(["what", "times", "rounds", "wanted"], [_ratio_row(ratio) for ratio in results.ratios])
     yield from ("", "## Times", "")
-    yield from _table(
+    yield from table(
         ["what", "best s", "median s", "worst s", "rows/s", "MB/s", "stored MB"],
         [_series_row(each, results) for each in results.series.values()],
     )
     yield from ("", "## Memory of a Spark worker process", "")
-    yield from _table(
+    yield from table(
         ["what", "peak MB", "limit MB", ""],
         [
-            [each.what, f"{each.peak / 1e6:,.0f}", f"{each.limit / 1e6:,.0f}", _verdict(each.reached)]
+            [each.what, f"{each.peak / 1e6:,.0f}", f"{each.limit / 1e6:,.0f}", verdict(each.reached)]
             for each in results.memory
         ],
     )
     yield from ("", "## How it was measured", "")
     yield from (f"- {note}" for note in notes)
     yield from ("", "## Where", "")
-    yield from _table(["", ""], [[name, value] for name, value in results.machine.items()])
+    yield from table(["", ""], [[name, value] for name, value in results.machine.items()])
     settings = ", ".join(f"`{name} = {value}`" for name, value in results.settings.items())
     yield from ("", f"PostgreSQL's settings beside its defaults: {settings}.")
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table."""
     yield f"| {' | '.join(head)} |"
     yield f"|{' --- |' * len(head)}"
     for row in rows:
@@ -125,7 +126,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _ratio_row(ratio: Ratio) -> list[str]:
     target = ratio.comparison.target
-    wanted = f"≥ {target:g}: {_verdict(bool(ratio.reached))}" if target is not None else ""
+    wanted = f"≥ {target:g}: {verdict(bool(ratio.reached))}" if target is not None else ""
     return [ratio.comparison.what, f"**{ratio.best:.2f}**", f"({ratio.least:.2f} to {ratio.most:.2f})", wanted]
 
 
@@ -142,5 +143,6 @@ def _series_row(series: Series, results: Results) -> list[str]:
     ]
 
 
-def _verdict(reached: bool) -> str:
+def verdict(reached: bool) -> str:
+    """Say whether something was reached."""
     return "yes" if reached else "**no**"
