@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop test test-fast soak lint types format bench lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop test test-fast soak lint types format bench bench-locks lock wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ format: setup ## Rewrite the code in the house style.
 
 bench: setup-tests ## Measure backup and restore beside COPY, pg_dump and Spark's JDBC; report in bench/results/.
 	@$(IN_ENV) python -m bench
+
+bench-locks: setup-tests ## Measure the locks beside a port of the paper's algorithm; report in bench/results/.
+	@$(IN_ENV) python -m bench.locks
 
 LOCK = $$UV pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command 'make lock' $(LOCK_OPTIONS)
