@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
 from holdfast.storage.base import ConditionNotSupported, ObjectChanged
-from holdfast.storage.connections import never_sent, without_secrets
+from holdfast.storage.connections import in_words, never_sent, without_secrets
 from locking.store import (
     ObjectExists,
     ObjectNotFound,
@@ -48,14 +48,15 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
             _raise_answer(action, key, error, error.status_code, writes=writes)
         if isinstance(error, ClientAuthenticationError):
             raise _denied(action, key, "no Azure credentials were found") from None
-        _raise_lost(action, key, error, writes=writes)
+        _raise_lost(action, key, without_secrets(str(error)), writes=writes)
     except AzureError as error:
+        why = in_words(error.inner_exception or error)
         if never_sent(error.inner_exception):
             raise StoreUnavailable(
-                f"Could not {action} {key!r}: {without_secrets(error)}. Check the account's name or endpoint and the "
-                "network, then try again."
+                f"Could not {action} {key!r}: {why}. Check the account's name or endpoint and the network, then try "
+                "again."
             ) from None
-        _raise_lost(action, key, error, writes=writes)
+        _raise_lost(action, key, why, writes=writes)
 
 
 def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, *, writes: bool) -> NoReturn:
@@ -95,9 +96,9 @@ def _denied(action: str, key: str, why: str) -> StoreDenied:
     )
 
 
-def _raise_lost(action: str, key: str, why: object, *, writes: bool) -> NoReturn:
+def _raise_lost(action: str, key: str, why: str, *, writes: bool) -> NoReturn:
     if writes:
         raise StoreOutcomeUnknown(
-            f"Whether {key!r} was changed is not known: look before trying again ({without_secrets(why)})."
+            f"Whether {key!r} was changed is not known: look before trying again ({why})."
         ) from None
-    raise StoreUnavailable(f"Could not {action} {key!r}: {without_secrets(why)}.") from None
+    raise StoreUnavailable(f"Could not {action} {key!r}: {why}.") from None

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from requests.adapters import HTTPAdapter
-from requests.exceptions import ConnectionError as RequestsConnectionError
 from requests.exceptions import ConnectTimeout
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
-from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError, ProxyError
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
 from holdfast.storage.gated_body import GatedBody
 from locking.store import StoreError, StoreUnavailable
@@ -43,6 +42,9 @@ POOL_CONNECTIONS = 32
 """Connections that threads sharing one store may use at once."""
 
 _NEVER_SENT = (NewConnectionError, ConnectTimeoutError, ProxyError)
+
+# urllib3 says first which of its objects speaks.
+_SPEAKER = re.compile(r"^\w+\(.*?\): ")
 
 # A shared access signature in a query, and the session of a resumable upload, let anybody in who reads them.
 _SECRETS = re.compile(r"\b(sig|upload_id)=[^&\s'\")]+")
@@ -106,17 +108,17 @@ def patiently(request: Callable[[], T], repeat: Callable[[BaseException], bool] 
 
 def never_sent(error: BaseException | None) -> bool:
     """Whether an error of requests or urllib3 says that there was no connection to send the request on."""
-    if isinstance(error, ConnectTimeout):
-        return True
-    if isinstance(error, (RequestsConnectionError, MaxRetryError)):
-        inner = error.reason if isinstance(error, MaxRetryError) else next(iter(error.args), None)
-        return isinstance(inner, BaseException) and never_sent(inner)
-    return isinstance(error, _NEVER_SENT)
+    return isinstance(_innermost(error), (*_NEVER_SENT, ConnectTimeout))
 
 
-def without_secrets(text: object) -> str:
-    """What an error says, which may be a URL, without what lets anybody in."""
-    return _SECRETS.sub(r"\1=…", str(text))
+def in_words(error: BaseException | None) -> str:
+    """What went wrong with a connection, without what lets anybody in."""
+    return without_secrets(_SPEAKER.sub("", str(_innermost(error))))
+
+
+def without_secrets(text: str) -> str:
+    """What an answer or an error says, which may be a URL, without what lets anybody in."""
+    return _SECRETS.sub(r"\1=…", text)
 
 
 def clock_of(answers: list[Response]) -> datetime:
@@ -134,6 +136,12 @@ def address_of(endpoint: str) -> str:
     """An endpoint without user, password and query, any of which may be a secret."""
     parts = urlsplit(endpoint)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
+def _innermost(error: BaseException | None) -> BaseException | None:
+    """What urllib3 met, below what it and requests have wrapped around it."""
+    inner = getattr(error, "reason", None) or next(iter(getattr(error, "args", ())), None)
+    return _innermost(inner) if isinstance(inner, BaseException) else error
 
 
 def _is_unavailable(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from holdfast.storage.base import ConditionNotSupported, ObjectChanged
-from holdfast.storage.connections import never_sent, without_secrets
+from holdfast.storage.connections import in_words, never_sent, without_secrets
 from locking.store import (
     ObjectNotFound,
     StoreDenied,
@@ -69,15 +69,16 @@ def gcs_errors(action: str, key: str, *, writes: bool, needs_object: bool = True
 
 def _raise_silence(action: str, key: str, error: BaseException | None, *, writes: bool) -> NoReturn:
     """Raise what an error without an answer means."""
-    what = f"Could not {action} {key!r}: {without_secrets(error)}."
+    why = in_words(error)
+    what = f"Could not {action} {key!r}: {why}."
     # Of the request for a token; ours was not sent.
     if isinstance(error, TransportError) or (isinstance(error, RefreshError) and error.retryable):
         raise StoreUnavailable(what) from None
     if isinstance(error, GoogleAuthError):
-        raise _denied(action, key, without_secrets(error)) from None
+        raise _denied(action, key, why) from None
     if never_sent(error):
         raise StoreUnavailable(f"{what} Check the network, then try again.") from None
-    _raise_lost(action, key, error, writes=writes)
+    _raise_lost(action, key, why, writes=writes)
 
 
 def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, needs_object: bool) -> NoReturn:
@@ -116,9 +117,9 @@ def _denied(action: str, key: str, why: str) -> StoreDenied:
     )
 
 
-def _raise_lost(action: str, key: str, why: object, *, writes: bool) -> NoReturn:
+def _raise_lost(action: str, key: str, why: str, *, writes: bool) -> NoReturn:
     if writes:
         raise StoreOutcomeUnknown(
-            f"Whether {key!r} was changed is not known: look before trying again ({without_secrets(why)})."
+            f"Whether {key!r} was changed is not known: look before trying again ({why})."
         ) from None
-    raise StoreUnavailable(f"Could not {action} {key!r}: {without_secrets(why)}.") from None
+    raise StoreUnavailable(f"Could not {action} {key!r}: {why}.") from None
