@@ -11,7 +11,7 @@ from locking import LockBusy, RWLock
 def rebuild(url: str) -> str:
     """Do some work under a write lock and say how it went.
 
-    :param url: a folder or `s3://bucket/prefix`; it need not be an archive.
+    :param url: a folder, `s3://…`, `az://…` or `gs://…`; it need not be an archive.
     """
     lock = RWLock(open_store(url), "price-list")
     try:
