@@ -1,4 +1,4 @@
-"""Where archives are kept: one contract, a folder or S3 behind it, chosen by URL."""
+"""Where archives are kept: one contract, a folder or a cloud's object storage behind it, chosen by URL."""
 
 from __future__ import annotations
 

@@ -129,7 +129,8 @@ class AzureStore(ObjectStore):
 
     @contextlib.contextmanager
     def open_write(self, key: str) -> Iterator[IO[bytes]]:
-        # Blocks are kept apart until they are committed; those that never are, Azure drops after a week.
+        # Blocks are kept apart until they are committed; those that never are, Azure drops after a week. pyarrow's
+        # stream would show an empty blob meanwhile, and complete it when it is dropped.
         blob = self._blob(key)
         attempt = uuid.uuid4().hex
         blocks: list[BlobBlock] = []

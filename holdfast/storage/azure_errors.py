@@ -47,7 +47,7 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
         if error.status_code is not None:
             _raise_answer(action, key, error, error.status_code, writes=writes)
         if isinstance(error, ClientAuthenticationError):
-            raise _denied(action, key, "no Azure credentials were found") from None
+            raise _denied(action, key, f"no Azure credentials could be used ({type(error).__name__})") from None
         _raise_lost(action, key, without_secrets(str(error)), writes=writes)
     except AzureError as error:
         why = in_words(error.inner_exception or error)

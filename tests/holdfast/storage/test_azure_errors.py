@@ -262,3 +262,11 @@ def test_missing_credentials_are_said_so(server: FailingServer, monkeypatch: pyt
     with pytest.raises(StoreDenied, match="no Azure credentials"):
         store.put("a", b"")
     assert server.count == 0
+
+
+def test_a_key_that_is_none_is_said_so_and_not_shown(server: FailingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "sesame!")
+    with pytest.raises(StoreDenied, match="no Azure credentials") as caught:
+        open_store("az://container/x").put("a", b"")
+    assert "sesame" not in str(caught.value)
+    assert server.count == 0
