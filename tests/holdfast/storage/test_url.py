@@ -198,9 +198,9 @@ def test_only_the_clouds_own_listings_count_as_ordered(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert open_store(url).listing_is_ordered is ordered
-    for word, value in (("yes", True), ("no", False)):
+    for word, said in (("yes", True), ("no", False)):
         monkeypatch.setenv("HOLDFAST_LISTING_ORDERED", word)
-        assert open_store(url).listing_is_ordered is value
+        assert open_store(url).listing_is_ordered is said
     monkeypatch.setenv("HOLDFAST_LISTING_ORDERED", "perhaps")
     with pytest.raises(UsageError, match="HOLDFAST_LISTING_ORDERED"):
         open_store(url)
