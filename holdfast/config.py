@@ -44,7 +44,7 @@ def _without_secret(url: str) -> str:
     if password is not None:
         raise PydanticCustomError(
             "secret",
-            "a URL here may not hold a password: keep it in the Airflow connection, PGPASSWORD or the cloud's variables",
+            "a URL here may not hold a password: keep it in Airflow's connection, PGPASSWORD or the cloud's variables",
         )
     return url
 
