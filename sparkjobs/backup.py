@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import new_attempt, table_folder, write_bytes, write_parquet
 from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, TableRecord, summary
-from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.decode import Decoder, max_value_bytes
 from holdfast.sources.postgresql.dump import dump_schema
-from holdfast.sources.postgresql.forms import UnkeepableTypeError, layout
 from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.obstacles import choice_obstacles, refuse
 from holdfast.sources.postgresql.read import PIECE_BYTES, Piece, cut, open_reader
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, Snapshot, hold_snapshot
 from sparkjobs.driver import Job, database_address, pack, run_application
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]
@@ -88,8 +86,7 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
     job.log.progress("taking a snapshot")
     with hold_snapshot(address) as held:
         tables = held.catalog.with_rows(globs, exclude)
-        _check_types(tables)
-        _check_references(held, tables)
+        refuse(choice_obstacles(held.catalog, tables, standby=held.snapshot.standby))
         job.log.progress("reading the schema")
         dump, warnings = dump_schema(address, held.snapshot, server_version=held.catalog.server_version)
         folders = {table.oid: table_folder(source, str(table.oid), block_id) for table in tables}
@@ -112,24 +109,6 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
         "seconds": round(time.monotonic() - started, 3),
         "snapshot_note": held.snapshot.note,
     }
-
-
-def _check_types(tables: Sequence[Table]) -> None:
-    """Refuse before reading anything what could not be loaded again; names the table."""
-    for table in tables:
-        try:
-            layout(table.columns)
-        except UnkeepableTypeError as error:
-            raise UnkeepableTypeError(f"{table.label}: {error}") from error
-
-
-def _check_references(held: HeldSnapshot, tables: Sequence[Table]) -> None:
-    """Refuse a choice of tables whose foreign keys no restore could satisfy."""
-    if broken := held.catalog.broken_references(tables):
-        raise RefusedError(
-            f"with these tables alone nothing could be restored: {'; '.join(broken[:5])}"
-            f"{f' and {len(broken) - 5} more' if len(broken) > 5 else ''}. Choose both sides of each foreign key"
-        )
 
 
 def _describe(

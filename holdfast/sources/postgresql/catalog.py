@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 from pydantic import BaseModel, ConfigDict
 
-from holdfast.errors import RefusedError, UsageError
+from holdfast.errors import UsageError
 from holdfast.sources.postgresql.columns import Column, read_columns
 
 if TYPE_CHECKING:
@@ -133,9 +133,12 @@ class Catalog(Record):
         )
 
 
-_USER_SCHEMA = "n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'"
-_NO_EXTENSION = """not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::regclass
+USER_SCHEMA = "n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'"
+"""Of a query's pg_namespace `n`."""
+
+NO_EXTENSION = """not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::regclass
   and d.objid = c.oid and d.deptype = 'e')"""
+"""Of a query's pg_class `c`: what belongs to an extension comes back with it."""
 
 _TABLES = f"""
 select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relkind::text as kind,
@@ -151,13 +154,13 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
   greatest(c.reltuples, 0)::int8 as estimated_rows
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   left join pg_catalog.pg_am a on a.oid = c.relam
-where c.relkind in ('r', 'p', 'f') and {_USER_SCHEMA} and {_NO_EXTENSION}
+where c.relkind in ('r', 'p', 'f') and {USER_SCHEMA} and {NO_EXTENSION}
 order by n.nspname, c.relname
 """
 
 _SEQUENCES = f"""
 select n.nspname, c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'S' and {_USER_SCHEMA} and {_NO_EXTENSION} order by 1, 2
+where c.relkind = 'S' and {USER_SCHEMA} and {NO_EXTENSION} order by 1, 2
 """
 
 # A materialised view comes after every other one that it reads, through however many plain views.
@@ -171,7 +174,7 @@ with recursive reads(reader, target) as (
   union select b.reader, r.target, b.depth + 1 from below b join reads r on r.reader = b.target where b.depth < 100
 )
 select n.nspname, c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'm' and c.relispopulated and {_USER_SCHEMA} and {_NO_EXTENSION}
+where c.relkind = 'm' and c.relispopulated and {USER_SCHEMA} and {NO_EXTENSION}
 order by coalesce((select max(b.depth) from below b join pg_catalog.pg_class t on t.oid = b.target
   where b.reader = c.oid and t.relkind in ('m', 'v')), 0), 1, 2
 """
@@ -189,63 +192,21 @@ where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype in ('o', 'a'
   and r.rolname !~ '^pg_' order by 1
 """
 
-_FORBIDDEN = f"""
-select n.nspname || '.' || c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'S') and {_USER_SCHEMA} and {_NO_EXTENSION}
-  and (not pg_catalog.has_schema_privilege(n.oid, 'usage') or not (case when c.relkind = 'S'
-    then pg_catalog.has_sequence_privilege(c.oid, 'select') else pg_catalog.has_table_privilege(c.oid, 'select') end))
-order by 1
-"""
-
-_HIDDEN_ROWS = f"""
-select n.nspname || '.' || c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'r' and {_USER_SCHEMA} and pg_catalog.row_security_active(c.oid) order by 1
-"""
-
 _LEFT_OUT = f"""
 select format('foreign table %I.%I: its rows are on another server', n.nspname, c.relname)
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'f' and {_USER_SCHEMA}
+where c.relkind = 'f' and {USER_SCHEMA}
 union all
 select format('%s of %I.%I: it belongs to an extension', case c.relkind when 'S' then 'value' else 'rows' end,
   n.nspname, c.relname)
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p', 'S') and {_USER_SCHEMA} and not ({_NO_EXTENSION})
+where c.relkind in ('r', 'p', 'S') and {USER_SCHEMA} and not ({NO_EXTENSION})
 order by 1
 """
 
 
 def _column(connection: psycopg.Connection[tuple[Any, ...]], query: str) -> list[str]:
     return [row[0] for row in connection.execute(query)]
-
-
-def _named(names: Iterable[str]) -> str:
-    names = list(names)
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return ", ".join(names[:20]) + more
-
-
-def check_rights(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """Refuse before reading anything if something could not be read whole.
-
-    :raises RefusedError: naming every table at once, and the grant that is missing.
-    """
-    user = connection.info.user
-    if forbidden := _column(connection, _FORBIDDEN):
-        raise RefusedError(
-            f"{user} may not read {_named(forbidden)}: grant pg_read_all_data to {user}, or SELECT on each"
-        )
-    if hidden := _column(connection, _HIDDEN_ROWS):
-        raise RefusedError(
-            f"row-level security would hide rows of {_named(hidden)} from {user}: "
-            f"use a role with BYPASSRLS (alter role {user} bypassrls)"
-        )
-    large = connection.execute("select count(*) from pg_catalog.pg_largeobject_metadata").fetchone()
-    if large and large[0]:
-        raise RefusedError(
-            f"the database holds {large[0]} large objects (pg_largeobject), which this release cannot keep: "
-            "move them to bytea columns, or back them up with pg_dump"
-        )
 
 
 def left_out(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[str, ...]:
@@ -271,10 +232,13 @@ def _read_sequences(connection: psycopg.Connection[tuple[Any, ...]]) -> Iterable
             yield SequenceValue(sequence_schema=schema, name=name, last_value=value[0], is_called=value[1])
 
 
-def read_catalog(connection: psycopg.Connection[tuple[Any, ...]], tables: tuple[Table, ...]) -> Catalog:
+def read_catalog(
+    connection: psycopg.Connection[tuple[Any, ...]], tables: tuple[Table, ...], *, values: bool = True
+) -> Catalog:
     """Read the whole record.
 
     :param tables: as `read_tables` returned them, locked since.
+    :param values: read where each sequence stands, too, which takes the right to.
     """
     encoding = connection.execute(
         "select pg_catalog.pg_encoding_to_char(encoding) from pg_catalog.pg_database where datname = current_database()"
@@ -284,7 +248,7 @@ def read_catalog(connection: psycopg.Connection[tuple[Any, ...]], tables: tuple[
         server_version=connection.info.server_version,
         encoding=encoding[0] if encoding else "UTF8",
         tables=tables,
-        sequences=tuple(_read_sequences(connection)),
+        sequences=tuple(_read_sequences(connection)) if values else (),
         materialized_views=tuple(
             Relation(relation_schema=schema, name=name) for schema, name in connection.execute(_MATERIALIZED_VIEWS)
         ),

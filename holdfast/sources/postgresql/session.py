@@ -66,9 +66,8 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
         )
     except psycopg.OperationalError as error:
         raise connection_error(address, error) from error
-    if "replication" not in options:
-        for statement in setting_statements(connection.info.server_version):
-            connection.execute(statement)
+    for statement in setting_statements(connection.info.server_version):
+        connection.execute(statement)
     return connection
 
 

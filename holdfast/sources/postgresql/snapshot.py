@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from holdfast.errors import BusyError, HoldfastError, RefusedError
-from holdfast.sources.postgresql.catalog import Catalog, check_rights, left_out, read_catalog, read_tables
+from holdfast.errors import BusyError, HoldfastError
+from holdfast.sources.postgresql.catalog import Catalog, left_out, read_catalog, read_tables
+from holdfast.sources.postgresql.obstacles import obstacles, refuse
 from holdfast.sources.postgresql.session import connect
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Snapshot:
     note: str
     system_identifier: str | None
     timeline: int | None
+    standby: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def hold_snapshot(
 
     :param slot_wait: seconds to wait for a logical slot's consistent point.
     :param after_export: called between export and locking (tests provoke races there).
-    :raises RefusedError: something could not be read whole (rights, row-level security, large objects).
+    :raises RefusedError: something could not be read whole; `obstacles` says what that may be.
     :raises BusyError: somebody keeps a table locked.
     """
     for _attempt in range(_ATTEMPTS):
@@ -129,12 +131,7 @@ def _lock_and_check(session: Connection, snapshot: Snapshot) -> HeldSnapshot:
     enter_snapshot(session, snapshot)
     # Already looking up a table's size waits for its lock.
     session.execute(f"SET LOCAL lock_timeout = {int(LOCK_WAIT_S * 1000)}")
-    encoding = session.execute("show server_encoding").fetchone()
-    if encoding == ("SQL_ASCII",):
-        raise RefusedError(
-            "the database's encoding is SQL_ASCII: its text has no known encoding and cannot be kept exactly"
-        )
-    check_rights(session)
+    refuse(obstacles(session))
     tables = read_tables(session)
     _lock([table for table in tables if table.kind in ("r", "p")], session)
     moved = session.execute(
@@ -191,7 +188,8 @@ def export_snapshot(address: Address, *, slot_wait: float = SLOT_WAIT_S) -> Iter
     With a temporary logical slot where the server can make one (position exact; the slot goes with its
     connection, also after a kill), else from a plain transaction (position approximate, with the reason).
     """
-    reason = _why_no_slot(address)
+    with connect(address) as session:
+        reason = next(iter(why_no_slot(session)), "")
     if not reason:
         holder = connect(address, replication="database")
         try:
@@ -206,16 +204,16 @@ def export_snapshot(address: Address, *, slot_wait: float = SLOT_WAIT_S) -> Iter
         plain.execute("ROLLBACK")
 
 
-def _why_no_slot(address: Address) -> str:
-    with connect(address) as session:
-        row = session.execute(
-            "select current_setting('wal_level'), pg_catalog.pg_is_in_recovery(), r.rolreplication or r.rolsuper, "
-            "current_setting('max_replication_slots')::int - (select count(*) from pg_catalog.pg_replication_slots), "
-            "current_setting('max_wal_senders')::int - (select count(*) from pg_catalog.pg_stat_replication) "
-            "from pg_catalog.pg_roles r where r.rolname = current_user"
-        ).fetchone()
+def why_no_slot(session: Connection) -> tuple[str, ...]:
+    """Return all reasons why no logical slot can be made, so that a backup's log position is approximate."""
+    row = session.execute(
+        "select current_setting('wal_level'), pg_catalog.pg_is_in_recovery(), r.rolreplication or r.rolsuper, "
+        "current_setting('max_replication_slots')::int - (select count(*) from pg_catalog.pg_replication_slots), "
+        "current_setting('max_wal_senders')::int - (select count(*) from pg_catalog.pg_stat_replication) "
+        "from pg_catalog.pg_roles r where r.rolname = current_user"
+    ).fetchone()
     if row is None:
-        return "the role is unknown"
+        return ("the role is unknown",)
     level, standby, may, slots, senders = row
     reasons = {
         "the server is a standby": standby,
@@ -224,7 +222,7 @@ def _why_no_slot(address: Address) -> str:
         "no replication slot is free": slots < 1,
         "no WAL sender is free": senders < 1,
     }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+    return tuple(reason for reason, holds in reasons.items() if holds)
 
 
 def _server_now(address: Address) -> datetime:
@@ -303,7 +301,7 @@ def _by_transaction(session: Connection, reason: str) -> Snapshot:
         "(case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn() "
         "else pg_catalog.pg_current_wal_insert_lsn() end)::text, "
         "(select system_identifier::text from pg_catalog.pg_control_system()), "
-        "(select timeline_id from pg_catalog.pg_control_checkpoint())"
+        "(select timeline_id from pg_catalog.pg_control_checkpoint()), pg_catalog.pg_is_in_recovery()"
     ).fetchone()
     if row is None or taken is None:
         raise HoldfastError("the server exported no snapshot")
@@ -316,4 +314,5 @@ def _by_transaction(session: Connection, reason: str) -> Snapshot:
         note=reason,
         system_identifier=row[3],
         timeline=row[4],
+        standby=row[5],
     )

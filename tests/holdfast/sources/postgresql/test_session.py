@@ -27,6 +27,14 @@ def test_a_session_makes_every_setting_whatever_the_role_or_database_says(addres
         assert shown[name] == (SETTINGS[name],)
 
 
+@pytest.mark.service
+def test_the_session_that_holds_a_slots_snapshot_has_no_time_out_either(address: Address) -> None:
+    with connect(address) as session:
+        session.execute(f"alter database {address.database} set idle_in_transaction_session_timeout = '1s'".encode())
+    with connect(address, replication="database") as holder:
+        assert holder.execute("show idle_in_transaction_session_timeout").fetchone() == ("0",)
+
+
 @pytest.mark.parametrize(
     ("version", "known", "unknown"),
     [
