@@ -24,6 +24,7 @@ from holdfast.cli.locks import locks_app
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.probe import probe_app
+from holdfast.cli.source import source_app
 from holdfast.errors import exit_code_of, is_ours, sentence
 from holdfast.storage import open_store
 from locking import Owner
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 app.add_typer(locks_app)
 app.add_typer(probe_app)
+app.add_typer(source_app)
 
 
 def _show_version(wanted: bool) -> None:

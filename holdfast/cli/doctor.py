@@ -13,13 +13,14 @@ from holdfast.cli import places
 from holdfast.config import find_config, load_config
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql import programs
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.readiness import check_database, check_server
 from holdfast.storage import open_store
 from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from holdfast.config import SourceConfig
     from holdfast.sources.postgresql.address import Address
 
 PYSPARK = "4.2.0"
@@ -48,8 +49,8 @@ def examine(url: str | None) -> Iterator[Finding]:
     yield _java()
     yield _spark()
     newest = 0
-    for name, address in _sources(url):
-        finding, version = _database(name, address)
+    for name, found in _sources(url):
+        finding, version = _database(name, found)
         newest = max(newest, version)
         yield finding
     yield _pg_dump(newest)
@@ -88,10 +89,10 @@ def _spark() -> Finding:
     return Finding("Spark", found)
 
 
-def _sources(url: str | None) -> Iterator[tuple[str, Address | str]]:
-    """Yield the sources that archives.yaml names for this archive (all, without one), each with its address.
+def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address] | str]]:
+    """Yield the sources that archives.yaml names for this archive (all, without one), each configured and with its address.
 
-    What is wrong with the file or an address stands in the address's place.
+    What is wrong with the file or an address stands in their place.
     """
     try:
         archives = load_config().archives if find_config() else {}
@@ -102,24 +103,24 @@ def _sources(url: str | None) -> Iterator[tuple[str, Address | str]]:
     for archive_name, archive in chosen.items():
         for source_name in archive.sources:
             try:
-                yield source_name, places.source(archive_name, source_name)[2]
+                yield source_name, places.source(archive_name, source_name)[1:]
             except HoldfastError as error:
                 yield source_name, str(error)
 
 
-def _database(name: str, address: Address | str) -> tuple[Finding, int]:
-    if isinstance(address, str):
-        return Finding(f"source {name}", "no address here", address), 0
+def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[Finding, int]:
+    if isinstance(found, str):
+        return Finding(f"source {name}", "no address here", found), 0
+    configured, address = found
     try:
-        with connect(address) as session:
-            version = session.info.server_version
-            row = session.execute("show wal_level").fetchone()
+        server = check_server(address)
+        database = check_database(address, configured.tables, configured.exclude)
     except HoldfastError as error:
         return Finding(f"source {name}", f"{address.url} cannot be reached", str(error)), 0
-    level = row[0] if row else "unknown"
-    return Finding(
-        f"source {name}", f"PostgreSQL {version // 10000} at {address.url}, wal_level {level}"
-    ), version // 10000
+    major = server.facts["major"]
+    remedy = "; ".join(str(problem) for problem in (*server.problems, *database.problems))
+    level = server.facts["wal_level"]
+    return Finding(f"source {name}", f"PostgreSQL {major} at {address.url}, wal_level {level}", remedy), major
 
 
 def _pg_dump(newest: int) -> Finding:

@@ -55,6 +55,30 @@ def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
     return known, found, _address(known, found)
 
 
+def database(name: str, archive: str | None = None) -> tuple[SourceConfig, Address]:
+    """Return what is configured for a source, and where it is, also where no archive is named.
+
+    :param name: a name in archives.yaml, or an address.
+    :param archive: whose source it is; needed where archives.yaml has several of this name.
+    """
+    if "://" in name:
+        address = Address.parse(name)
+        return SourceConfig(url=address.url), address
+    if archive is None:
+        path = find_config()
+        archives = load_config(path).archives if path else {}
+        having = sorted(each for each, configured in archives.items() if name in configured.sources)
+        if len(having) != 1:
+            found = (
+                f"several archives have it ({', '.join(having)}): say which with --archive"
+                if having
+                else ("archives.yaml has no source of this name: write postgresql://user@host:port/database")
+            )
+            raise UsageError(f"{name!r} is no database address, and {found}")
+        archive = having[0]
+    return source(archive, name)[1:]
+
+
 def _source_name(database: str) -> str:
     try:
         return TypeAdapter(Name).validate_python(database)

@@ -81,6 +81,8 @@ def connection_error(address: Address, error: Exception) -> HoldfastError:
         )
     if re.search(r'role ".*" does not exist', said):
         return UsageError(f"{where}: {_tail(said)}: correct the user name")
+    if "permission denied for database" in said:
+        return HoldfastError(f"{where}: this user may not connect to the database: grant it CONNECT on it")
     if "password" in said or "authentication" in said:
         return HoldfastError(
             f"{where} refused the log-in: set PGPASSWORD or ~/.pgpass, or correct the connection ({_tail(said)})"

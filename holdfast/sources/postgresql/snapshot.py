@@ -21,7 +21,7 @@ from psycopg import sql
 
 from holdfast.errors import BusyError, HoldfastError
 from holdfast.sources.postgresql.catalog import Catalog, left_out, read_catalog, read_tables
-from holdfast.sources.postgresql.obstacles import obstacles, refuse
+from holdfast.sources.postgresql.obstacles import Obstacle, obstacles, refuse
 from holdfast.sources.postgresql.session import connect
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def hold_snapshot(
                 except (_StorageMovedError, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
                     continue
                 except psycopg.errors.LockNotAvailable as error:
-                    raise _locked_by_others(address) from error
+                    raise locked_by_others(address, LOCK_WAIT_S) from error
                 yield held
                 return
             finally:
@@ -125,6 +125,16 @@ def enter_snapshot(session: Connection, snapshot: Snapshot) -> None:
     seen = session.execute("select pg_catalog.pg_current_snapshot()::text").fetchone()
     if seen is None or seen[0] != snapshot.marker:
         raise HoldfastError(f"a session reads in snapshot {seen}, not in {snapshot.marker}: is a pooler in between?")
+
+
+def try_sharing(address: Address) -> None:
+    """Make sure that one session can read in the snapshot of another, as it can without a pooler in between.
+
+    :raises HoldfastError: it reads in another one.
+    :raises psycopg.Error: the snapshot cannot be exported, or is not known to the other session.
+    """
+    with connect(address) as holder, connect(address) as reader:
+        enter_snapshot(reader, _by_transaction(holder, ""))
 
 
 def _lock_and_check(session: Connection, snapshot: Snapshot) -> HeldSnapshot:
@@ -159,13 +169,17 @@ where l.locktype = 'relation' and l.mode = 'AccessExclusiveLock' and l.granted =
 """
 
 
-def _locked_by_others(address: Address) -> BusyError:
+def locked_by_others(address: Address, waited: float) -> BusyError:
+    """Say who keeps a table locked.
+
+    :param waited: seconds.
+    """
     with connect(address) as session:
         locked = (
             "; ".join(row[0] for row in session.execute(_LOCKED, (True,))) or "a table whose lock is free again now"
         )
     return BusyError(
-        f"tables stayed locked for {LOCK_WAIT_S:.0f} s by an ACCESS EXCLUSIVE lock: {locked}. "
+        f"tables stayed locked for {waited:.0f} s by an ACCESS EXCLUSIVE lock: {locked}. "
         "Let it finish, then back up again"
     )
 
@@ -189,7 +203,7 @@ def export_snapshot(address: Address, *, slot_wait: float = SLOT_WAIT_S) -> Iter
     connection, also after a kill), else from a plain transaction (position approximate, with the reason).
     """
     with connect(address) as session:
-        reason = next(iter(why_no_slot(session)), "")
+        reason = next((each.what for each in why_no_slot(session)), "")
     if not reason:
         holder = connect(address, replication="database")
         try:
@@ -204,8 +218,8 @@ def export_snapshot(address: Address, *, slot_wait: float = SLOT_WAIT_S) -> Iter
         plain.execute("ROLLBACK")
 
 
-def why_no_slot(session: Connection) -> tuple[str, ...]:
-    """Return all reasons why no logical slot can be made, so that a backup's log position is approximate."""
+def why_no_slot(session: Connection) -> tuple[Obstacle, ...]:
+    """Return everything that keeps a logical slot from being made, so that a backup's log position is approximate."""
     row = session.execute(
         "select current_setting('wal_level'), pg_catalog.pg_is_in_recovery(), r.rolreplication or r.rolsuper, "
         "current_setting('max_replication_slots')::int - (select count(*) from pg_catalog.pg_replication_slots), "
@@ -213,14 +227,14 @@ def why_no_slot(session: Connection) -> tuple[str, ...]:
         "from pg_catalog.pg_roles r where r.rolname = current_user"
     ).fetchone()
     if row is None:
-        return ("the role is unknown",)
+        return (Obstacle("the role is unknown", "connect as another one"),)
     level, standby, may, slots, senders = row
     reasons = {
-        "the server is a standby": standby,
-        f"wal_level is {level}, not logical": level != "logical",
-        "the role has no REPLICATION right": not may,
-        "no replication slot is free": slots < 1,
-        "no WAL sender is free": senders < 1,
+        Obstacle("the server is a standby", "back up from the primary"): standby,
+        Obstacle(f"wal_level is {level}, not logical", "set wal_level = logical and restart"): level != "logical",
+        Obstacle("the role has no REPLICATION right", f"alter role {session.info.user} replication"): not may,
+        Obstacle("no replication slot is free", "raise max_replication_slots and restart"): slots < 1,
+        Obstacle("no WAL sender is free", "raise max_wal_senders and restart"): senders < 1,
     }
     return tuple(reason for reason, holds in reasons.items() if holds)
 

@@ -1,0 +1,133 @@
+"""`holdfast source`: is a database ready to be backed up, and what makes it so. Works with Airflow down."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli import places
+from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
+from holdfast.cli.output import Output, human_size
+from holdfast.errors import BusyError, HoldfastError, RefusedError
+from holdfast.sources.postgresql.obstacles import Obstacle
+from holdfast.sources.postgresql.readiness import (
+    Readiness,
+    check_database,
+    check_server,
+    choose_databases,
+    find_pg_dump,
+)
+from holdfast.sources.postgresql.session import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import Console
+
+    from holdfast.config import SourceConfig
+    from holdfast.sources.postgresql.address import Address
+
+source_app = typer.Typer(
+    name="source",
+    help="Is a database ready to be backed up, and what makes it so. Works with Airflow down.",
+    no_args_is_help=True,
+)
+
+Source = Annotated[
+    str,
+    typer.Argument(metavar="SOURCE", help="A name in archives.yaml, or postgresql://user@host:port/database."),
+]
+InArchive = Annotated[
+    str | None,
+    typer.Option("--archive", metavar="URL", help="Whose source it is, where several archives have one of this name."),
+]
+Databases = Annotated[
+    list[str] | None,
+    typer.Option("--databases", metavar="GLOB", help="These databases of SOURCE's server, instead of that one."),
+]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A problem or a warning as it is shown; `database` is None where it is of the whole server."""
+
+    database: str | None
+    what: str
+    do: str
+
+
+@source_app.command()
+def check(source: Source, databases: Databases = None, archive: InArchive = None, as_json: Json = False) -> None:
+    """Say whether a backup would work, with all that is in its way; reads the catalog only and changes nothing.
+
+    Exit codes: 0 it would work, 5 it would be refused or fail, 1 the server cannot be reached.
+    """
+    output = Output(as_json=as_json)
+    configured, address = places.database(source, archive)
+    server = check_server(address)
+    program, no_program = find_pg_dump(server.facts["major"])
+    found = {name: _look(at, configured, address) for name, at in _each(address, databases)}
+    problems = _lines((*no_program, *server.problems), {name: each.problems for name, each in found.items()})
+    warnings = _lines(server.warnings, {name: each.warnings for name, each in found.items()})
+    facts = {**server.facts, "pg_dump": program, "databases": {name: each.facts for name, each in found.items()}}
+    value = {
+        "ok": not problems,
+        "problems": [asdict(line) for line in problems],
+        "warnings": [asdict(line) for line in warnings],
+        "facts": facts,
+    }
+    output.result(value, lambda console: _show(console, address, facts, problems, warnings))
+    if problems:
+        output.say("holdfast: a backup would be refused or fail: mend what is marked FAIL")
+        raise typer.Exit(RefusedError.exit_code)
+
+
+def _each(address: Address, globs: Sequence[str] | None) -> Iterator[tuple[str, Address]]:
+    """Yield the databases that are meant, each with its address."""
+    if not globs:
+        yield address.database, address
+        return
+    with connect(address) as session:
+        names = choose_databases(session, globs)
+    for name in names:
+        yield name, address.at_database(name)
+
+
+def _look(at: Address, configured: SourceConfig, named: Address) -> Readiness:
+    try:
+        if at.database == named.database:
+            return check_database(at, configured.tables, configured.exclude)
+        return check_database(at)
+    except BusyError:
+        raise
+    except HoldfastError as error:
+        what, _, do = str(error).rpartition(": ")
+        return Readiness({}, (Obstacle(what, do),), ())
+
+
+def _lines(server: Sequence[Obstacle], databases: Mapping[str, Sequence[Obstacle]]) -> list[_Line]:
+    of_server = [_Line(None, each.what, each.do) for each in server]
+    return of_server + [_Line(name, each.what, each.do) for name, found in databases.items() for each in found]
+
+
+def _show(
+    console: Console, address: Address, facts: Mapping[str, Any], problems: list[_Line], warnings: list[_Line]
+) -> None:
+    kind = "a standby, " if facts["standby"] else ""
+    console.print(
+        f"PostgreSQL {facts['server']} at {address.url}: {kind}role {facts['role']}, wal_level {facts['wal_level']}",
+        markup=False,
+    )
+    several = len(facts["databases"]) > 1
+    for name, found in facts["databases"].items():
+        refused = any(line.database in (None, name) for line in problems)
+        size = f"{found['tables']:,} tables, {human_size(found['bytes'])}" if found else "not seen"
+        console.print(f"{'FAIL' if refused else 'ok  '} {name}: {size}", markup=False)
+    for word, lines in (("FAIL", problems), ("warn", warnings)):
+        for line in lines:
+            console.print(
+                f"{word} {f'{line.database}: ' if several and line.database else ''}{line.what}", markup=False
+            )
+            console.print(f"     {line.do}", markup=False)
