@@ -90,7 +90,7 @@ def _spark() -> Finding:
 
 
 def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address] | str]]:
-    """Yield the sources that archives.yaml names for this archive (all, without one), each configured and with its address.
+    """Yield the sources that archives.yaml names for this archive (all, without one): configured, and where they are.
 
     What is wrong with the file or an address stands in their place.
     """

@@ -11,6 +11,8 @@ from holdfast.cli import places
 from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.errors import BusyError, HoldfastError, RefusedError
+from holdfast.sources.postgresql.grants import plan_remove, plan_setup, script
+from holdfast.sources.postgresql.grants import run as run_plan
 from holdfast.sources.postgresql.obstacles import Obstacle
 from holdfast.sources.postgresql.readiness import (
     Readiness,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.config import SourceConfig
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.grants import Plan
 
 source_app = typer.Typer(
     name="source",
@@ -131,3 +134,92 @@ def _show(
                 f"{word} {f'{line.database}: ' if several and line.database else ''}{line.what}", markup=False
             )
             console.print(f"     {line.do}", markup=False)
+
+
+RoleName = Annotated[
+    str | None,
+    typer.Option("--role", metavar="NAME", help="The role that backs up; the default is SOURCE's own user."),
+]
+Run = Annotated[bool, typer.Option("--run", help="Do it, as SOURCE's user, rather than print it as a script.")]
+
+
+@source_app.command()
+def setup(
+    source: Source,
+    databases: Databases = None,
+    role: RoleName = None,
+    per_schema: Annotated[
+        bool, typer.Option("--per-schema", help="Rights on each schema, where pg_read_all_data is not wanted.")
+    ] = False,
+    replication: Annotated[
+        bool, typer.Option("--replication", help="The REPLICATION right, too, for an exact log position.")
+    ] = False,
+    run: Run = False,
+    archive: InArchive = None,
+    as_json: Json = False,
+) -> None:
+    """Print, or run, a script that gives a role what backups need, and nothing more; it holds only what is missing.
+
+    A role that is not there is created, without a password. What is given is kept in the role's comment.
+    """
+    _, address = places.database(source, archive)
+    names = [name for name, _ in _each(address, databases)]
+    plan = plan_setup(address, names, role or _user(address), per_schema=per_schema, replication=replication)
+    _carry_out(address, plan, run=run, output=Output(as_json=as_json))
+
+
+@source_app.command()
+def remove(
+    source: Source,
+    databases: Databases = None,
+    role: RoleName = None,
+    keep_role: Annotated[
+        bool, typer.Option("--keep-role", help="Do not drop the role, even where setup has created it.")
+    ] = False,
+    run: Run = False,
+    archive: InArchive = None,
+    as_json: Json = False,
+) -> None:
+    """Print, or run, a script that takes back exactly what setup has given.
+
+    With the last of its databases goes the role, if setup has created it. One that owns something is not dropped.
+    """
+    _, address = places.database(source, archive)
+    names = [name for name, _ in _each(address, databases)]
+    plan = plan_remove(address, names, role or _user(address), keep_role=keep_role)
+    _carry_out(address, plan, run=run, output=Output(as_json=as_json))
+
+
+def _user(address: Address) -> str:
+    with connect(address) as session:
+        return session.info.user
+
+
+def _carry_out(address: Address, plan: Plan, *, run: bool, output: Output) -> None:
+    if run:
+        run_plan(address, plan)
+    value = {
+        "role": plan.role,
+        "ran": run and bool(plan.parts),
+        "changes": [
+            {"database": part.database, "why": change.why, "sql": list(change.statements)}
+            for part in plan.parts
+            for change in part.changes
+        ],
+        "notes": list(plan.notes),
+        "script": script(plan) if plan.parts else "",
+    }
+    output.result(value, lambda console: _show_plan(console, plan, ran=run))
+    for note in plan.notes:
+        output.say(note)
+
+
+def _show_plan(console: Console, plan: Plan, *, ran: bool) -> None:
+    if not plan.parts:
+        console.print("-- nothing to do", markup=False)
+    elif not ran:
+        console.print(script(plan), markup=False)
+    else:
+        for part in plan.parts:
+            for statement in (each for change in part.changes for each in change.statements):
+                console.print(f"{part.database}: {statement}", markup=False)
