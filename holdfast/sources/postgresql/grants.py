@@ -322,7 +322,7 @@ def run(address: Address, plan: Plan) -> None:
                         session.execute(statement.encode())
                 if left := plan.left(session):
                     raise RefusedError(f"{session.info.user} cannot do all of it for {plan.role}: {named(left)}")
-        except (psycopg.Error, RefusedError) as error:
+        except (psycopg.Error, HoldfastError) as error:
             before = f"done before: {named(done)}" if done else "nothing was changed"
             raise _failure(error, plan, part.database, before) from error
         done.append(part.database)
@@ -338,4 +338,6 @@ def _failure(error: Exception, plan: Plan, database: str, before: str) -> Holdfa
         return HoldfastError(f"in {database}: {_one_line(str(error))}; {before}: run it as a superuser")
     if isinstance(error, RefusedError):
         return RefusedError(f"in {database}: {error}; {before}: run it as a superuser")
+    if isinstance(error, HoldfastError):
+        return HoldfastError(f"in {database}: {error}; {before}")
     return HoldfastError(f"in {database}: {_one_line(str(error))}; {before}: try again")

@@ -1,0 +1,161 @@
+"""`holdfast source`: what whoever sets a database up for backups sees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.sources.postgresql import programs
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+from tests.support.command import RunCommand
+
+pytestmark = pytest.mark.service
+
+ROLE = "source_role"
+
+
+@pytest.fixture
+def shop(postgres: PostgresServer, address: Address, monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
+    """A database with one table; the password is in the environment, and the role is gone afterwards."""
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
+    with connect(address) as session:
+        session.execute("create schema hr; create table hr.staff (id int)")
+        yield address
+        if session.execute("select 1 from pg_roles where rolname = %s", (ROLE,)).fetchone():
+            session.execute(f"drop owned by {ROLE}".encode())
+            session.execute(f"drop role {ROLE}".encode())
+
+
+def test_a_database_that_is_ready_is_said_to_be(holdfast: RunCommand, shop: Address) -> None:
+    done = holdfast("source", "check", shop.url, "--json")
+    assert done.code == 0
+    assert (done.value["ok"], done.value["problems"], done.value["warnings"]) == (True, [], [])
+    assert done.value["facts"]["databases"][shop.database]["tables"] == 1
+    assert done.value["facts"]["pg_dump"].startswith("18 at ")
+    shown = holdfast("source", "check", shop.url)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.splitlines() == [
+        f"PostgreSQL {done.value['facts']['server']} at {shop.url}: role postgres, wal_level logical",
+        f"ok   {shop.database}: 1 tables, 0 B",
+    ]
+
+
+def test_all_that_is_in_the_way_is_listed_with_what_to_do(
+    holdfast: RunCommand, shop: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect(shop) as session:
+        session.execute(f"create role {ROLE} login password 'r'".encode())
+    monkeypatch.setenv("PGPASSWORD", "r")
+    monkeypatch.setattr(programs, "_candidates", lambda name: iter(()))
+    url = shop.url.replace("postgres@", f"{ROLE}@")
+    done = holdfast("source", "check", url, "--json")
+    assert (done.code, done.value["ok"]) == (5, False)
+    assert [(each["database"], each["what"].partition(" of version")[0]) for each in done.value["problems"]] == [
+        (None, "no pg_dump"),
+        (shop.database, f"{ROLE} may not use the schemas hr, and may not read hr.staff"),
+    ]
+    assert all(each["do"] for each in done.value["problems"] + done.value["warnings"])
+    shown = holdfast("source", "check", url)
+    assert shown.code == 5
+    assert f"FAIL {ROLE} may not use the schemas hr" in shown.out
+    assert f"     grant pg_read_all_data to {ROLE}" in shown.out
+    assert "warn the log position of a backup will be approximate" in shown.out
+    assert shown.err == "holdfast: a backup would be refused or fail: mend what is marked FAIL\n"
+
+
+def test_databases_of_one_server_are_looked_at_together(
+    holdfast: RunCommand, shop: Address, new_database: Callable[..., Address]
+) -> None:
+    other = new_database()
+    with connect(other) as session:
+        session.execute("select lo_from_bytea(0, 'abc')")
+    done = holdfast("source", "check", shop.url, "--databases", shop.database, "--databases", other.database, "--json")
+    assert done.code == 5
+    assert [each["database"] for each in done.value["problems"]] == [other.database]
+    assert set(done.value["facts"]["databases"]) == {shop.database, other.database}
+    shown = holdfast("source", "check", shop.url, "--databases", shop.database, "--databases", other.database).out
+    assert f"ok   {shop.database}: " in shown
+    assert f"FAIL {other.database}: the database holds 1 large objects" in shown
+
+
+def test_a_database_that_the_role_may_not_enter_is_a_problem_among_the_others(
+    holdfast: RunCommand, shop: Address, new_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = new_database()
+    with connect(shop) as session:
+        session.execute(f"create role {ROLE} login password 'r' in role pg_read_all_data".encode())
+        session.execute(f"revoke connect on database {other.database} from public".encode())
+    monkeypatch.setenv("PGPASSWORD", "r")
+    url = shop.url.replace("postgres@", f"{ROLE}@")
+    done = holdfast("source", "check", url, "--databases", shop.database, "--databases", other.database, "--json")
+    assert done.code == 5
+    (problem,) = done.value["problems"]
+    assert (problem["database"], problem["do"]) == (other.database, "grant it CONNECT on it")
+
+
+def test_a_server_that_is_not_there_is_a_failure(holdfast: RunCommand) -> None:
+    done = holdfast("source", "check", "postgresql://me@127.0.0.1:1/x", "--json")
+    assert done.code == 1
+    assert "Is the server running" in done.value["error"]
+
+
+def test_a_name_is_found_in_archives_yaml(holdfast: RunCommand, shop: Address) -> None:
+    source = f'{{url: "{shop.url}", tables: ["crm.*"]}}'
+    Path("archives.yaml").write_text(f"archives: {{a: {{url: /a, sources: {{shop: {source}, crm: {source}}}}}}}")
+    done = holdfast("source", "check", "shop", "--json")
+    assert done.code == 5
+    assert "--tables crm.* matches no table" in done.value["problems"][0]["what"]
+    assert "--archive" not in holdfast("source", "check", "crm", "--archive", "a").err
+    assert "archives.yaml has no source of this name" in holdfast("source", "check", "gone").err
+    Path("archives.yaml").write_text(
+        f"archives: {{a: {{url: /a, sources: {{shop: {source}}}}}, b: {{url: /b, sources: {{shop: {source}}}}}}}"
+    )
+    done = holdfast("source", "check", "shop")
+    assert done.code == 2
+    assert "several archives have it (a, b): say which with --archive" in done.err
+
+
+def test_a_script_is_printed_and_changes_nothing(holdfast: RunCommand, shop: Address) -> None:
+    shown = holdfast("source", "setup", shop.url, "--role", ROLE)
+    assert shown.code == 0
+    assert f'CREATE ROLE "{ROLE}" LOGIN;\n' in shown.out
+    assert "PASSWORD" not in shown.out
+    assert f'set one in psql with \\password "{ROLE}"' in shown.err
+    assert holdfast("source", "setup", shop.url, "--role", ROLE).out == shown.out
+    assert holdfast("source", "remove", shop.url, "--role", ROLE).out == "-- nothing to do\n"
+
+
+def test_set_up_and_removal_say_what_they_changed_and_the_second_time_that_nothing_is_left(
+    holdfast: RunCommand, shop: Address
+) -> None:
+    done = holdfast("source", "setup", shop.url, "--role", ROLE, "--run", "--json")
+    assert (done.code, done.value["ran"], done.value["role"]) == (0, True, ROLE)
+    assert [each["database"] for each in done.value["changes"]] == [shop.database] * 3
+    assert done.value["changes"][1]["sql"] == [f'GRANT pg_read_all_data TO "{ROLE}";']
+    again = holdfast("source", "setup", shop.url, "--role", ROLE, "--run", "--json").value
+    assert (again["ran"], again["changes"], again["script"]) == (False, [], "")
+    shown = holdfast("source", "remove", shop.url, "--role", ROLE, "--run")
+    assert shown.out == f'{shop.database}: DROP ROLE "{ROLE}";\n'
+    shown = holdfast("source", "remove", shop.url, "--role", ROLE, "--run")
+    assert (shown.code, shown.out) == (0, "-- nothing to do\n")
+    assert f"setup has given {ROLE} nothing in {shop.database}" in shown.err
+
+
+def test_a_role_that_owns_something_is_refused_with_its_name(holdfast: RunCommand, shop: Address) -> None:
+    holdfast("source", "setup", shop.url, "--role", ROLE, "--run")
+    with connect(shop) as session:
+        session.execute(f"alter table hr.staff owner to {ROLE}".encode())
+    done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run", "--json")
+    assert done.code == 5
+    assert f"{ROLE} owns table hr.staff" in json.loads(done.out)["error"]
+
+
+def test_the_user_of_the_address_is_meant_where_no_role_is_named(holdfast: RunCommand, shop: Address) -> None:
+    done = holdfast("source", "setup", shop.url)
+    assert done.out == "-- nothing to do\n"
+    assert "postgres is a superuser and needs nothing" in done.err
