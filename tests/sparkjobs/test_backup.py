@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive, Change
+from holdfast.sources.postgresql import grants
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
@@ -135,6 +136,36 @@ def test_tables_that_may_not_be_read_are_named_with_the_grant_that_is_missing(
         "reader may not read public.secrets: grant pg_read_all_data to reader, or SELECT on each",
     )
     assert_nothing_committed(store)
+
+
+def test_a_role_that_was_set_up_makes_a_whole_backup_and_none_after_its_removal(
+    run_backup: RunJob, create_database: Callable[..., Address], store: ObjectStore
+) -> None:
+    database = create_database(
+        "create schema hr",
+        "create table hr.staff as select i as id from generate_series(1, 100) i",
+        "alter table hr.staff enable row level security",
+        "create sequence hr.numbers",
+        "create table hr.parted (id int) partition by range (id)",
+        "create table hr.part partition of hr.parted for values from (0) to (9)",
+    )
+    role = Address(database.url.replace("postgres@", "set_up@"), "p")
+    plan = grants.plan_setup(database, [database.database], "set_up", per_schema=True)
+    grants.run(database, plan)
+    with connect(database) as session:
+        session.execute("alter role set_up password 'p'")
+    code, record = run_backup(role)
+    assert record.result is not None
+    assert (code, record.result["rows"], record.result["not_included"]) == (0, 100, [])
+    grants.run(database, grants.plan_remove(database, [database.database], "set_up", keep_role=True))
+    assert failed(run_backup(role)) == (
+        5,
+        "set_up may not use the schemas hr, and may not read hr.numbers, hr.part, hr.parted, hr.staff: grant "
+        "pg_read_all_data to set_up, or USAGE on each schema and SELECT on each table and sequence; row-level security "
+        "would hide rows of hr.staff from set_up: use a role with BYPASSRLS (alter role set_up bypassrls)",
+    )
+    with connect(database) as session:
+        session.execute("drop role set_up")
 
 
 def test_a_backup_that_another_one_overtook_commits_nothing(
