@@ -113,6 +113,12 @@ class Job:
         self._check_parent()
         self.locks.check()
 
+    def say(self, *words: str) -> None:
+        """Tell people something: in the run's record, and in the log of whoever runs Spark."""
+        self.log.say(*words)
+        for each in words:
+            print(f"holdfast: {each}", file=sys.stderr)  # noqa: T201
+
     def map(
         self,
         step: str,

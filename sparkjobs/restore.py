@@ -1,4 +1,4 @@
-"""Restore a PostgreSQL database: schema, rows in parallel, indexes and constraints, then compare.
+"""Restore a PostgreSQL database, or chosen tables of it: schema, rows in parallel, indexes, then compare.
 
 Each Spark task checks a file's checksum and streams its rows into the target by COPY. Nothing counts as
 restored before row counts and content hashes of every table, computed by the target, equal the archive's.
@@ -10,27 +10,35 @@ import argparse
 import os
 import sys
 import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.archive.blocks import read_batches, read_file
 from holdfast.archive.model import FileRecord, iso
 from holdfast.archive.points import only_source, resolve
-from holdfast.errors import DamagedError
-from holdfast.sources.postgresql import load
+from holdfast.errors import DamagedError, ReportedError, exit_code_of, sentence
+from holdfast.sources.postgresql import ledger, load, objects
 from holdfast.sources.postgresql.catalog import Catalog, Table
 from holdfast.sources.postgresql.dump import restore_post_data, restore_pre_data
 from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.plan import RestorePlan, make_plan
+from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.target import read_target
+from holdfast.sources.postgresql.toc import read_entries
 from holdfast.storage import open_store
 from sparkjobs.driver import Job, database_address, pack, run_application
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.archive.model import Block
     from holdfast.archive.state import Placed
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.catalog import Relation, SequenceValue
+    from holdfast.sources.postgresql.plan import NotRestored
 
     Reporter = Callable[[int, int], None]
 
@@ -38,6 +46,30 @@ _TASK_BYTES = 8 << 20
 """How many stored bytes one task loads, unless a single file is larger."""
 
 _SESSIONS = max(2, os.cpu_count() or 2)
+
+_TOLD = 20
+"""How many things that are not restored are told before the work begins; all are in the summary."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be restored.
+
+    :param at: `latest`, a time or `commit:N`.
+    :param tables: globs; none means everything.
+    :param dry_run: only plan.
+    """
+
+    source: str | None
+    at: str
+    tables: tuple[str, ...] = ()
+    maps: Maps = field(default_factory=Maps)
+    dry_run: bool = False
+
+    @property
+    def is_beside(self) -> bool:
+        """Say whether other things may be in the target."""
+        return bool(self.tables or self.maps)
 
 
 class FileLoader:
@@ -57,48 +89,153 @@ class FileLoader:
                 yield rows
 
 
-def restore(job: Job, source: str | None, at: str) -> dict[str, Any]:
-    """Restore and return what was restored."""
+class Everything:
+    """Brings back a whole database, by pg_restore."""
+
+    def __init__(self, address: Address, dump: bytes, catalog: Catalog) -> None:
+        self._address = address
+        self._dump = dump
+        self.tables: Mapping[str, Table] = {str(table.oid): table for table in catalog.tables}
+        self.sequences: Sequence[SequenceValue] = catalog.sequences
+        self.views: Sequence[Relation] = catalog.materialized_views
+        self.analyzed: Sequence[Table] | None = None
+
+    def create_tables(self, session: Any) -> None:
+        """Create all that rows need, and before it the mark of an unfinished target."""
+        ledger.create_ledger(session)
+        restore_pre_data(self._address, self._dump, server_version=session.info.server_version)
+
+    def create_rest(self, session: Any) -> tuple[NotRestored, ...]:
+        """Create all that follows the rows."""
+        restore_post_data(self._address, self._dump, server_version=session.info.server_version, jobs=_SESSIONS)
+        return ()
+
+
+class Chosen:
+    """Brings back what a plan says, beside whatever is there."""
+
+    def __init__(self, address: Address, plan: RestorePlan) -> None:
+        self._address = address
+        self._plan = plan
+        self.tables: Mapping[str, Table] = {str(table.source.oid): table.target for table in plan.tables}
+        self.sequences: Sequence[SequenceValue] = plan.sequences
+        self.views: Sequence[Relation] = plan.materialized_views
+        self.analyzed: Sequence[Table] | None = [table.target for table in plan.tables if table.source.kind != "f"]
+
+    def create_tables(self, session: Any) -> None:
+        """Create all that rows need."""
+        objects.create_tables(self._address, self._plan)
+
+    def create_rest(self, session: Any) -> tuple[NotRestored, ...]:
+        """Create all that follows the rows; returns what the target did not allow."""
+        return objects.create_rest(self._address, self._plan, sessions=_SESSIONS)
+
+
+def restore(job: Job, wish: Wish) -> dict[str, Any]:
+    """Restore and return what was restored, or would be."""
     started = time.monotonic()
     archive = Archive.open(job.store)
-    name = only_source(archive.state, source)
-    placed = resolve(archive.state, name, at)
+    name = only_source(archive.state, wish.source)
+    placed = resolve(archive.state, name, wish.at)
     block = placed.block
     address = database_address("target")
     catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
-    with load.claim_target(address, catalog) as session:
-        _restore_into(job, address, session, block, catalog)
-    return _summary(name, placed, time.monotonic() - started)
-
-
-def _restore_into(job: Job, address: Address, session: Any, block: Block, catalog: Catalog) -> None:
     if block.schema_dump is None:
         raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
-    _ = job.spark
-    version = session.info.server_version
     dump = read_file(job.store, block.schema_dump)
+    with load.hold_target(address) as session:
+        if not wish.dry_run and (dropped := load.undo_unfinished(session)):
+            job.say(f"dropped what an unfinished restore had left: {', '.join(dropped)}")
+        load.check_target(session, address, catalog)
+        if not wish.is_beside:
+            load.check_empty(session, address)
+        plan = _plan(session, address, dump, catalog, block, wish) if wish.is_beside or wish.dry_run else None
+        load.check_roles(session, address, plan.roles if plan and wish.is_beside else catalog.roles)
+        summary = _summary(name, placed)
+        if wish.dry_run and plan is not None:
+            return {**summary, "dry_run": True, "plan": plan.describe(), **_size(plan)}
+        if plan is None:
+            _restore_into(job, address, session, block, Everything(address, dump, catalog))
+        else:
+            summary |= _size(plan) | _restore_chosen(job, address, session, block, plan)
+    return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": True}
+
+
+def _plan(session: Any, address: Address, dump: bytes, catalog: Catalog, block: Block, wish: Wish) -> RestorePlan:
+    stored = {int(record.id): (record.rows, sum(file.size for file in record.files)) for record in block.tables}
+    entries = read_entries(dump, server_version=session.info.server_version)
+    return make_plan(catalog, entries, read_target(session), globs=wish.tables, maps=wish.maps, stored=stored)
+
+
+def _restore_chosen(job: Job, address: Address, session: Any, block: Block, plan: RestorePlan) -> dict[str, Any]:
+    told = [f"not restored: {each.what}: {each.reason}" for each in plan.not_restored]
+    job.say(*told[:_TOLD], *([f"not restored: {len(told) - _TOLD} more, in the summary"] if told[_TOLD:] else []))
+    with _undone_where_it_fails(address):
+        late = _restore_into(job, address, session, block, Chosen(address, plan))
+    job.say(*(f"not restored: {each.what}: {each.reason}" for each in late))
+    return {
+        "not_restored": [each.describe() for each in (*plan.not_restored, *late)],
+        "skipped_existing": list(plan.skipped_existing),
+    }
+
+
+@contextmanager
+def _undone_where_it_fails(address: Address) -> Iterator[None]:
+    """Take back what was created where the restore does not come to its end.
+
+    What a kill leaves, the next restore drops.
+    """
+    try:
+        yield
+    except BaseException as error:
+        try:
+            with connect(address) as session:
+                dropped = load.undo_unfinished(session)
+            said = f"what it had created in the target was dropped again ({len(dropped)} objects)"
+        except Exception as trouble:  # noqa: BLE001 - the first error matters more
+            said = f"what it had created is still there, and the next restore drops it ({sentence(trouble)})"
+        if isinstance(error, Exception):
+            raise ReportedError(f"{sentence(error)}; {said}", exit_code_of(error)) from error
+        raise
+
+
+def _restore_into(
+    job: Job, address: Address, session: Any, block: Block, way: Everything | Chosen
+) -> tuple[NotRestored, ...]:
+    _ = job.spark
+    records = [record for record in block.tables if record.id in way.tables]
+    rows, size = sum(record.rows for record in records), sum(file.size for record in records for file in record.files)
     job.log.progress("creating tables")
-    load.create_ledger(session)  # its schema marks the target as unfinished until the very end
-    restore_pre_data(address, dump, server_version=version)
-    tables = {str(table.oid): table for table in catalog.tables}
-    files = [(tables[record.id], file) for record in block.tables for file in record.files if file.rows]
+    way.create_tables(session)
+    files = [(way.tables[record.id], file) for record in records for file in record.files if file.rows]
     tasks = pack(files, lambda pair: pair[1].size, room=_TASK_BYTES)
-    job.map("loading rows", tasks, FileLoader(job.store.url, address), estimated_rows=block.rows)
+    job.map("loading rows", tasks, FileLoader(job.store.url, address), estimated_rows=rows)
     job.check()
-    load.set_sequences(session, catalog)
-    job.log.progress("building indexes and constraints", rows=block.rows, size=block.size)
-    restore_post_data(address, dump, server_version=version, jobs=_SESSIONS)
+    load.set_sequences(session, way.sequences)
+    job.log.progress("building indexes and constraints", rows=rows, size=size)
+    late = way.create_rest(session)
     job.check()
-    job.log.progress("refreshing views and statistics", rows=block.rows, size=block.size)
-    load.refresh_views(session, catalog)
-    load.analyze(session)
-    job.log.progress("comparing with the archive", rows=block.rows, size=block.size)
-    expected = {int(record.id): ContentHash.parse(record.digest) for record in block.tables}
-    load.compare(address, expected, [tables[record.id] for record in block.tables], sessions=_SESSIONS)
-    load.drop_ledger(session)
+    job.log.progress("refreshing views and statistics", rows=rows, size=size)
+    load.refresh_views(session, way.views)
+    load.analyze(session, way.analyzed)
+    job.log.progress("comparing with the archive", rows=rows, size=size)
+    expected = {int(record.id): ContentHash.parse(record.digest) for record in records}
+    load.compare(address, expected, [way.tables[record.id] for record in records], sessions=_SESSIONS)
+    ledger.drop_ledger(session)
+    return late
 
 
-def _summary(name: str, placed: Placed, seconds: float) -> dict[str, Any]:
+def _size(plan: RestorePlan) -> dict[str, int]:
+    """Return what of the backup a plan restores."""
+    loaded = [table for table in plan.tables if table.source.has_rows]
+    return {
+        "tables": len(loaded),
+        "rows": sum(table.rows for table in loaded),
+        "bytes": sum(table.size for table in loaded),
+    }
+
+
+def _summary(name: str, placed: Placed) -> dict[str, Any]:
     block = placed.block
     return {
         "commit": placed.commit,
@@ -109,9 +246,9 @@ def _summary(name: str, placed: Placed, seconds: float) -> dict[str, Any]:
         "bytes": block.size,
         "restored_to": iso(block.covers.to_time),
         "position": block.covers.to_position,
-        "seconds": round(seconds, 3),
-        "equal": True,
         "not_included": list(block.not_included),
+        "not_restored": [],
+        "skipped_existing": [],
     }
 
 
@@ -122,13 +259,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", required=True)
     parser.add_argument("--source")
     parser.add_argument("--at", default="latest")
+    parser.add_argument("--tables", action="append", default=[])
+    parser.add_argument("--map", action="append", default=[])
+    parser.add_argument("--dry-run", action="store_true")
     given = parser.parse_args(arguments)
-    return run_application(
-        "restore",
-        archive=given.archive,
-        run=given.run,
-        work=lambda job: restore(job, given.source, given.at),
-    )
+
+    def work(job: Job) -> dict[str, Any]:
+        wish = Wish(given.source, given.at, tuple(given.tables), Maps.parse(given.map), given.dry_run)
+        return restore(job, wish)
+
+    return run_application("restore", archive=given.archive, run=given.run, work=work)
 
 
 if __name__ == "__main__":

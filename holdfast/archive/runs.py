@@ -43,6 +43,7 @@ class RunRecord(Document):
     :param step: in words, such as "reading tables".
     :param rows, size: done so far; `estimated_rows` is the source's own estimate of the whole.
     :param elapsed_s: seconds since the job began.
+    :param said: what the job has told people so far, beside its progress.
     """
 
     run: str
@@ -54,6 +55,7 @@ class RunRecord(Document):
     size: int = 0
     estimated_rows: int = 0
     elapsed_s: float = 0.0
+    said: tuple[str, ...] = ()
     result: dict[str, Any] | None = None
     error: RunError | None = None
 
@@ -93,7 +95,13 @@ class RunLog:
         self._lock = threading.Lock()
         self._number = len(store.list(_prefix(run)).objects)
         self._step = "starting"
+        self._said: list[str] = []
         self.result: dict[str, Any] | None = None
+
+    def say(self, *words: str) -> None:
+        """Tell people something, with the next progress."""
+        self._said += words
+        self._written = -_INTERVAL_S
 
     def progress(self, step: str, *, rows: int = 0, size: int = 0, estimated_rows: int = 0) -> None:
         """Record where the job is; a new step at once, the same step at most every two seconds.
@@ -116,6 +124,7 @@ class RunLog:
                 state=state,
                 step=self._step,
                 elapsed_s=round(time.monotonic() - self._started, 3),
+                said=tuple(self._said),
                 **more,
             )
             # The number is spent whatever happens: a lost reply may have written it.

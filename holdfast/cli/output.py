@@ -27,6 +27,7 @@ class Output:
         self._words = Console(stderr=True, highlight=False, soft_wrap=True)
         self._results = Console(highlight=False, soft_wrap=True)
         self._last = ""
+        self._heard = 0
 
     def say(self, words: str) -> None:
         """Tell the person something that is not the result."""
@@ -48,7 +49,10 @@ class Output:
             show(self._results)
 
     def progress(self, record: RunRecord | None) -> None:
-        """Show where a job is, when that has changed."""
+        """Show where a job is, when that has changed, and what it has told since."""
+        for words in record.said[self._heard :] if record else ():
+            self.say(words)
+            self._heard += 1
         line = describe_progress(record) if record else ""
         if line and line != self._last:
             self._last = line

@@ -101,6 +101,17 @@ class Catalog(Record):
     def with_rows(self, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[Table, ...]:
         """Return the tables whose rows are backed up: all that match a glob (none: all) and no exclusion.
 
+        :raises UsageError: a glob matches nothing.
+        """
+        return tuple(
+            table
+            for table in self.matching(globs)
+            if table.has_rows and not any(fnmatchcase(table.label, glob) for glob in exclude)
+        )
+
+    def matching(self, globs: Sequence[str]) -> tuple[Table, ...]:
+        """Return the tables that match a glob; without globs, all.
+
         :param globs: such as `shop.*` or `*.orders`, matched against `schema.name`.
         :raises UsageError: a glob matches nothing.
         """
@@ -109,11 +120,7 @@ class Catalog(Record):
                 example = self.tables[0].label
                 raise UsageError(f"--tables {glob} matches no table; they are named schema.table, such as {example}")
         return tuple(
-            table
-            for table in self.tables
-            if table.has_rows
-            and (not globs or any(fnmatchcase(table.label, glob) for glob in globs))
-            and not any(fnmatchcase(table.label, glob) for glob in exclude)
+            table for table in self.tables if not globs or any(fnmatchcase(table.label, glob) for glob in globs)
         )
 
     def broken_references(self, chosen: Iterable[Table]) -> tuple[str, ...]:

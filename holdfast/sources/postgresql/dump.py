@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, RefusedError
 from holdfast.sources.postgresql.programs import need, output_of, run
 from holdfast.sources.postgresql.snapshot import QUEUE_WAIT_S, queued_behind
 
@@ -31,7 +31,13 @@ def dump_schema(address: Address, snapshot: Snapshot, *, server_version: int) ->
     program = need("pg_dump", at_least=server_version // 10000)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         target = Path(folder) / "schema.dump"
-        options = ["--format=custom", "--schema-only", f"--snapshot={snapshot.name}", f"--file={target}"]
+        options = [
+            "--format=custom",
+            "--schema-only",
+            "--encoding=UTF8",
+            f"--snapshot={snapshot.name}",
+            f"--file={target}",
+        ]
         try:
             warnings = run(program, [*options, f"--lock-wait-timeout={int(QUEUE_WAIT_S * 1000)}"], address)
         except HoldfastError as error:
@@ -64,6 +70,21 @@ def restore_post_data(address: Address, dump: bytes, *, server_version: int, job
 _ATTACH = re.compile(r"\d+; \d+ \d+ INDEX ATTACH ")
 
 
+def script_of(dump: bytes, section: str, *, server_version: int) -> str:
+    """Return the SQL of one section, with a comment before each entry that says what it is and needs.
+
+    :param section: "pre-data" or "post-data".
+    """
+    program = need("pg_restore", at_least=server_version // 10000)
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        path = Path(folder) / "schema.dump"
+        path.write_bytes(dump)
+        script = output_of(program, ["--file=-", "--verbose", f"--section={section}", str(path)])
+    if "\nSET client_encoding = 'UTF8';\n" not in script:
+        raise RefusedError("the schema was dumped in another encoding than UTF8: only all of it can be restored")
+    return script
+
+
 class _Restorer:
     """pg_restore on one dump, which is in a temporary folder meanwhile."""
 
@@ -84,7 +105,7 @@ class _Restorer:
         chosen = []
         if entries is not None:
             listed = Path(self._folder.name) / "list"
-            listed.write_text("\n".join(entries) + "\n")
+            listed.write_bytes(("\n".join(entries) + "\n").encode("utf-8", "surrogateescape"))
             chosen = [f"--use-list={listed}"]
         run(self._program, ["--exit-on-error", *options, *chosen, str(self._dump)], self._address)
 

@@ -12,6 +12,7 @@ from psycopg import sql
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.hashing import ContentHash, hash_query
+from holdfast.sources.postgresql.ledger import LEDGER, is_undoable, undo
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import qualified
 
@@ -21,12 +22,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Catalog, Table
+    from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue, Table
 
     Connection = psycopg.Connection[tuple[Any, ...]]
-
-LEDGER = "holdfast_restore"
-"""Schema that exists only while a restore runs: which files are loaded, in the transactions that loaded them."""
 
 _ADVISORY_KEY = 0x486F6C6466617374  # "Holdfast"
 
@@ -60,49 +58,37 @@ order by 1
 
 
 @contextmanager
-def claim_target(address: Address, catalog: Catalog) -> Iterator[Connection]:
-    """Hold the target for one restore, after making sure that it can take this backup.
+def hold_target(address: Address) -> Iterator[Connection]:
+    """Keep other restores out of a database while the block runs.
 
     The lock is an advisory one on a session of its own: a commit of the archive cannot fence a restore.
 
     :raises BusyError: another restore is at work in it.
-    :raises RefusedError: it is not empty, or lacks roles that own or may use what is restored.
     """
     with connect(address) as session:
         row = session.execute("select pg_catalog.pg_try_advisory_lock(%s)", (_ADVISORY_KEY,)).fetchone()
         if row is None or not row[0]:
             raise BusyError(f"another restore is at work in {address.url}: wait for it, or choose another target")
-        _check_empty(session, address)
-        _check_fit(session, address, catalog)
         yield session
 
 
-def _check_empty(session: Connection, address: Address) -> None:
-    found = [row[0] for row in session.execute(_USER_OBJECTS)]
-    if f"schema {LEDGER}" in found:
-        raise RefusedError(
-            f"{address.url} holds an unfinished restore: drop that database, create it empty and restore again"
-        )
-    if found:
-        raise RefusedError(
-            f"{address.url} is not empty: it has {', '.join(found[:5])}"
-            f"{f' and {len(found) - 5} more' if len(found) > 5 else ''}. Restore into an empty database "
-            "(createdb makes one)"
-        )
+def check_target(session: Connection, address: Address, catalog: Catalog) -> None:
+    """Make sure that a target can take what comes from this source, whatever of it is chosen.
 
-
-def _check_fit(session: Connection, address: Address, catalog: Catalog) -> None:
+    :raises RefusedError: it holds an unfinished restore, is older, or has another encoding.
+    """
+    if session.execute(f"select to_regnamespace('{LEDGER}')").fetchone() != (None,):
+        remedy = (
+            "the next restore that is not a dry run drops what that has left"
+            if is_undoable(session)
+            else "drop that database, create it empty and restore again"
+        )
+        raise RefusedError(f"{address.url} holds an unfinished restore: {remedy}")
     version = session.info.server_version
     if version // 10000 < catalog.server_version // 10000:
         raise RefusedError(
             f"{address.url} is PostgreSQL {version // 10000}; the backup is of {catalog.server_version // 10000}, "
             "whose schema an older server does not understand: restore into the same or a newer version"
-        )
-    known = {row[0] for row in session.execute("select rolname from pg_catalog.pg_roles")}
-    if missing := [role for role in catalog.roles if role not in known]:
-        raise RefusedError(
-            f"the backup names roles that {address.url} lacks: {', '.join(missing)}. "
-            "Create them first (CREATE ROLE …), so that owners and privileges come back as they were"
         )
     row = session.execute("show server_encoding").fetchone()
     if row and row[0] not in ("UTF8", catalog.encoding):
@@ -112,15 +98,39 @@ def _check_fit(session: Connection, address: Address, catalog: Catalog) -> None:
         )
 
 
-def create_ledger(session: Connection) -> None:
-    """Create the table that makes loading exactly-once."""
-    session.execute(f"create schema {LEDGER}")
-    session.execute(f"create table {LEDGER}.loaded (file text primary key, rows int8 not null)")
+def check_empty(session: Connection, address: Address) -> None:
+    """Make sure that nothing is there that a restore of everything could meet.
+
+    :raises RefusedError: something is; names it.
+    """
+    found = [row[0] for row in session.execute(_USER_OBJECTS)]
+    if found:
+        raise RefusedError(
+            f"{address.url} is not empty: it has {', '.join(found[:5])}"
+            f"{f' and {len(found) - 5} more' if len(found) > 5 else ''}. Restore into an empty database "
+            "(createdb makes one), or choose --tables"
+        )
 
 
-def drop_ledger(session: Connection) -> None:
-    """Remove it: all that was to be restored is there."""
-    session.execute(f"drop schema {LEDGER} cascade")
+def check_roles(session: Connection, address: Address, roles: Sequence[str]) -> None:
+    """Make sure that the roles are there that own or may use what is restored.
+
+    :raises RefusedError: names those that are missing.
+    """
+    known = {row[0] for row in session.execute("select rolname from pg_catalog.pg_roles")}
+    if missing := [role for role in roles if role not in known]:
+        raise RefusedError(
+            f"the backup names roles that {address.url} lacks: {', '.join(missing)}. "
+            "Create them first (CREATE ROLE …), so that owners and privileges come back as they were"
+        )
+
+
+def undo_unfinished(session: Connection) -> tuple[str, ...]:
+    """Drop what an earlier restore of chosen tables has left, if one was ended in the middle. Returns what was dropped.
+
+    :raises RefusedError: something uses it by now.
+    """
+    return undo(session) if is_undoable(session) else ()
 
 
 def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa.RecordBatch]) -> int:
@@ -137,9 +147,9 @@ def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa
         return copy_in(cursor, qualified(table.table_schema, table.name), table.columns, batches)
 
 
-def set_sequences(session: Connection, catalog: Catalog) -> None:
+def set_sequences(session: Connection, sequences: Iterable[SequenceValue]) -> None:
     """Put every sequence where it stood."""
-    for value in catalog.sequences:
+    for value in sequences:
         session.execute(
             sql.SQL("select pg_catalog.setval({}::regclass, {}, {})").format(
                 sql.Literal(qualified(value.sequence_schema, value.name)),
@@ -149,15 +159,19 @@ def set_sequences(session: Connection, catalog: Catalog) -> None:
         )
 
 
-def refresh_views(session: Connection, catalog: Catalog) -> None:
+def refresh_views(session: Connection, views: Iterable[Relation]) -> None:
     """Fill the materialised views that were filled, those that others read first."""
-    for view in catalog.materialized_views:
+    for view in views:
         session.execute(sql.SQL("refresh materialized view {}").format(sql.Identifier(view.relation_schema, view.name)))
 
 
-def analyze(session: Connection) -> None:
-    """Give the planner statistics."""
-    session.execute("analyze")
+def analyze(session: Connection, tables: Iterable[Table] | None = None) -> None:
+    """Give the planner statistics of these tables, or of the whole database."""
+    if tables is None:
+        session.execute("analyze")
+        return
+    for table in tables:
+        session.execute(sql.SQL("analyze {}").format(sql.Identifier(table.table_schema, table.name)))
 
 
 def content_hash(session: Connection, table: Table) -> ContentHash:

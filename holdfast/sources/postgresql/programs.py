@@ -71,22 +71,26 @@ def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...
     :raises HoldfastError: it failed; with its first words.
     """
     done = _run(program, [*arguments, "--no-password", "--dbname", address.url], address.environment())
-    return tuple(line.strip() for line in done.stderr.splitlines() if line.strip())
+    return tuple(line.strip() for line in _words(done.stderr).splitlines() if line.strip())
 
 
 def output_of(program: Path, arguments: list[str]) -> str:
-    """Return what a program that needs no database prints.
+    """Return what a program that needs no database prints, byte by byte: written out again, it is the same.
 
     :raises HoldfastError: it failed; with its first words.
     """
-    return _run(program, arguments, None).stdout
+    return _run(program, arguments, None).stdout.decode("utf-8", "surrogateescape")
 
 
-def _run(program: Path, arguments: list[str], environment: dict[str, str] | None) -> subprocess.CompletedProcess[str]:
+def _run(program: Path, arguments: list[str], environment: dict[str, str] | None) -> subprocess.CompletedProcess[bytes]:
     done = subprocess.run(
-        [program, *arguments], env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [program, *arguments], env=environment, capture_output=True, check=False, stdin=subprocess.DEVNULL
     )
     if done.returncode:
-        words = [line for line in done.stderr.splitlines() if line.strip()]
+        words = [line for line in _words(done.stderr).splitlines() if line.strip()]
         raise HoldfastError(f"{program.name} failed: {' '.join(words[:3])[:800]}")
     return done
+
+
+def _words(said: bytes) -> str:
+    return said.decode("utf-8", "replace")

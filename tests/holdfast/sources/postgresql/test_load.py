@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.errors import BusyError, DamagedError, RefusedError
-from holdfast.sources.postgresql import load
+from holdfast.sources.postgresql import ledger, load
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Catalog, Table
 from holdfast.sources.postgresql.decode import Decoder
@@ -43,8 +44,18 @@ def target(new_database: Callable[..., Address]) -> Address:
 def session(address: Address, catalog: Catalog) -> Iterator[psycopg.Connection[Any]]:
     """A session in the source itself: its table serves as the one to load."""
     with connect(address) as connection:
-        load.create_ledger(connection)
+        ledger.create_ledger(connection)
         yield connection
+
+
+@contextmanager
+def claim(target: Address, catalog: Catalog) -> Iterator[None]:
+    """What a restore of everything asks of its target before it begins."""
+    with load.hold_target(target) as held:
+        load.check_target(held, target, catalog)
+        load.check_empty(held, target)
+        load.check_roles(held, target, catalog.roles)
+        yield
 
 
 def orders(catalog: Catalog) -> Table:
@@ -64,12 +75,12 @@ def count(session: psycopg.Connection[Any]) -> int:
 
 def test_an_empty_database_is_claimed_by_one_restore_at_a_time(target: Address, catalog: Catalog) -> None:
     with (
-        load.claim_target(target, catalog),
+        claim(target, catalog),
         pytest.raises(BusyError, match="another restore is at work"),
-        load.claim_target(target, catalog),
+        claim(target, catalog),
     ):
         pass
-    with load.claim_target(target, catalog):
+    with claim(target, catalog):
         pass
 
 
@@ -86,14 +97,14 @@ def test_an_empty_database_is_claimed_by_one_restore_at_a_time(target: Address, 
 def test_a_database_that_is_not_empty_is_refused(target: Address, catalog: Catalog, statement: str, named: str) -> None:
     with connect(target) as session:
         session.execute(statement.encode())
-    with pytest.raises(RefusedError, match=f"is not empty: it has {named}"), load.claim_target(target, catalog):
+    with pytest.raises(RefusedError, match=f"is not empty: it has {named}"), claim(target, catalog):
         pass
 
 
 def test_what_an_extension_brings_does_not_count(target: Address, catalog: Catalog) -> None:
     with connect(target) as session:
         session.execute("create extension pg_stat_statements schema public")
-    with load.claim_target(target, catalog):
+    with claim(target, catalog):
         pass
 
 
@@ -109,7 +120,7 @@ def test_a_target_that_cannot_take_the_backup_is_refused(
 ) -> None:
     with (
         pytest.raises(RefusedError, match=words),
-        load.claim_target(target, catalog.model_copy(update=change)),
+        claim(target, catalog.model_copy(update=change)),
     ):
         pass
 
@@ -118,7 +129,7 @@ def test_a_target_of_another_encoding_is_refused(new_database: Callable[..., Add
     latin = new_database("encoding 'LATIN1' template template0")
     with (
         pytest.raises(RefusedError, match=r"encoded in LATIN1.* createdb --encoding=UTF8"),
-        load.claim_target(latin, catalog),
+        claim(latin, catalog),
     ):
         pass
 
@@ -169,14 +180,14 @@ def test_two_attempts_at_one_file_at_once_load_it_once(
 def test_sequences_and_views_come_back_in_their_order(session: psycopg.Connection[Any], catalog: Catalog) -> None:
     load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2, 3))
     session.execute("select setval('public.numbers', 1, false)")
-    load.set_sequences(session, catalog)
-    load.refresh_views(session, catalog)
+    load.set_sequences(session, catalog.sequences)
+    load.refresh_views(session, catalog.materialized_views)
     assert session.execute("select nextval('public.numbers')").fetchone() == (42,)
     assert session.execute("select n from public.a").fetchone() == (3,)
 
 
 def test_the_ledger_is_gone_in_the_end(session: psycopg.Connection[Any]) -> None:
-    load.drop_ledger(session)
+    ledger.drop_ledger(session)
     assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
 
 

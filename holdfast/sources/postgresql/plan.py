@@ -1,0 +1,310 @@
+"""The plan of a restore that chooses or renames: made before anything is changed, from what is known by then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import RefusedError, UsageError
+from holdfast.sources.postgresql.naming import name_everything
+from holdfast.sources.postgresql.rename import Maps, check_routines, mentions
+from holdfast.sources.postgresql.selection import Selection
+from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.sqltext import tokens
+from holdfast.sources.postgresql.toc import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue, Table
+    from holdfast.sources.postgresql.rename import Names
+    from holdfast.sources.postgresql.target import Target
+
+_NAMED = 5
+_SHOWN_STATEMENT = 300
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """A table that will be created, and loaded where it has rows of its own.
+
+    :param source: as it is in the archive.
+    :param target: as it will be called; its columns name types as they will be called.
+    :param rows: in the archive; 0 for a table without rows of its own.
+    """
+
+    source: Table
+    target: Table
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class NotRestored:
+    """What will not be restored, and why; `statement` would add it later."""
+
+    what: str
+    reason: str
+    statement: str = ""
+
+    def describe(self) -> dict[str, str]:
+        """Return it for scripts."""
+        return {"object": self.what, "reason": self.reason, "statement": self.statement}
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """All that a restore will do to its target, and what it will not.
+
+    :param entries: what is created, with its SQL as it will run, in this order.
+    :param borrowed: numbers of the foreign keys among them that lead to tables the target has already.
+    :param renamed: indexes, sequences and statistics whose names are taken or follow their table's.
+    :param touches: what of the target's own is locked or changed, in words.
+    :param unchanged: what speaks of mapped names in texts that are not rewritten.
+    """
+
+    tables: tuple[PlannedTable, ...]
+    entries: tuple[Entry, ...]
+    borrowed: frozenset[int]
+    sequences: tuple[SequenceValue, ...]
+    materialized_views: tuple[Relation, ...]
+    roles: tuple[str, ...]
+    renamed: tuple[tuple[str, str], ...]
+    skipped_existing: tuple[str, ...]
+    not_restored: tuple[NotRestored, ...]
+    touches: tuple[str, ...]
+    unchanged: tuple[str, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the plan for people and scripts; the keys are part of the public surface."""
+        return {
+            "tables": [
+                {"from": each.source.label, "to": each.target.label, "rows": each.rows, "bytes": each.size}
+                for each in self.tables
+            ],
+            "objects": [entry.label for entry in self.entries if not Selection.is_table(entry)],
+            "renamed": [{"from": old, "to": new} for old, new in self.renamed],
+            "skipped_existing": list(self.skipped_existing),
+            "not_restored": [each.describe() for each in self.not_restored],
+            "touches": list(self.touches),
+            "unchanged": list(self.unchanged),
+        }
+
+
+def make_plan(
+    catalog: Catalog,
+    entries: Sequence[Entry],
+    target: Target,
+    *,
+    globs: Sequence[str] = (),
+    maps: Maps | None = None,
+    stored: Mapping[int, tuple[int, int]],
+) -> RestorePlan:
+    """Plan a restore of the tables that match `globs` (none: of everything), renamed by `maps`.
+
+    :param stored: rows and bytes in the archive, by the table's oid.
+    :raises UsageError: a glob or a map is about nothing.
+    :raises RefusedError: it cannot work in this target; says what to do.
+    """
+    maps = maps or Maps()
+    check_routines(entries, maps)
+    chosen = _choose(catalog, globs)
+    selection = Selection(entries, catalog, target, maps, chosen, whole=not globs)
+    selection.run()
+    created = [entry for entry in entries if entry.id in selection.created]
+    tables = [
+        table for table in catalog.tables if table.oid in {each.oid for each in created if selection.is_table(each)}
+    ]
+    _check(tables, created, maps, target, stored, chosen=bool(globs))
+    names, renamed = name_everything(selection, created, maps)
+    created = _without_unused_schemas(selection, created, names, whole=not globs)
+    final = [_renamed(selection, entry, names) for entry in created]
+    return RestorePlan(
+        tables=tuple(_planned(table, names, stored) for table in tables),
+        entries=(*_missing_schemas(created, final, names, target), *final),
+        borrowed=frozenset(entry.id for entry, _ in selection.references()),
+        sequences=tuple(_sequences(catalog, created, names)),
+        materialized_views=tuple(_views(catalog, created, names)),
+        roles=_roles(catalog, final),
+        renamed=tuple(renamed),
+        skipped_existing=tuple(sorted(entry.label for entry in selection.existing.values() if entry.kind != "SCHEMA")),
+        not_restored=tuple(_not_restored(selection, names)),
+        touches=tuple(_touches(selection, names)),
+        unchanged=tuple(entry.label for entry in created if maps and mentions(entry, maps, names)),
+    )
+
+
+def _choose(catalog: Catalog, globs: Sequence[str]) -> Collection[int]:
+    """Return the oids of the tables that match, with the partitions of each."""
+    chosen = {table.oid for table in catalog.matching(globs)}
+    while more := {
+        table.oid
+        for table in catalog.tables
+        if table.bound is not None and table.oid not in chosen and chosen.intersection(table.parents)
+    }:
+        chosen |= more
+    return chosen
+
+
+def _check(
+    tables: Sequence[Table],
+    created: Sequence[Entry],
+    maps: Maps,
+    target: Target,
+    stored: Mapping[int, tuple[int, int]],
+    *,
+    chosen: bool,
+) -> None:
+    _check_maps(tables, created, maps)
+    if chosen and (lacking := [each.label for each in tables if each.has_rows and each.oid not in stored]):
+        raise RefusedError(
+            f"this backup was of chosen tables and holds no rows of {_some(lacking)}: take another one "
+            "('holdfast points' lists them), or choose other tables"
+        )
+    places: dict[tuple[str, str], str] = {}
+    for table in tables:
+        place = maps.of_table(table.table_schema, table.name)
+        if place in places:
+            raise RefusedError(
+                f"{places[place]} and {table.label} would both become {'.'.join(place)}: map one elsewhere"
+            )
+        places[place] = table.label
+    if there := [place for place in places if target.has("TABLE", *place)]:
+        example = f"{places[there[0]]}={'.'.join(there[0])}_restored"
+        raise RefusedError(
+            f"the target has {_some(['.'.join(place) for place in there])} already: restore under another name "
+            f"(--map {example}), or rename what is there"
+        )
+    _check_extensions(created, maps, target)
+
+
+def _check_maps(tables: Sequence[Table], created: Sequence[Entry], maps: Maps) -> None:
+    schemas = {entry.schema for entry in created} | {entry.name for entry in created if entry.kind == "SCHEMA"}
+    if unknown := [schema for schema in maps.schemas if schema not in schemas]:
+        raise UsageError(f"--map {unknown[0]}=…: nothing that is restored is in a schema {unknown[0]}")
+    known = {(table.table_schema, table.name) for table in tables}
+    if lost := [name for name in maps.tables if name not in known]:
+        raise UsageError(f"--map {'.'.join(lost[0])}=…: that table is not among those that are restored")
+
+
+def _check_extensions(created: Sequence[Entry], maps: Maps, target: Target) -> None:
+    schemas = {entry.id: entry.name for entry in created if entry.kind == "SCHEMA"}
+    for entry in created:
+        for schema in (schemas[each] for each in entry.needs if entry.kind == "EXTENSION" and each in schemas):
+            if schema in maps.schemas and not target.has("SCHEMA", "", schema):
+                raise RefusedError(
+                    f"extension {entry.name} stays in schema {schema}, which --map moves: create both in the target "
+                    "first"
+                )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _table_of(selection: Selection, entry: Entry) -> tuple[str, str] | None:
+    """Return the old name of the table that an entry belongs to, through whatever lies between."""
+    owner = entry
+    while (above := selection.owner(owner)) is not None:
+        owner = above
+    return (owner.schema, owner.name) if owner.is_relation else None
+
+
+def _renamed(selection: Selection, entry: Entry, names: Names) -> Entry:
+    owner = selection.owner(entry)
+    return replace(entry, sql=names.rewrite(entry, _table_of(selection, entry)), owner=owner.id if owner else 0)
+
+
+def _without_unused_schemas(
+    selection: Selection, created: Sequence[Entry], names: Names, *, whole: bool
+) -> list[Entry]:
+    """Leave out the schema of a table that goes to another one, where nothing else is in it."""
+    used = {_place(entry, names)[0] for entry in created}
+    needed = {each for entry in created if entry.kind == "EXTENSION" for each in entry.needs}
+    unused = {
+        entry.id
+        for entry in created
+        if entry.kind == "SCHEMA"
+        and not whole
+        and names.schemas.get(entry.name, entry.name) not in used
+        and entry.id not in needed
+    }
+    owners = {entry.id: owner.id for entry in created if (owner := selection.owner(entry)) is not None}
+    return [entry for entry in created if entry.id not in unused and owners.get(entry.id) not in unused]
+
+
+def _place(entry: Entry, names: Names) -> tuple[str, str]:
+    bare = entry.name.partition("(")[0]
+    return names.of((entry.schema, bare))
+
+
+def _missing_schemas(created: Sequence[Entry], final: Sequence[Entry], names: Names, target: Target) -> Iterator[Entry]:
+    made = {
+        names.schemas.get(entry.name, entry.name)
+        for entry in final
+        if entry.kind == "SCHEMA" and entry.sql.startswith("CREATE SCHEMA")
+    }
+    wanted = {_place(entry, names)[0] for entry in created if entry.schema}
+    for number, schema in enumerate(sorted(wanted - made - set(target.names("SCHEMA", "")))):
+        sql = f"CREATE SCHEMA {ident(schema)};"
+        yield Entry(-1 - number, "pre-data", "SCHEMA", 0, 0, "", schema, (), sql)
+
+
+def _planned(table: Table, names: Names, stored: Mapping[int, tuple[int, int]]) -> PlannedTable:
+    schema, name = names.of((table.table_schema, table.name))
+    columns = table.columns
+    if names.objects:
+        columns = tuple(
+            replace(
+                column,
+                base_schema=names.of_type((column.base_schema, column.base))[0],
+                base=names.of_type((column.base_schema, column.base))[1],
+                output=names.rewrite_text(column.output),
+            )
+            for column in columns
+        )
+    renamed = table.model_copy(update={"table_schema": schema, "name": name, "columns": columns})
+    rows, size = stored.get(table.oid, (0, 0))
+    return PlannedTable(table, renamed, rows, size)
+
+
+def _sequences(catalog: Catalog, created: Iterable[Entry], names: Names) -> Iterator[SequenceValue]:
+    made = {(entry.schema, entry.name) for entry in created if entry.kind == "SEQUENCE"}
+    for value in catalog.sequences:
+        if (value.sequence_schema, value.name) in made:
+            schema, name = names.of((value.sequence_schema, value.name))
+            yield value.model_copy(update={"sequence_schema": schema, "name": name})
+
+
+def _views(catalog: Catalog, created: Iterable[Entry], names: Names) -> Iterator[Relation]:
+    made = {(entry.schema, entry.name) for entry in created if entry.kind == "MATERIALIZED VIEW"}
+    for view in catalog.materialized_views:
+        if (view.relation_schema, view.name) in made:
+            schema, name = names.of((view.relation_schema, view.name))
+            yield view.model_copy(update={"relation_schema": schema, "name": name})
+
+
+def _roles(catalog: Catalog, entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the roles that own or may use what is created."""
+    wanted = set(catalog.roles)
+    named = {token.identifier for entry in entries for token in tokens(entry.sql)} if wanted else set()
+    return tuple(sorted(wanted & named))
+
+
+def _not_restored(selection: Selection, names: Names) -> Iterator[NotRestored]:
+    for left in sorted(selection.left_out.values(), key=lambda each: each.entry.id):
+        if left.entry.kind == "INDEX ATTACH":  # goes with what is said of its table
+            continue
+        statement = names.rewrite(left.entry, _table_of(selection, left.entry)) if left.add_later else ""
+        shown = " ".join(statement.split())
+        yield NotRestored(left.entry.label, left.reason, shown if len(shown) <= _SHOWN_STATEMENT else "")
+
+
+def _touches(selection: Selection, names: Names) -> Iterator[str]:
+    for key, table in selection.references():
+        place = ".".join(names.of((table.schema, table.name)))
+        yield f"{place}: writes to it wait while {key.label} is checked; from then on it is bound by that key"
+    for child, table in selection.inherited():
+        place = ".".join(names.of((table.schema, table.name)))
+        yield f"{place}: it shows the rows of {child.label}, which inherits from it"

@@ -1,0 +1,114 @@
+"""SQL as pg_dump writes it, cut into tokens: as much of the grammar as renaming needs, and exactly that.
+
+Rules: PostgreSQL manual, 4.1 "Lexical Structure", with standard_conforming_strings on, as pg_dump sets it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SPACE, COMMENT, STRING, DOLLAR, QUOTED, NAME, NUMBER, CAST, OTHER = (
+    "space",
+    "comment",
+    "string",
+    "dollar",
+    "quoted",
+    "name",
+    "number",
+    "cast",
+    "other",
+)
+
+_LETTER = r"A-Za-z_\x80-\U0010ffff"
+_TOKEN = re.compile(
+    rf"""
+    (?P<space>\s+)
+    | (?P<comment>--[^\n]*|/\*)
+    | (?P<string>[eE]'(?:[^'\\]|\\.|'')*' | (?:[bBxXnN]|[uU]&)?'(?:[^']|'')*')
+    | (?P<dollar>\$(?P<tag>|[{_LETTER}][{_LETTER}0-9]*)\$.*?\$(?P=tag)\$)
+    | (?P<quoted>(?:[uU]&)?"(?:[^"]|"")*")
+    | (?P<name>[{_LETTER}][{_LETTER}0-9$]*)
+    | (?P<number>[0-9][A-Za-z0-9_.]*)
+    | (?P<cast>::)
+    | (?P<other>.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+
+
+class Token(NamedTuple):
+    """One token; the texts of all tokens together are the whole text."""
+
+    kind: str
+    text: str
+
+    @property
+    def is_identifier(self) -> bool:
+        """Say whether it can name something; a keyword can, too."""
+        return self.kind == NAME or (self.kind == QUOTED and self.text[0] == '"')
+
+    @property
+    def identifier(self) -> str:
+        """Return the name that it stands for; "" for what is no identifier."""
+        if self.kind == QUOTED and self.text[0] == '"':
+            return self.text[1:-1].replace('""', '"')
+        return self.text.lower() if self.kind == NAME else ""
+
+    @property
+    def word(self) -> str:
+        """Return an unquoted word in capitals, as keywords are compared; "" for anything else."""
+        return self.text.upper() if self.kind == NAME else ""
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """Yield the tokens of any text; what begins and never ends is cut into single characters."""
+    place = 0
+    while found := _TOKEN.match(text, place):
+        kind, end = found.lastgroup or OTHER, found.end()
+        if kind == "tag":  # the last group that matched, inside the dollar quote
+            kind = DOLLAR
+        if found.group() == "/*":
+            end = _end_of_comment(text, place)
+            kind = COMMENT if end > place + 1 else OTHER
+        yield Token(kind, text[place:end])
+        place = end
+
+
+def _end_of_comment(text: str, start: int) -> int:
+    """Return the end of a comment, which may hold others; just its first character where it has none."""
+    depth = 0
+    for edge in _COMMENT_EDGE.finditer(text, start):
+        depth += 1 if edge.group() == "/*" else -1
+        if not depth:
+            return edge.end()
+    return start + 1
+
+
+def chain_at(found: Sequence[Token], place: int) -> tuple[str, ...]:
+    """Return the names joined by dots that begin at `place`: ("public", "orders"); () where none begins."""
+    if not found[place].is_identifier or (place and found[place - 1].text == "."):
+        return ()
+    names = [found[place].identifier]
+    while place + 2 < len(found) and found[place + 1].text == "." and found[place + 2].is_identifier:
+        place += 2
+        names.append(found[place].identifier)
+    return tuple(names)
+
+
+def parse_name(text: str) -> tuple[str, ...]:
+    """Return the parts of a name such as `public."Odd name"`; () where it is none."""
+    found = list(tokens(text))
+    names = chain_at(found, 0) if found else ()
+    return names if len(found) == 2 * len(names) - 1 else ()
+
+
+def string_value(token: Token) -> str | None:
+    """Return what a plain string token holds; None for any other kind."""
+    if token.kind != STRING or token.text[0] != "'":
+        return None
+    return token.text[1:-1].replace("''", "'")

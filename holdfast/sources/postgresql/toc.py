@@ -1,0 +1,143 @@
+"""The entries of a schema dump: what each is, what it needs, and its SQL.
+
+Read from the script that `pg_restore --file=- --verbose` writes. Unlike `--list`, it separates the parts of
+each entry exactly, also where names hold spaces; the SQL is what pg_restore itself would run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.errors import DamagedError
+from holdfast.sources.postgresql.dump import script_of
+from holdfast.sources.postgresql.sqltext import COMMENT, Token, tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Section = Literal["pre-data", "post-data"]
+
+PG_CLASS = 1259
+"""Oid of pg_class: entries of this class are relations, and their oid is that of our catalog record."""
+
+TABLES = frozenset({"TABLE", "FOREIGN TABLE"})
+RELATIONS = TABLES | {"VIEW", "MATERIALIZED VIEW"}
+
+_ENTRY = re.compile(r"-- TOC entry (\d+) \(class (\d+) OID (\d+)\)")
+_NEEDS = re.compile(r"-- Dependencies: ([\d ]+)")
+_TITLE = re.compile(r"-- Name: (?P<name>.*); Type: (?P<kind>[^;]*); Schema: (?P<schema>.*?); Owner: .*")
+_LAST = re.compile(r"-- (Completed on |PostgreSQL database dump complete)")
+_SETTINGS = re.compile(r"(?:SET default_\w+ = [^;]*;\s*)+\Z")
+_SETTING = re.compile(r"SET (default_\w+) = [^;]*;")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a dump.
+
+    :param id: its number in the dump, which `needs` of others name.
+    :param kind: as pg_dump calls it, such as "TABLE" or "FK CONSTRAINT".
+    :param oid: of the object in the source; 0 where the entry is no object of its own.
+    :param schema: "" for what is in none.
+    :param sql: the statements; `settings` must be made before them.
+    :param owner: number of the entry that it belongs to; 0 until a plan knows it.
+    """
+
+    id: int
+    section: Section
+    kind: str
+    class_oid: int
+    oid: int
+    schema: str
+    name: str
+    needs: tuple[int, ...]
+    sql: str
+    settings: str = ""
+    owner: int = 0
+
+    @property
+    def is_relation(self) -> bool:
+        """Say whether it is a table or a view of any kind."""
+        return self.kind in RELATIONS
+
+    @property
+    def label(self) -> str:
+        """Return what it is, for people: `index public.orders_pkey`."""
+        kind = {"ACL": "privileges", "FK CONSTRAINT": "foreign key"}.get(self.kind, self.kind.lower())
+        return f"{kind} {self.schema}.{self.name}" if self.schema else f"{kind} {self.name}"
+
+
+def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:
+    """Return a dump's entries in the order in which they can be created.
+
+    :param server_version: such as 180006; of the server they are for.
+    :raises DamagedError: it is not what pg_restore writes.
+    """
+    sections: tuple[Section, ...] = ("pre-data", "post-data")
+    return tuple(
+        entry
+        for section in sections
+        for entry in parse_script(script_of(dump, section, server_version=server_version), section)
+    )
+
+
+def parse_script(script: str, section: Section) -> Iterator[Entry]:
+    """Yield the entries of one section's script.
+
+    :raises DamagedError: an entry without a title.
+    """
+    settings: dict[str, str] = {}
+    for comments, sql in _pieces(script):
+        entry = _entry(comments, section)
+        body, following = _split_settings(sql)
+        yield replace(entry, sql=body.strip(), settings=" ".join(settings.values()))
+        # These stand behind the entry before the one that needs them, and last until the next of their name.
+        settings.update({found.group(1): found.group() for found in _SETTING.finditer(following)})
+
+
+def _split_settings(sql: str) -> tuple[str, str]:
+    found = _SETTINGS.search(sql)
+    return (sql[: found.start()], found.group()) if found else (sql, "")
+
+
+def _pieces(script: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the comments of each entry, which say what it is, and its SQL without them."""
+    comments: list[str] = []
+    parts: list[str] = []
+    for token in tokens(script):
+        if token.kind != COMMENT:
+            parts.append(token.text)
+        elif _begins(token) or _LAST.match(token.text):
+            if comments:
+                yield comments, "".join(parts)
+            comments, parts = [token.text] if _begins(token) else [], []
+        elif comments:
+            comments.append(token.text)
+
+
+def _begins(token: Token) -> bool:
+    return _ENTRY.match(token.text) is not None
+
+
+def _entry(comments: Iterable[str], section: Section) -> Entry:
+    first, *more = comments
+    begin = _ENTRY.match(first)
+    title = next((found for comment in more if (found := _TITLE.fullmatch(comment))), None)
+    needs = next((found.group(1) for comment in more if (found := _NEEDS.fullmatch(comment))), "")
+    if begin is None or title is None:
+        raise DamagedError(f"pg_restore wrote an entry that says not what it is: {first}")
+    number, class_oid, oid = (int(each) for each in begin.groups())
+    schema = title["schema"]
+    return Entry(
+        id=number,
+        section=section,
+        kind=title["kind"],
+        class_oid=class_oid,
+        oid=oid,
+        schema="" if schema == "-" else schema,
+        name=title["name"],
+        needs=tuple(dict.fromkeys(int(each) for each in needs.split())),
+        sql="",
+    )
