@@ -1,0 +1,203 @@
+"""A backup's process is killed at each of its steps, one after the other; then everything is looked at, and run again.
+
+A step is every request to the store and everything that is asked of the database; they are counted as the job does
+them, so no list here can be out of date. The process that is killed holds the locks, too: nobody tidies up after it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archive import Archive, lockplan, points
+from holdfast.archive.blocks import read_batches
+from holdfast.archive.model import Block
+from holdfast.archive.verify import verify
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import open_store
+from locking import RWLock
+from tests.support.command import until
+from tests.support.steps import When
+from tests.support.sudden_backups import SOURCE, Ended, Order, SuddenBackups
+
+pytestmark = pytest.mark.service
+
+LANES = 2
+"""Backups at work at the same moment, each of a database of its own."""
+
+NOTICE_S = 30.0
+"""Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
+
+ORDERS = [(number, f"order {number} ".ljust(100, "x")) for number in range(1, 101)]
+PEOPLE = [(1, "Ada"), (2, None)]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A database, an archive that holds one backup of it, and who makes more."""
+
+    source: Address
+    archive: Path
+    backups: SuddenBackups
+
+    def back_up(self, archive: Path, run: str, **how: Any) -> Ended:
+        assert self.source.password
+        return self.backups.run(Order(str(archive), self.source.url, self.source.password, run, **how))
+
+
+@pytest.fixture
+def lanes(new_database: Callable[[], Address], tmp_path: Path) -> Iterator[list[Lane]]:
+    """Lanes whose archives hold one backup each, which nothing that comes later may harm."""
+    made = []
+    try:
+        for number in range(LANES):
+            source = new_database()
+            with connect(source) as session, session.cursor() as cursor:
+                cursor.execute("create table public.orders (id int primary key, word text not null)")
+                cursor.executemany("insert into public.orders values (%s, %s)", ORDERS)
+                cursor.execute("create table public.people (id int, name text)")
+                cursor.executemany("insert into public.people values (%s, %s)", PEOPLE)
+            folder = tmp_path / f"lane-{number}"
+            folder.mkdir()
+            lane = Lane(source, folder / "archive", SuddenBackups(folder / "backups"))
+            made.append(lane)
+            Archive.create(open_store(str(lane.archive)), name="shop")
+            first = lane.back_up(lane.archive, "first")
+            assert first.code == 0, first.said
+        yield made
+    finally:
+        for lane in made:
+            lane.backups.close()
+
+
+def test_a_backup_that_is_killed_before_any_step_loses_nothing_and_the_next_one_is_whole(lanes: list[Lane]) -> None:
+    killed = kill_at_every_step(lanes, "before")
+    assert_every_kind_of_step_was_met(killed)
+
+
+@pytest.mark.soak
+def test_a_backup_that_is_killed_after_any_step_loses_nothing_and_the_next_one_is_whole(lanes: list[Lane]) -> None:
+    killed = kill_at_every_step(lanes, "after")
+    assert_every_kind_of_step_was_met(killed)
+
+
+@pytest.mark.soak
+def test_a_backup_that_is_killed_within_any_request_to_a_folder_loses_nothing_and_the_next_one_is_whole(
+    lanes: list[Lane],
+) -> None:
+    killed = kill_at_every_step(lanes, "before", inside=True)
+    assert_every_kind_of_step_was_met(killed)
+    assert sum(name.startswith("hardlink_to 0000") for name in killed) >= 5  # runs and the commit
+
+
+def assert_every_kind_of_step_was_met(killed: list[str]) -> None:
+    """What the steps are is up to the job; but a backup without these is none, or was not counted."""
+    sys.stdout.write(f"{len(killed)} steps\n")
+    for expected, least in {
+        "put locks/ingest-shop/WRIT.": 1,
+        "create runs/": 4,
+        "CREATE_REPLICATION_SLOT": 1,
+        "LOCK TABLE": 2,
+        "start /": 1,
+        "begin data/": 5,
+        "write data/": 5,
+        "end data/": 5,
+        "create commits/": 1,
+        "delete locks/": 4,
+    }.items():
+        assert len([name for name in killed if expected in name]) >= least, expected
+
+
+def kill_at_every_step(lanes: list[Lane], when: When, *, inside: bool = False) -> list[str]:
+    """Kill a backup at its first step, another one at its second, until one is made; the steps' names, in order.
+
+    :param inside: what a store in a folder does inside of a request are steps, too.
+    """
+    numbers = itertools.count(1)
+    killed: dict[int, str] = {}
+
+    def work(lane: Lane) -> None:
+        for at in numbers:
+            archive = lane.archive.with_name(f"killed-{when}-{at}")
+            shutil.copytree(lane.archive, archive)
+            ended = lane.back_up(archive, "killed", at=at, when=when, inside=inside)
+            if ended.code == 0:
+                return
+            place = f"killed {when} step {at}, {ended.steps[-1]}"
+            assert (ended.code, len(ended.steps)) == (-signal.SIGKILL, at), f"{place}: {ended.said}"
+            look_and_run_again(lane, archive, place, committed=_has_committed(archive, ended))
+            killed[at] = ended.steps[-1]
+            shutil.rmtree(archive)
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        for done in [pool.submit(work, lane) for lane in lanes]:
+            done.result()
+    return [killed[at] for at in sorted(killed)]
+
+
+def _has_committed(archive: Path, ended: Ended) -> bool:
+    """Say whether the commit must be there: the run has gone on after its step; where it ended in it, either may be."""
+    places = [number for number, name in enumerate(ended.steps) if name.startswith("create commits/")]
+    if not places:
+        return False
+    later = [name for name in ended.steps[places[0] :] if name.startswith("create runs/")]
+    return bool(later) or len(Archive.open(open_store(str(archive))).commits) == 2
+
+
+def look_and_run_again(lane: Lane, folder: Path, place: str, *, committed: bool) -> None:
+    """Check what a backup that was killed has left, at once, and that the next one is whole."""
+    before = Archive.open(open_store(str(folder)))
+    expected = 2 if committed else 1
+    assert len(before.commits) == expected, place
+    assert verify(before, deep=True).damage == (), place
+
+    again = lane.back_up(folder, "again")
+    assert again.code == 0, f"{place}, run again: {again.said}"
+    after = Archive.open(open_store(str(folder)))
+    assert [commit.id for commit in after.commits[:-1]] == [commit.id for commit in before.commits], place
+    assert len(after.commits) == expected + 1, place
+    assert verify(after, deep=True).damage == (), place
+    blocks = [block for commit in after.commits for block in commit.add]
+    assert len(blocks) == len({block.id for block in blocks}) == expected + 1, place
+    assert points.resolve(after.state, SOURCE, "latest").commit == expected + 1, place
+    for block in blocks:
+        assert rows_of(after, block) == {"public.orders": ORDERS, "public.people": PEOPLE}, place
+    named = [file.path for block in blocks for file in block.files()]
+    assert len(named) == len(set(named)), place
+    # Readers of the next backup may pass by what a dead reader has left; who needs the lock alone takes it away.
+    for planned in lockplan.plan("backup", [SOURCE]):
+        RWLock(after.store, planned.resource).write(purpose="next", wait=0).release()
+    until(lambda: nothing_left_in(lane.source), f"sessions and slots to go ({place})", limit_s=NOTICE_S)
+
+
+def rows_of(archive: Archive, block: Block) -> dict[str, list[tuple[object, ...]]]:
+    """Return the rows of every table of a block, as the files hold them."""
+    return {
+        table.label: [
+            tuple(row.values())
+            for file in table.files
+            for batch in read_batches(archive.store, file)
+            for row in batch.to_pylist()
+        ]
+        for table in block.tables
+    }
+
+
+def nothing_left_in(source: Address) -> bool:
+    """Say whether no session but this one is in the database, and no replication slot belongs to it."""
+    with connect(source) as session:
+        row = session.execute(
+            "select (select count(*) from pg_replication_slots where database = current_database()), "
+            "(select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid())"
+        ).fetchone()
+    return row == (0, 0)

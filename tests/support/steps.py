@@ -1,0 +1,171 @@
+"""Numbers every step of a job, and ends its process at a chosen one.
+
+A step is a request to the store, a statement or connection to the database, or a program that is started. The
+settings that every session begins with are none: nothing depends on where among them a process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO, Any, Literal, cast
+
+import adbc_driver_manager.dbapi
+import adbc_driver_postgresql.dbapi
+import psycopg
+import psycopg.sql
+from pyarrow.fs import FileSystem
+
+from holdfast.sources.postgresql.session import setting_statements
+from holdfast.storage import ObjectStore
+from locking.store import Listing, ObjectInfo
+
+When = Literal["before", "after"]
+
+_NO_STEPS = frozenset(setting_statements(10**6))
+
+
+class Steps:
+    """Counts steps, from any thread, and kills this process right before or right after one of them.
+
+    :param at: the number of that step, from 1; 0 lets the process live.
+    :param tell: is told the name of each step as it begins.
+    """
+
+    def __init__(self, at: int, when: When, tell: Callable[[str], None]) -> None:
+        self._at = at
+        self._when = when
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._count = 0
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        with self._lock:
+            self._count += 1
+            mine = self._count == self._at
+            self._tell(name)
+        if mine and self._when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield
+        if mine:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class SteppedStore(ObjectStore):
+    """A store each of whose requests is a step; of a file that is written, its begin, every write and its end."""
+
+    def __init__(self, store: ObjectStore, steps: Steps) -> None:
+        self._store = store
+        self._steps = steps
+        self.url = store.url
+        self.listing_is_ordered = store.listing_is_ordered
+
+    @classmethod
+    def from_url(cls, url: str) -> ObjectStore:
+        raise NotImplementedError("what is counted stays in its process")
+
+    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+        with self._steps.step(f"list {prefix}"):
+            return self._store.list(prefix, start_after=start_after)
+
+    def head(self, key: str) -> ObjectInfo:
+        with self._steps.step(f"head {key}"):
+            return self._store.head(key)
+
+    def get(self, key: str) -> bytes:
+        with self._steps.step(f"get {key}"):
+            return self._store.get(key)
+
+    def put(self, key: str, body: bytes) -> None:
+        with self._steps.step(f"put {key}"):
+            self._store.put(key, body)
+
+    def create(self, key: str, body: bytes) -> None:
+        with self._steps.step(f"create {key}"):
+            self._store.create(key, body)
+
+    def touch(self, key: str, body: bytes) -> None:
+        with self._steps.step(f"touch {key}"):
+            self._store.touch(key, body)
+
+    def delete(self, key: str) -> None:
+        with self._steps.step(f"delete {key}"):
+            self._store.delete(key)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        raise NotImplementedError("its requests would not be counted")
+
+    @contextmanager
+    def open_write(self, key: str) -> Iterator[IO[bytes]]:
+        with ExitStack() as stack:
+            with self._steps.step(f"begin {key}"):
+                file = stack.enter_context(self._store.open_write(key))
+            yield cast(IO[bytes], _SteppedFile(file, key, self._steps))
+            with self._steps.step(f"end {key}"):
+                stack.close()
+
+    def open_read(self, key: str) -> IO[bytes]:
+        with self._steps.step(f"read {key}"):
+            return self._store.open_read(key)
+
+
+class _SteppedFile:
+    def __init__(self, file: IO[bytes], key: str, steps: Steps) -> None:
+        self._file = file
+        self._key = key
+        self._steps = steps
+
+    def write(self, data: bytes) -> int:
+        with self._steps.step(f"write {self._key}"):
+            return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def count_database_steps(steps: Steps) -> None:
+    """Make steps of what this process does with databases, for the rest of its life."""
+    _count(psycopg, "connect", steps, lambda *_, **__: "connect")
+    _count(psycopg.Cursor, "execute", steps, lambda cursor, query, *_, **__: _words(query))
+    _count(psycopg.Connection, "close", steps, lambda *_: "close")
+    _count(adbc_driver_postgresql.dbapi, "connect", steps, lambda *_, **__: "connect by ADBC")
+    cursor, connection = adbc_driver_manager.dbapi.Cursor, adbc_driver_manager.dbapi.Connection
+    _count(cursor, "execute", steps, lambda cursor, query, *_: _words(query))
+    _count(cursor, "fetch_record_batch", steps, lambda *_: "fetch by ADBC")
+    _count(connection, "close", steps, lambda *_: "close by ADBC")
+    _count(subprocess.Popen, "__init__", steps, lambda program, command, **_: f"start {command[0]}")
+    _count(subprocess.Popen, "communicate", steps, lambda *_, **__: "wait for a program")
+
+
+def count_file_steps(steps: Steps) -> None:
+    """Make steps of what a store in a folder does inside of each request, for the rest of this process's life."""
+    _count(os, "fsync", steps, lambda *_: "fsync")
+    for name in ("mkdir", "hardlink_to", "replace", "unlink"):
+        _count(pathlib.Path, name, steps, lambda path, *_, name=name, **__: f"{name} {path.name}")
+
+
+def _count(owner: Any, name: str, steps: Steps, describe: Callable[..., str]) -> None:
+    original = getattr(owner, name)
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        name = describe(*arguments, **options)
+        if name in _NO_STEPS:
+            return original(*arguments, **options)
+        with steps.step(name):
+            return original(*arguments, **options)
+
+    setattr(owner, name, counted)
+
+
+def _words(query: object) -> str:
+    if isinstance(query, psycopg.sql.Composable):
+        query = query.as_string(None)
+    if isinstance(query, bytes):
+        query = query.decode()
+    return " ".join(str(query).split())

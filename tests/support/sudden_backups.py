@@ -1,0 +1,168 @@
+"""Backups, each in a process of its own that can be made to end at any step.
+
+Run as a program it imports everything once, then forks a process for each line of JSON it reads: so a backup
+costs what it does, and not the second that its imports take. Tasks run in the process itself, without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark import SparkContext
+
+from holdfast import jobs
+from holdfast.archive import locks
+from holdfast.sources.postgresql.programs import need
+from holdfast.sources.postgresql.read import cut
+from holdfast.storage import open_store
+from locking import Owner
+from sparkjobs import backup, driver
+from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
+
+SOURCE = "shop"
+PIECE_BYTES = 16 << 10
+"""Small, so that a small table has two pieces."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One backup.
+
+    :param at: the step that its process ends at; 0: none.
+    :param inside: what a store in a folder does inside of a request are steps, too.
+    """
+
+    archive: str
+    source: str
+    password: str
+    run: str
+    at: int = 0
+    when: When = "before"
+    inside: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended.
+
+    :param code: its exit code, negative for a signal.
+    :param steps: the names of the steps it began.
+    :param said: what it wrote to stderr.
+    """
+
+    code: int
+    steps: tuple[str, ...]
+    said: str
+
+
+class SuddenBackups:
+    """Runs backups, one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.sudden_backups", folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            # What a killed process leaves in the machine's temporary folder is left in ours.
+            env={name: value for name, value in os.environ.items() if not name.startswith(("PG", "HOLDFAST_"))}
+            | {"TMPDIR": str(folder)},
+        )
+
+    def run(self, order: Order) -> Ended:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asdict(order)) + "\n")
+        self._process.stdin.flush()
+        code = int(self._process.stdout.readline())
+        said = (self._folder / "said").read_text()
+        return Ended(code, tuple((self._folder / "steps").read_text().splitlines()), said)
+
+    def close(self) -> None:
+        """End the process that forks them."""
+        self._process.communicate()
+
+
+class _JobWithoutSpark(driver.Job):
+    """Runs its tasks itself, one after the other."""
+
+    @property
+    def spark(self) -> SparkContext:
+        return cast(SparkContext, None)
+
+    def map(
+        self,
+        step: str,
+        tasks: Sequence[Any],
+        work: Callable[[Any, Callable[[int, int], None]], Iterable[Any]],
+        *,
+        estimated_rows: int,
+    ) -> list[Any]:
+        self.check()
+        self.log.progress(step, estimated_rows=estimated_rows)
+        return [result for task in tasks for result in work(task, lambda rows, size: None)]
+
+
+def _back_up(order: Order, steps: Steps) -> int:
+    """Do what the command and its job do: take the locks, make the backup, give the locks back."""
+    store = SteppedStore(open_store(order.archive), steps)
+    count_database_steps(steps)
+    if order.inside:
+        count_file_steps(steps)
+    _replace(driver, "open_store", lambda url: store)
+    _replace(driver, "Job", _JobWithoutSpark)
+    _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
+    with locks.acquire(store, "backup", sources=[SOURCE], owner=Owner(), purpose="backup", wait=0) as held:
+        os.environ.update(jobs.job_environment(order.source, order.password, held, "source"))
+        return backup.main(["--archive", order.archive, "--source", SOURCE, "--run", order.run])
+
+
+def _replace(module: object, name: str, value: object) -> None:
+    getattr(module, name)  # what is not there would be replaced without effect
+    setattr(module, name, value)
+
+
+def _child(order: Order, folder: Path) -> int:
+    said = os.open(folder / "said", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+    steps = os.open(folder / "steps", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+
+    def tell(name: str) -> None:
+        os.write(steps, f"{name}\n".encode())
+
+    try:
+        return _back_up(order, Steps(order.at, order.when, tell))
+    except BaseException:  # noqa: BLE001 - it is told; nothing of the parent's may run in this process
+        traceback.print_exc()
+        return 99
+
+
+def main() -> None:
+    """Fork a process for every order."""
+    need("pg_dump", at_least=0)  # each process would ask every program for its version
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            code = _child(Order(**json.loads(line)), Path(sys.argv[1]))
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
