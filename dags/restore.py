@@ -17,8 +17,19 @@ Restores from the archive **{name}** ({place}) into the database of an Airflow c
 
 `at` is a moment that can be restored; `holdfast points` lists them. Any other is refused, and the message
 names the nearest that can be. What was restored is compared with the archive before the task succeeds.
+
+Without `tables` and `map`, everything comes back, into an empty database. With them, other things may be in the
+database; they are left as they are. Try it as a dry run first: its plan is the task's return value.
 """
 
+TABLES = """
+Only these tables, one pattern a line, matched against `schema.table` (`public.orders`, `sales.*`). Their indexes, keys,
+sequences and triggers come with them, and types and functions that they need. Empty: everything.
+"""
+MAP = """
+Other names, one `OLD=NEW` a line: `public=restored` sends a schema's tables to another schema,
+`public.orders=public.orders_restored` renames one table.
+"""
 AT = "`latest`, `commit:N`, or a time with its offset, such as `2026-11-21T17:05:00Z`."
 TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
 
@@ -53,6 +64,27 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 title="At",
                 description_md=AT,
             ),
+            "tables": Param(
+                [],
+                # Without null the form marks the field as required.
+                type=["null", "array"],
+                items={"type": "string", "minLength": 1},
+                title="Tables",
+                description_md=TABLES,
+            ),
+            "map": Param(
+                [],
+                type=["null", "array"],
+                items={"type": "string", "pattern": "^[^=]+=[^=]+$"},
+                title="Other names",
+                description_md=MAP,
+            ),
+            "dry_run": Param(
+                False,
+                type="boolean",
+                title="Dry run",
+                description="Only make the plan and return it; nothing is changed.",
+            ),
         },
         tags=["holdfast", "restore", name],
     ) as dag:
@@ -62,6 +94,9 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
             source=dag.param("source"),
             target_conn_id=dag.param("target_connection"),
             at=dag.param("at"),
+            tables=dag.param("tables"),
+            map=dag.param("map"),
+            only_plan=dag.param("dry_run"),
         )
     return dag
 

@@ -24,6 +24,7 @@ from holdfast.cli.locks import locks_app
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.probe import probe_app
+from holdfast.cli.restore import restore
 from holdfast.cli.source import source_app
 from holdfast.errors import exit_code_of, is_ours, sentence
 from holdfast.storage import open_store
@@ -130,48 +131,7 @@ def _show_backup(console: Console, value: dict[str, Any]) -> None:
     )
 
 
-@app.command()
-def restore(
-    url: Url,
-    to: Annotated[
-        str, typer.Option(help="The empty database to restore into: an address, or a name in archives.yaml.")
-    ],
-    source: Annotated[
-        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
-    ] = None,
-    at: Annotated[
-        str, typer.Option(help="latest, commit:N, or a time with its zone (2026-03-01T12:00:00Z).")
-    ] = "latest",
-    wait: Wait = 0,
-    as_json: Json = False,
-) -> None:
-    """Restore a database and prove it equal to the archive."""
-    output = Output(as_json=as_json)
-    archive = Archive.open(open_store(places.archive_url(url)))
-    placed = points.resolve(archive.state, points.only_source(archive.state, source), at)
-    output.say(
-        f"to restore: {placed.block.source.name} as of {iso(placed.block.covers.to_time)}, commit {placed.commit}"
-    )
-    for left_out in placed.block.not_included:
-        output.say(f"not included: {left_out}")
-    arguments = ["--at", at, *(["--source", source] if source else [])]
-    value = run_job(
-        "restore",
-        places.archive_url(url),
-        arguments,
-        address=places.target(url, to),
-        role="target",
-        wait=wait,
-        output=output,
-    )
-    output.result(
-        value,
-        lambda console: console.print(
-            f"restored {value['source']} to {value['restored_to']} (commit {value['commit']}): "
-            f"{value['rows']:,} rows of {value['tables']} tables in {value['seconds']:.1f} s, equal to the archive",
-            markup=False,
-        ),
-    )
+app.command()(restore)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import RefusedError, UsageError
 from holdfast.sources.postgresql.naming import name_everything
 from holdfast.sources.postgresql.rename import Maps, check_routines, mentions
-from holdfast.sources.postgresql.selection import Selection
+from holdfast.sources.postgresql.selection import ATTACHED, Selection
 from holdfast.sources.postgresql.sql import ident
 from holdfast.sources.postgresql.sqltext import tokens
 from holdfast.sources.postgresql.toc import Entry
@@ -82,7 +82,9 @@ class RestorePlan:
                 {"from": each.source.label, "to": each.target.label, "rows": each.rows, "bytes": each.size}
                 for each in self.tables
             ],
-            "objects": [entry.label for entry in self.entries if not Selection.is_table(entry)],
+            "objects": [
+                {"kind": entry.word, "name": entry.full_name} for entry in self.entries if not Selection.is_table(entry)
+            ],
             "renamed": [{"from": old, "to": new} for old, new in self.renamed],
             "skipped_existing": list(self.skipped_existing),
             "not_restored": [each.describe() for each in self.not_restored],
@@ -127,7 +129,7 @@ def make_plan(
         materialized_views=tuple(_views(catalog, created, names)),
         roles=_roles(catalog, final),
         renamed=tuple(renamed),
-        skipped_existing=tuple(sorted(entry.label for entry in selection.existing.values() if entry.kind != "SCHEMA")),
+        skipped_existing=tuple(sorted(entry.label for entry in selection.existing.values() if _is_worth_naming(entry))),
         not_restored=tuple(_not_restored(selection, names)),
         touches=tuple(_touches(selection, names)),
         unchanged=tuple(entry.label for entry in created if maps and mentions(entry, maps, names)),
@@ -196,6 +198,11 @@ def _check_extensions(created: Sequence[Entry], maps: Maps, target: Target) -> N
                     f"extension {entry.name} stays in schema {schema}, which --map moves: create both in the target "
                     "first"
                 )
+
+
+def _is_worth_naming(entry: Entry) -> bool:
+    """Say whether something that the target has is named for itself, and not with its table or all that is in it."""
+    return entry.kind == "SEQUENCE" or entry.kind not in ATTACHED | {"SCHEMA"}
 
 
 def _some(names: Sequence[str]) -> str:

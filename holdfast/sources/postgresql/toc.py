@@ -25,6 +25,16 @@ PG_CLASS = 1259
 TABLES = frozenset({"TABLE", "FOREIGN TABLE"})
 RELATIONS = TABLES | {"VIEW", "MATERIALIZED VIEW"}
 
+_WORDS = {
+    "ACL": "privileges",
+    "DEFAULT ACL": "default privileges",
+    "FK CONSTRAINT": "foreign key",
+    "INDEX ATTACH": "attached index",
+    "ROW SECURITY": "row-level security",
+    "SEQUENCE OWNED BY": "owner of sequence",
+    "TABLE ATTACH": "attached partition",
+}
+
 _ENTRY = re.compile(r"-- TOC entry (\d+) \(class (\d+) OID (\d+)\)")
 _NEEDS = re.compile(r"-- Dependencies: ([\d ]+)")
 _TITLE = re.compile(r"-- Name: (?P<name>.*); Type: (?P<kind>[^;]*); Schema: (?P<schema>.*?); Owner: .*")
@@ -63,10 +73,19 @@ class Entry:
         return self.kind in RELATIONS
 
     @property
+    def word(self) -> str:
+        """Return its kind, for people."""
+        return _WORDS.get(self.kind, self.kind.lower())
+
+    @property
+    def full_name(self) -> str:
+        """Return its name with its schema."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+    @property
     def label(self) -> str:
         """Return what it is, for people: `index public.orders_pkey`."""
-        kind = {"ACL": "privileges", "FK CONSTRAINT": "foreign key"}.get(self.kind, self.kind.lower())
-        return f"{kind} {self.schema}.{self.name}" if self.schema else f"{kind} {self.name}"
+        return f"{self.word} {self.full_name}"
 
 
 def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:

@@ -17,30 +17,53 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 
-class RestoreOperator(ArchiveJobOperator):
-    """Restore a source of an archive into an empty database, and prove it equal to the archive.
+_YES = frozenset({"true", "1", "yes"})
+"""What a template may make of a dry run that is wanted."""
 
-    Returns `commit`, `restored_to`, `tables`, `rows` and `seconds`.
+
+class RestoreOperator(ArchiveJobOperator):
+    """Restore a source of an archive, or tables of it, and prove them equal to the archive.
+
+    Everything goes into an empty database; chosen tables, or all under other names, go beside what is there.
+    Returns `commit`, `restored_to`, `tables`, `rows`, `seconds`, `not_restored` and `skipped_existing`; after a
+    dry run also `dry_run` and `plan`.
 
     :param target_conn_id: the Airflow connection to the database to write to, of type postgres. (templated)
     :param at: `latest`, a time (ISO 8601), or `commit:N`. A time that cannot be restored is refused with
         the nearest that can. (templated)
+    :param tables: globs, matched against `schema.table`; none means everything. (templated)
+    :param map: other names, as `OLD=NEW`: of schemas (`public=restored`) or tables
+        (`public.orders=archive.orders`). (templated)
+    :param only_plan: make a dry run: nothing is changed. Airflow has a method `dry_run` of its own. (templated)
     """
 
     operation: ClassVar[str] = "restore"
     role: ClassVar[Literal["source", "target"]] = "target"
-    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "target_conn_id", "at")
+    template_fields: Sequence[str] = (
+        *ArchiveJobOperator.template_fields,
+        "target_conn_id",
+        "at",
+        "tables",
+        "map",
+        "dry_run",
+    )
 
     def __init__(
         self,
         *,
         target_conn_id: str,
         at: str = "latest",
+        tables: Sequence[str] | None = None,
+        map: Sequence[str] | None = None,
+        only_plan: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.target_conn_id = target_conn_id
         self.at = at
+        self.tables = tables
+        self.map = map
+        self.only_plan = only_plan
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the source to restore, if one is named or there is only one, and the target."""
@@ -50,10 +73,17 @@ class RestoreOperator(ArchiveJobOperator):
         return source, database_address(self.target_conn_id)
 
     def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return the moment."""
-        return ["--at", self.at or "latest"]
+        """Return the moment, the tables and their names."""
+        arguments = ["--at", self.at or "latest"]
+        for glob in self.tables or ():
+            arguments += ["--tables", glob]
+        for each in self.map or ():
+            arguments += ["--map", each]
+        return [*arguments, *(["--dry-run"] if str(self.only_plan).lower() in _YES else [])]
 
     def summarise(self, store: ObjectStore, record: RunRecord) -> dict[str, Any]:
         """Return what the job, which has compared target and archive itself, found."""
         result = record.result or {}
-        return {key: result.get(key) for key in ("commit", "restored_to", "tables", "rows", "seconds")}
+        told = {key: result.get(key) for key in ("commit", "restored_to", "tables", "rows", "seconds")}
+        told |= {key: result.get(key, []) for key in ("not_restored", "skipped_existing")}
+        return told | {key: result[key] for key in ("dry_run", "plan") if key in result}

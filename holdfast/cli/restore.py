@@ -1,0 +1,121 @@
+"""`holdfast restore`, and the plan that its dry run prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.archive import Archive, points
+from holdfast.archive.model import iso
+from holdfast.cli import places
+from holdfast.cli.jobs import run_job
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output, human_size
+from holdfast.sources.postgresql.rename import Maps
+from holdfast.storage import open_store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def restore(
+    url: Url,
+    to: Annotated[str, typer.Option(help="The database to restore into: an address, or a name in archives.yaml.")],
+    source: Annotated[
+        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
+    ] = None,
+    at: Annotated[
+        str, typer.Option(help="latest, commit:N, or a time with its zone (2026-03-01T12:00:00Z).")
+    ] = "latest",
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB",
+            help="Only these tables (schema.table) and what belongs to them; then the database need not be empty.",
+        ),
+    ] = None,
+    mapped: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="OLD=NEW", help="Another name: public=restored, or public.orders=archive.orders."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")] = False,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Restore a database, or tables of it, and prove them equal to the archive."""
+    output = Output(as_json=as_json)
+    Maps.parse(mapped or ())
+    archive = Archive.open(open_store(places.archive_url(url)))
+    placed = points.resolve(archive.state, points.only_source(archive.state, source), at)
+    output.say(
+        f"to restore: {placed.block.source.name} as of {iso(placed.block.covers.to_time)}, commit {placed.commit}"
+    )
+    for left_out in placed.block.not_included:
+        output.say(f"not included: {left_out}")
+    arguments = ["--at", at, *(["--source", source] if source else [])]
+    for glob in tables or ():
+        arguments += ["--tables", glob]
+    for each in mapped or ():
+        arguments += ["--map", each]
+    value = run_job(
+        "restore",
+        places.archive_url(url),
+        [*arguments, *(["--dry-run"] if dry_run else [])],
+        address=places.target(url, to),
+        role="target",
+        wait=wait,
+        output=output,
+    )
+    output.result(value, lambda console: show_plan(console, value) if dry_run else _show_restored(console, value))
+
+
+def _show_restored(console: Console, value: dict[str, Any]) -> None:
+    left = len(value.get("not_restored", ()))
+    console.print(
+        f"restored {value['source']} to {value['restored_to']} (commit {value['commit']}): "
+        f"{value['rows']:,} rows of {value['tables']} tables in {value['seconds']:.1f} s, equal to the archive"
+        + (f"; {left} things named above were not restored" if left else ""),
+        markup=False,
+    )
+
+
+def show_plan(console: Console, value: dict[str, Any]) -> None:
+    """Print what a restore would do."""
+    plan = value["plan"]
+    lines = [
+        f"would restore {value['source']} to {value['restored_to']} (commit {value['commit']}): "
+        f"{value['rows']:,} rows of {value['tables']} tables, {human_size(value['bytes'])} stored",
+        *(f"  {_renamed(table['from'], table['to'])}: {table['rows']:,} rows" for table in plan["tables"]),
+        *_paragraph("with them", _counted(plan["objects"])),
+        *_paragraph(
+            "names that are taken or follow their table's",
+            [_renamed(each["from"], each["to"]) for each in plan["renamed"]],
+        ),
+        *_paragraph("in the target already, left as they are", plan["skipped_existing"]),
+        *_paragraph("of the target's own", plan["touches"]),
+        *_paragraph("speak of old names in texts that are not changed", plan["unchanged"]),
+    ]
+    left = [
+        line
+        for each in plan["not_restored"]
+        for line in (f"{each['object']}: {each['reason']}", *([f"  {each['statement']}"] if each["statement"] else []))
+    ]
+    for line in (*lines, *_paragraph("not restored", left), "nothing was changed"):
+        console.print(line, markup=False)
+
+
+def _paragraph(title: str, lines: list[str]) -> list[str]:
+    return [f"{title}:", *(f"  {line}" for line in lines)] if lines else []
+
+
+def _renamed(old: str, new: str) -> str:
+    return old if old == new else f"{old} → {new}"
+
+
+def _counted(objects: list[dict[str, str]]) -> list[str]:
+    kinds = Counter(each["kind"] for each in objects)
+    return [", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))] if kinds else []
