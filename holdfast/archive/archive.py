@@ -66,11 +66,16 @@ class Archive:
         """Open an archive: read its identity and all its commits.
 
         :raises UsageError: there is no archive, or it needs a newer release.
-        :raises DamagedError: a commit is missing, cut or not what it should be.
+        :raises DamagedError: the identity or a commit is missing, cut or not what it should be.
         """
         try:
             body = store.get(IDENTITY_KEY)
         except ObjectNotFound as error:
+            if store.list(COMMITS).objects:
+                raise DamagedError(
+                    f"{IDENTITY_KEY} is missing from {store.url}, where there are commits of an archive. "
+                    "Restore this object from a copy of the archive."
+                ) from error
             raise UsageError(
                 f"{store.url} is not an archive (it has no {IDENTITY_KEY}). "
                 f"Check the URL, or create one: holdfast init {store.url}"
@@ -101,6 +106,11 @@ class Archive:
     def _advance(self, key: str, body: bytes) -> None:
         check_readable(read_versions(body, key), key)
         commit = Commit.from_bytes(body, key)
+        if commit_key(commit.sequence) != key:
+            raise DamagedError(
+                f"{key} holds commit {commit.sequence}: it was exchanged for another one. "
+                "Restore this object from a copy of the archive."
+            )
         self.state = self.state.apply(commit)
         self.commits += (commit,)
 

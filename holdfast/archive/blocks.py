@@ -34,6 +34,8 @@ DICTIONARY_BYTES = 64 << 10
 Under pyarrow's own limit (1 MiB) writing took twice the time, and files were a fifth larger.
 """
 
+_REMEDY = "put it back from a copy of the archive, or restore another restore point"
+
 
 def table_folder(source: str, table: str, block: str) -> str:
     """Return the folder of a table's snapshot files; named by ids, since names change."""
@@ -205,11 +207,11 @@ def read_file(store: ObjectStore, record: FileRecord) -> bytes:
         with store.open_read(record.path) as file:
             body = bytes(file.read())
     except ObjectNotFound as error:
-        raise DamagedError(f"{record.path} is missing from {store.url}") from error
+        raise DamagedError(f"{record.path} is missing from {store.url}: {_REMEDY}") from error
     if len(body) != record.size or hashlib.sha256(body).hexdigest() != record.sha256:
         raise DamagedError(
             f"{record.path} in {store.url} is damaged: it has {len(body)} bytes with another checksum than the "
-            f"{record.size} bytes that were written"
+            f"{record.size} bytes that were written: {_REMEDY}"
         )
     return body
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 import holdfast
+from holdfast.archive.seal import check_seal, seal
 from holdfast.errors import DamagedError
 
 FORMAT = 1
@@ -56,7 +57,24 @@ class Document(BaseModel):
             ) from error
 
 
-class Identity(Document):
+class SealedDocument(Document):
+    """A document that carries its own checksum, since nothing else does."""
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON that is stored, sealed."""
+        return seal(super().to_bytes())
+
+    @classmethod
+    def from_bytes(cls, body: bytes, key: str) -> Self:
+        """Parse a stored document.
+
+        :raises DamagedError: the bytes under `key` are not such a document, or not those that were written.
+        """
+        check_seal(body, key)
+        return super().from_bytes(body, key)
+
+
+class Identity(SealedDocument):
     """`archive.json`: written once, when the archive is created."""
 
     id: str
@@ -163,7 +181,7 @@ class Block(Document):
         return sum(file.size for file in self.files())
 
 
-class Commit(Document):
+class Commit(SealedDocument):
     """One atomic change to an archive: the only truth.
 
     :param fence: transaction id of the write lock it was made under.
@@ -196,10 +214,11 @@ class Versions(BaseModel):
 
 
 def read_versions(body: bytes, key: str) -> Versions:
-    """Read the version fields of a document that may be newer than this release.
+    """Read the version fields of a sealed document that may be newer than this release.
 
-    :raises DamagedError: not even those fields are there.
+    :raises DamagedError: not even those fields are there, or the bytes are not those that were written.
     """
+    check_seal(body, key)
     try:
         return Versions.model_validate_json(body)
     except ValidationError as error:

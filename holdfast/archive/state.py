@@ -43,9 +43,9 @@ class State:
         """
         if commit.sequence != self.sequence + 1 or commit.parent != self.tip:
             raise DamagedError(
-                f"the commit chain is broken at {commit.sequence}: its parent is {commit.parent}, "
-                f"but commit {self.sequence} is {self.tip}. Run 'holdfast verify' and restore the commits "
-                "folder from a copy of the archive."
+                f"the commit chain is broken at {commit.sequence}: its parent is {commit.parent}, but commit "
+                f"{self.sequence} is {self.tip}: one of commits/{commit.sequence:020d}.json and the one before it "
+                "is not what was written. Restore the commits folder from a copy of the archive."
             )
         blocks = {key: placed for key, placed in self.blocks.items() if key not in commit.remove}
         blocks.update((block.id, Placed(block, commit.sequence)) for block in commit.add)

@@ -1,0 +1,342 @@
+"""Every kind of file of an archive, damaged in every way: it is named, with what to do, and never read as if whole.
+
+Where damage is harmless that is proved: everything that is read is compared with what was written.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.archive import IDENTITY_KEY, commit_key
+from holdfast.archive.blocks import read_batches, read_file, table_folder, write_bytes, write_parquet
+from holdfast.archive.model import Commit, Identity, TableRecord
+from holdfast.archive.runs import RunLog, read_last
+from holdfast.archive.verify import verify
+from holdfast.errors import DamagedError
+from holdfast.storage import ObjectStore, open_store
+from locking import Lease, LockError, LockLost, RWLock
+from tests.support.archives import make_block
+from tests.support.damage import damages, flipped, lines, parquet_regions
+from tests.support.lockstore import FakeTime, MemoryStore
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
+Truth = tuple[object, ...]
+COMMITS = {"oldest": commit_key(1), "middle": commit_key(2), "newest": commit_key(3)}
+
+
+def nothing() -> None:
+    """A lock check that finds the locks held."""
+
+
+def outcome(action: Callable[[], T], kind: type[E]) -> T | E:
+    """Return what an action returns, or the error of this kind that it ends with."""
+    try:
+        return action()
+    except kind as error:
+        return error
+
+
+@dataclass(frozen=True)
+class Place:
+    """An archive in a folder, the bytes of its files, and what is read of it while it is whole."""
+
+    folder: Path
+    written: dict[str, bytes]
+    truth: Truth
+
+    @property
+    def store(self) -> ObjectStore:
+        return open_store(str(self.folder))
+
+    def keys(self, part: str) -> list[str]:
+        return [key for key in self.written if part in key]
+
+    def put(self, key: str, body: bytes | None) -> None:
+        """Make a file these bytes, or take it away, without the care that the store takes."""
+        path = self.folder / key
+        path.unlink(missing_ok=True)
+        if body is not None:
+            path.write_bytes(body)
+
+    def read(self) -> Truth:
+        return everything_in(self.store)
+
+    def must_tell(self, key: str, label: str, *, deep_only: bool = False) -> None:
+        """Check that a data file is named by whoever reads it, and by verify, with what it costs and what to do."""
+        with pytest.raises(DamagedError, match=r"copy of the archive, or restore another restore point") as raised:
+            self.read()
+        assert key in str(raised.value), label
+        archive = Archive.open(self.store)
+        (found,) = verify(archive, deep=True).damage
+        assert found.what.startswith(key), label
+        assert "restore point commit:" in str(found), label
+        found_by_size = [damage.what.split()[0] for damage in verify(archive).damage]
+        assert found_by_size == ([] if deep_only else [key]), label
+
+    def must_tell_or_be_harmless(self, key: str, label: str) -> bool:
+        """Check that a document is named by whoever opens the archive, unless all that it says is still right."""
+        found = outcome(self.read, DamagedError)
+        if not isinstance(found, DamagedError):
+            assert found == self.truth, label
+            return False
+        assert key in str(found), label
+        assert "estore" in str(found), label
+        assert "from a copy of the archive" in str(found), label
+        return True
+
+
+def everything_in(store: ObjectStore) -> Truth:
+    """Return all that a restore could read: the commits, and every file of theirs."""
+    archive = Archive.open(store)
+    files: list[object] = []
+    for block in (placed.block for placed in archive.state.blocks.values()):
+        assert block.schema_dump is not None
+        files += [read_file(store, block.catalog), read_file(store, block.schema_dump)]
+        files += [
+            pa.Table.from_batches(read_batches(store, file)).to_pylist()
+            for table in block.tables
+            for file in table.files
+        ]
+    return (archive.identity, archive.commits, archive.state, files)
+
+
+def add_backup(archive: Archive, number: int) -> None:
+    """Commit a block of two tables, of the same sizes as every other one."""
+    store, block_id = archive.store, f"block{number}"
+    tables = []
+    for oid in (1, 2):
+        batch = pa.record_batch(
+            {
+                "id": pa.array([oid * 1000 + number * 100 + row for row in range(20)]),
+                "word": pa.array([f"{'ab'[row % 2]}{number}{oid}" for row in range(20)]),
+            }
+        )
+        (file,) = write_parquet(store, f"{table_folder('shop', str(oid), block_id)}/00000", batch.schema, [batch])
+        tables.append(
+            TableRecord(
+                id=str(oid), table_schema="public", name=f"t{oid}", rows=20, digest=f"20:{number}", files=(file,)
+            )
+        )
+    folder = table_folder("shop", "schema", block_id)
+    block = make_block(
+        identity=block_id, source="shop", position=f"0/{number}00", at=datetime(2026, 3, number, 12, tzinfo=UTC),
+        tables=tuple(tables),
+    ).model_copy(
+        update={
+            "catalog": write_bytes(store, f"{folder}/catalog-1.json", b'{"database": "shop", "number": %d}' % number),
+            "schema_dump": write_bytes(store, f"{folder}/schema-1.dump", b"PGDMP\x01\x10\x00 table %d " % number * 9),
+        }
+    )  # fmt: skip
+    archive.add(lambda state: Change(kind="backup", add=(block,)), check=nothing, fence="txn-1")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """An archive of three commits, with something in every folder that an archive may have."""
+    folder = tmp_path_factory.mktemp("damage") / "archive"
+    store = open_store(str(folder))
+    archive = Archive.create(store, name="shop")
+    for number in (1, 2, 3):
+        add_backup(archive, number)
+        with RunLog(store, f"run-{number}", "backup") as log:
+            log.progress("reading tables", rows=20)
+            log.result = {"rows": 40, "commit": number}
+    store.put("probes/20260301T120000Z-00000000.json", b'{"create_if_absent": true}')
+    written = {info.key: store.get(info.key) for info in store.list("").objects}
+    return Place(folder, written, everything_in(store))
+
+
+@pytest.fixture
+def place(whole: Place) -> Iterator[Place]:
+    """The whole archive; what a test does to it is undone."""
+    yield whole
+    for key, body in whole.written.items():
+        whole.put(key, body)
+    assert whole.read() == whole.truth
+
+
+def test_the_archive_has_every_kind_of_file(whole: Place) -> None:
+    parts = {key.split("/")[0] for key in whole.written}
+    assert parts == {"archive.json", "commits", "data", "runs", "probes"}  # locks have tests of their own, below
+    assert {Path(key).suffix for key in whole.keys("data/")} == {".json", ".dump", ".parquet"}
+
+
+@pytest.mark.parametrize("kind", ["catalog-", "schema-", ".parquet"])
+def test_a_damaged_file_of_a_block_is_named_however_it_is_damaged(place: Place, kind: str) -> None:
+    key = place.keys(kind)[0]
+    body = place.written[key]
+    regions = parquet_regions(body) if kind == ".parquet" else {}
+    for label, damaged in damages(body, regions):
+        place.put(key, damaged)
+        place.must_tell(key, label, deep_only=len(damaged) == len(body))
+
+
+def test_the_regions_of_a_data_file_are_all_that_it_has(whole: Place) -> None:
+    body = whole.written[whole.keys(".parquet")[0]]
+    regions = parquet_regions(body)
+    assert {name.split(",")[0] for name in regions} == {
+        "leading magic", "dictionary page", "page header", "page data", "footer", "footer's length", "closing magic",
+    }  # fmt: skip
+    starts, ends = zip(*sorted(regions.values()), strict=True)
+    assert (starts[0], starts[1:], ends[-1]) == (0, ends[:-1], len(body))
+
+
+@pytest.mark.parametrize("kind", ["catalog-", "schema-", ".parquet"])
+def test_no_byte_of_a_file_of_a_block_can_change_unseen(place: Place, kind: str) -> None:
+    key = place.keys(kind)[0]
+    archive = Archive.open(place.store)
+    record = next(
+        file for commit in archive.commits for block in commit.add for file in block.files() if file.path == key
+    )
+    body = place.written[key]
+    for number in range(len(body)):
+        place.put(key, flipped(body, number))
+        with pytest.raises(DamagedError, match=key):
+            read_file(archive.store, record)
+
+
+@pytest.mark.parametrize("kind", ["catalog-", "schema-", ".parquet"])
+def test_a_missing_file_of_a_block_is_named(place: Place, kind: str) -> None:
+    key = place.keys(kind)[0]
+    place.put(key, None)
+    place.must_tell(key, "missing")
+
+
+@pytest.mark.parametrize("kind", ["catalog-", "schema-", "data/shop/1/", "data/shop/2/"])
+def test_a_file_that_is_another_one_of_its_kind_and_size_is_named(place: Place, kind: str) -> None:
+    key, *others = place.keys(kind)
+    for other in others:
+        place.put(key, place.written[other])
+        place.must_tell(key, other, deep_only=len(place.written[other]) == len(place.written[key]))
+
+
+@pytest.mark.parametrize("key", [IDENTITY_KEY, *COMMITS.values()])
+def test_a_damaged_document_is_named_however_it_is_damaged(place: Place, key: str) -> None:
+    body = place.written[key]
+    named = [place.must_tell_or_be_harmless(key, label) for label, damaged in every_line(place, key, body)]
+    # What is harmless hits the seal's own syntax, or adds nothing but white space.
+    assert named.count(False) <= 12
+
+
+def every_line(place: Place, key: str, body: bytes) -> Iterator[tuple[str, bytes]]:
+    """Damage a document in every way, one after the other."""
+    for label, damaged in damages(body, lines(body)):
+        place.put(key, damaged)
+        yield label, damaged
+
+
+@pytest.mark.parametrize(("kind", "key"), [(Identity, IDENTITY_KEY), *((Commit, key) for key in COMMITS.values())])
+def test_no_byte_of_a_document_can_change_what_it_says(
+    whole: Place, kind: type[Identity] | type[Commit], key: str
+) -> None:
+    body = whole.written[key]
+    truth = kind.from_bytes(body, key)
+    unseen = []
+    for number, bit in itertools.product(range(len(body)), range(8)):
+        found = outcome(partial(kind.from_bytes, flipped(body, number, 1 << bit), key), DamagedError)
+        if isinstance(found, DamagedError):
+            assert key in str(found)
+        else:
+            assert found == truth, (number, bit)
+            unseen.append(number)
+    # Only the syntax of the seal: what it seals is as it was written.
+    assert all(number >= len(body) - len(b',\n "checksum": ""\n}') - 64 for number in unseen)
+
+
+def test_a_document_that_was_written_before_there_were_seals_is_read(whole: Place) -> None:
+    commit = Commit.from_bytes(whole.written[commit_key(1)], "k")
+    assert Commit.from_bytes(commit.model_dump_json(indent=1).encode(), "k") == commit
+
+
+@pytest.mark.parametrize(("one", "other"), [("oldest", "newest"), ("middle", "oldest"), ("newest", "middle")])
+def test_commits_that_were_exchanged_are_named(place: Place, one: str, other: str) -> None:
+    place.put(COMMITS[one], place.written[COMMITS[other]])
+    assert place.must_tell_or_be_harmless(COMMITS[one], "exchanged")
+    place.put(COMMITS[other], place.written[COMMITS[one]])
+    first = min(COMMITS[one], COMMITS[other])
+    assert place.must_tell_or_be_harmless(first, "both exchanged")
+
+
+@pytest.mark.parametrize("which", ["oldest", "middle"])
+def test_a_missing_commit_with_later_ones_is_named(place: Place, which: str) -> None:
+    place.put(COMMITS[which], None)
+    assert place.must_tell_or_be_harmless(COMMITS[which], "missing")
+
+
+def test_a_commit_of_another_archive_is_named(place: Place, tmp_path: Path) -> None:
+    foreign = Archive.create(open_store(str(tmp_path / "foreign")), name="shop")
+    for number in (1, 2, 3):
+        add_backup(foreign, number)
+    for key in COMMITS.values():
+        place.put(key, foreign.store.get(key))
+        # It names the commit that breaks the chain, or the first of its files that is not the one it means.
+        with pytest.raises(DamagedError, match=r"chain is broken at [23]|data/shop/"):
+            place.read()
+        place.put(key, place.written[key])
+
+
+def test_an_identity_of_another_archive_changes_nothing_that_is_restored(place: Place, tmp_path: Path) -> None:
+    foreign = Archive.create(open_store(str(tmp_path / "foreign")), name="crm")
+    place.put(IDENTITY_KEY, foreign.store.get(IDENTITY_KEY))
+    assert place.read()[1:] == place.truth[1:]
+
+
+def test_an_archive_whose_identity_is_missing_is_damaged_and_not_to_be_created(place: Place) -> None:
+    place.put(IDENTITY_KEY, None)
+    assert place.must_tell_or_be_harmless(IDENTITY_KEY, "missing")
+
+
+@pytest.mark.parametrize("part", ["runs/", "probes/"])
+def test_nothing_that_is_restored_depends_on_records_of_runs_and_probes(place: Place, part: str) -> None:
+    for key in place.keys(part):
+        for label, damaged in [*damages(place.written[key]), ("missing", None)]:
+            place.put(key, damaged)
+            assert place.read() == place.truth, label
+            assert verify(Archive.open(place.store), deep=True).damage == (), label
+        place.put(key, place.written[key])
+
+
+def test_a_damaged_record_of_a_run_is_named_or_is_a_record(place: Place) -> None:
+    key = place.keys("runs/run-1/")[-1]
+    for _, damaged in damages(place.written[key], lines(place.written[key])):
+        place.put(key, damaged)
+        found = outcome(partial(read_last, place.store, "run-1"), DamagedError)
+        assert not isinstance(found, DamagedError) or key in str(found)
+
+
+@pytest.mark.parametrize("mode", ["W", "R"])
+def test_a_damaged_lock_lets_nobody_in_beside_its_holder(mode: str) -> None:
+    _, _, _, body = held_lock(mode)
+    flips = [(f"byte {number}", flipped(body, number)) for number in range(len(body))]
+    for label, damaged in [*damages(body), *flips, ("missing", None)]:
+        store, lock, holder, _ = held_lock(mode)
+        (key,) = store.objects
+        del store.objects[key]
+        if damaged is not None:
+            store.place(key, damaged)
+        got = outcome(partial(lock.write, wait=0, renew=False), LockError)
+        if isinstance(got, LockError):
+            assert "ingest-shop" in str(got), label
+        else:
+            assert isinstance(outcome(holder.check, LockLost), LockLost), label
+
+
+def held_lock(mode: str) -> tuple[MemoryStore, RWLock, Lease, bytes]:
+    """Return a store with one lock, which is held, and the bytes of its only object, which are always the same."""
+    time = FakeTime()
+    store = MemoryStore(time)
+    lock = RWLock(store, "ingest-shop", runtime=time.runtime())
+    holder = (lock.write if mode == "W" else lock.read)(purpose="backup", wait=0, renew=False)
+    ((body, _),) = store.objects.values()
+    return store, lock, holder, body
