@@ -18,6 +18,7 @@ from holdfast.sources.postgresql.sqltext import (
     DOLLAR,
     NAME,
     OTHER,
+    QUOTED,
     SPACE,
     STRING,
     Token,
@@ -238,7 +239,8 @@ class _Rewriter:
             return False
         following = next((token for token in self._found[behind:] if token.kind != SPACE), Token(OTHER, ""))
         # pg_dump writes keywords in capitals, and names without quotes only where they have none.
-        return not (following.word == "AS" or (following.is_identifier and following.text == following.text.lower()))
+        is_name = following.kind == QUOTED or (following.kind == NAME and following.text == following.text.lower())
+        return not (is_name or following.word == "AS")
 
     def _operator(self, place: int, schema: str) -> None:
         signs = ""
