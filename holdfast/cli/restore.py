@@ -78,7 +78,7 @@ def _show_restored(console: Console, value: dict[str, Any]) -> None:
     console.print(
         f"restored {value['source']} to {value['restored_to']} (commit {value['commit']}): "
         f"{value['rows']:,} rows of {value['tables']} tables in {value['seconds']:.1f} s, equal to the archive"
-        + (f"; {left} things named above were not restored" if left else ""),
+        + (f"; not restored: {left} objects, named above" if left else ""),
         markup=False,
     )
 
@@ -92,7 +92,7 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
         *(f"  {_renamed(table['from'], table['to'])}: {table['rows']:,} rows" for table in plan["tables"]),
         *_paragraph("with them", _counted(plan["objects"])),
         *_paragraph(
-            "names that are taken or follow their table's",
+            "renamed with their tables",
             [_renamed(each["from"], each["to"]) for each in plan["renamed"]],
         ),
         *_paragraph("in the target already, left as they are", plan["skipped_existing"]),

@@ -132,9 +132,26 @@ def test_form_of_a_restore_takes_every_way_to_say_when(read: Read, at: str) -> N
     assert dag(read(TWO), "restore_shop").params.get_param("at").resolve(at) == at
 
 
+def test_form_of_a_restore_takes_tables_names_and_a_dry_run(read: Read) -> None:
+    params = dag(read(TWO), "restore_shop").params
+    assert (params["tables"], params["map"], params["dry_run"]) == ([], [], False)
+    for name, value in (("tables", ["a.*", "b.c"]), ("tables", None), ("map", ["a=b"]), ("dry_run", True)):
+        assert params.get_param(name).resolve(value) == value
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("at", "yesterday"), ("at", "2026-11-21T17:05:00"), ("at", "commit:x"), ("at", "")],
+    [
+        ("at", "yesterday"),
+        ("at", "2026-11-21T17:05:00"),
+        ("at", "commit:x"),
+        ("at", ""),
+        ("tables", "a.*"),
+        ("tables", [""]),
+        ("map", ["a"]),
+        ("map", ["a=b=c"]),
+        ("dry_run", "perhaps"),
+    ],
 )
 def test_form_of_a_restore_refuses_what_nobody_can_mean(read: Read, name: str, value: Any) -> None:
     with pytest.raises(ParamValidationError):

@@ -110,6 +110,22 @@ def test_tables_come_from_the_configuration_unless_given(
     assert argv[argv.index("--kind") + 2 :] == ["--tables", "sales.*", "--exclude", "sales.tmp"]
 
 
+def test_limits_come_from_the_configuration_unless_given(
+    store: ObjectStore, spark: Spark, context: dict[str, Any], configuration: Path
+) -> None:
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: "
+        "{shop_db: {connection: shop_postgres, connections: 3, bandwidth: 50 MB/s}}}}"
+    )
+    spark.play("succeed")
+    run(backup(), context)
+    argv = spark.seen()["argv"]
+    assert argv[argv.index("--connections") :] == ["--connections", "3", "--bandwidth", "50000000.0"]
+    run(backup(connections=1, bandwidth="2 kB"), context)
+    argv = spark.seen()["argv"]
+    assert argv[argv.index("--connections") :] == ["--connections", "1", "--bandwidth", "2000.0"]
+
+
 def test_restore_is_submitted_with_its_arguments_and_target(
     store: ObjectStore, spark: Spark, context: dict[str, Any]
 ) -> None:
@@ -126,6 +142,8 @@ def test_restore_is_submitted_with_its_arguments_and_target(
         "tables": 2,
         "rows": 7,
         "seconds": 1.5,
+        "not_restored": [],
+        "skipped_existing": [],
     }
     seen = spark.seen()
     expected = ["--source", "shop_db", "--at", "commit:1"]
@@ -133,6 +151,25 @@ def test_restore_is_submitted_with_its_arguments_and_target(
     assert seen["locks"] == ["format R save", "history R save"]
     assert seen["env"]["HOLDFAST_TARGET_URL"] == "postgresql://me@db.example:5433/shop?sslmode=require"
     assert "HOLDFAST_SOURCE_URL" not in seen["env"]
+
+
+@pytest.mark.parametrize(("wanted", "flag"), [(True, ["--dry-run"]), ("True", ["--dry-run"]), ("False", [])])
+def test_restore_passes_on_tables_names_and_the_wish_for_a_plan(
+    store: ObjectStore, spark: Spark, context: dict[str, Any], wanted: bool | str, flag: list[str]
+) -> None:
+    spark.play("plan")
+    operator = RestoreOperator(
+        task_id="save",
+        archive="shop",
+        target_conn_id="shop_postgres",
+        tables=["sales.*", "hr.people"],
+        map=["sales=old_sales"],
+        only_plan=wanted,
+    )
+    summary = run(operator, context)
+    assert (summary["dry_run"], summary["plan"], summary["not_restored"]) == (True, {"tables": []}, [])
+    expected = ["--at", "latest", "--tables", "sales.*", "--tables", "hr.people", "--map", "sales=old_sales", *flag]
+    assert spark.seen()["argv"][-len(expected) :] == expected
 
 
 def test_a_commit_with_another_block_is_no_success(store: ObjectStore, spark: Spark, context: dict[str, Any]) -> None:

@@ -76,6 +76,7 @@ def play(part: str, log: RunLog) -> int:
                 "restored_to": "2026-03-01T12:00:00Z",
                 "tables": 2,
                 "seconds": 1.5,
+                **({"dry_run": True, "plan": {"tables": []}} if part == "plan" else {}),
             }
     except (RefusedError, UsageError) as error:
         return error.exit_code
