@@ -19,6 +19,9 @@ from holdfast.storage import open_store
 if TYPE_CHECKING:
     from rich.console import Console
 
+_SHOWN_LINES = 10
+"""Of a statement."""
+
 
 def restore(
     url: Url,
@@ -99,13 +102,19 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
         *_paragraph("of the target's own", plan["touches"]),
         *_paragraph("speak of old names in texts that are not changed", plan["unchanged"]),
     ]
-    left = [
-        line
-        for each in plan["not_restored"]
-        for line in (f"{each['object']}: {each['reason']}", *([f"  {each['statement']}"] if each["statement"] else []))
-    ]
+    left = [line for each in plan["not_restored"] for line in _not_restored(**each)]
     for line in (*lines, *_paragraph("not restored", left), "nothing was changed"):
         console.print(line, markup=False)
+
+
+def _not_restored(object: str, reason: str, statement: str) -> list[str]:
+    """Return what stays out, and the statement that adds it later, unless that is long: --json has it."""
+    lines = [line for line in statement.splitlines() if line.strip()]
+    return [
+        f"{object}: {reason}",
+        *(f"  {line}" for line in lines[:_SHOWN_LINES]),
+        *["  …"][: len(lines) > _SHOWN_LINES],
+    ]
 
 
 def _paragraph(title: str, lines: list[str]) -> list[str]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.target import Target
 
 _NAMED = 5
-_SHOWN_STATEMENT = 300
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class NotRestored:
-    """What will not be restored, and why; `statement` would add it later."""
+    """What will not be restored, and why; `statement` would add it later, where that can be."""
 
     what: str
     reason: str
@@ -304,8 +303,7 @@ def _not_restored(selection: Selection, names: Names) -> Iterator[NotRestored]:
         if left.entry.kind == "INDEX ATTACH":  # goes with what is said of its table
             continue
         statement = names.rewrite(left.entry, _table_of(selection, left.entry)) if left.add_later else ""
-        shown = " ".join(statement.split())
-        yield NotRestored(left.entry.label, left.reason, shown if len(shown) <= _SHOWN_STATEMENT else "")
+        yield NotRestored(left.entry.label, left.reason, statement)
 
 
 def _touches(selection: Selection, names: Names) -> Iterator[str]:

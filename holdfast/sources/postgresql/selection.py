@@ -50,7 +50,9 @@ _OVER_GIST = re.compile(r"\bUSING gist\b|\bWITHOUT OVERLAPS\b")
 _WORTH_NAMING = frozenset({"FK CONSTRAINT", "POLICY", "RULE", "TABLE ATTACH", "TRIGGER"})
 """Attached kinds of other tables that speak of the chosen ones."""
 
-_ADDED_LATER = frozenset({"FK CONSTRAINT", "POLICY", "PUBLICATION TABLE", "TABLE ATTACH"})
+_ADDED_LATER = frozenset(
+    {"FK CONSTRAINT", "MATERIALIZED VIEW", "POLICY", "PUBLICATION TABLE", "RULE", "TABLE ATTACH", "TRIGGER", "VIEW"}
+)
 
 _STAYS_OUT = {
     "PUBLICATION TABLE": "what is published is not changed: add it when it is wanted",
@@ -286,8 +288,9 @@ class Selection:
 
     def _why_it_stays(self, entry: Entry) -> LeftOut | None:
         if reason := _STAYS_OUT.get(entry.kind):
-            there = "; the target has it" if entry.is_relation and self._exists(entry) else ""
-            return LeftOut(entry, reason + there, add_later=entry.kind in _ADDED_LATER)
+            if entry.is_relation and self._exists(entry):
+                return LeftOut(entry, f"{reason}; the target has it")
+            return LeftOut(entry, reason, add_later=entry.kind in _ADDED_LATER)
         owner = self.owner(entry)
         if owner is not None and entry.kind == "RULE" and entry.name.endswith(" _RETURN"):
             return LeftOut(owner, _STAYS_OUT["VIEW"])  # the view itself, which needs a key that comes late

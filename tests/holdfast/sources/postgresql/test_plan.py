@@ -205,7 +205,9 @@ def test_what_stays_out_is_named_with_its_reason() -> None:
 def test_what_can_be_added_later_is_told_as_a_statement() -> None:
     statements = {each.what: each.statement for each in plan("public.orders").not_restored}
     assert statements["foreign key public.orders to_customer"].startswith("ALTER TABLE ONLY public.orders ADD")
-    assert statements["view public.v"] == ""
+    assert statements["view public.v"] == "CREATE VIEW public.v AS SELECT 1 FROM public.orders;"
+    made = plan("public.orders", target=having(("RELATION", "v")))
+    assert {each.what: each.statement for each in made.not_restored}["view public.v"] == ""
 
 
 def test_what_the_target_has_is_left_as_it_is() -> None:
