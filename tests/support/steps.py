@@ -133,7 +133,12 @@ def count_database_steps(steps: Steps) -> None:
     """Make steps of what this process does with databases, for the rest of its life."""
     _count(psycopg, "connect", steps, lambda *_, **__: "connect")
     _count(psycopg.Cursor, "execute", steps, lambda cursor, query, *_, **__: _words(query))
+    _count(psycopg.Cursor, "executemany", steps, lambda cursor, query, *_, **__: _words(query))
     _count(psycopg.Connection, "close", steps, lambda *_: "close")
+    for part in ("__enter__", "write", "__exit__"):
+        _count(psycopg.Copy, part, steps, lambda *_, part=part: f"COPY {part}")
+    for part in ("__enter__", "__exit__"):
+        _count(psycopg.Transaction, part, steps, lambda *_, part=part: f"transaction {part}")
     _count(adbc_driver_postgresql.dbapi, "connect", steps, lambda *_, **__: "connect by ADBC")
     cursor, connection = adbc_driver_manager.dbapi.Cursor, adbc_driver_manager.dbapi.Connection
     _count(cursor, "execute", steps, lambda cursor, query, *_: _words(query))

@@ -28,7 +28,7 @@ from holdfast.storage import open_store
 from locking import RWLock
 from tests.support.command import until
 from tests.support.steps import When
-from tests.support.sudden_backups import SOURCE, Ended, Order, SuddenBackups
+from tests.support.sudden_jobs import SOURCE, Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
 
@@ -48,11 +48,11 @@ class Lane:
 
     source: Address
     archive: Path
-    backups: SuddenBackups
+    jobs: SuddenJobs
 
     def back_up(self, archive: Path, run: str, **how: Any) -> Ended:
         assert self.source.password
-        return self.backups.run(Order(str(archive), self.source.url, self.source.password, run, **how))
+        return self.jobs.run(Order("backup", str(archive), self.source.url, self.source.password, run, **how))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def lanes(new_database: Callable[[], Address], tmp_path: Path) -> Iterator[list[
                 cursor.executemany("insert into public.people values (%s, %s)", PEOPLE)
             folder = tmp_path / f"lane-{number}"
             folder.mkdir()
-            lane = Lane(source, folder / "archive", SuddenBackups(folder / "backups"))
+            lane = Lane(source, folder / "archive", SuddenJobs(folder / "jobs"))
             made.append(lane)
             Archive.create(open_store(str(lane.archive)), name="shop")
             first = lane.back_up(lane.archive, "first")
@@ -77,7 +77,7 @@ def lanes(new_database: Callable[[], Address], tmp_path: Path) -> Iterator[list[
         yield made
     finally:
         for lane in made:
-            lane.backups.close()
+            lane.jobs.close()
 
 
 def test_a_backup_that_is_killed_before_any_step_loses_nothing_and_the_next_one_is_whole(lanes: list[Lane]) -> None:

@@ -1,7 +1,7 @@
-"""Backups, each in a process of its own that can be made to end at any step.
+"""Backups and restores, each in a process of its own that can be made to end at any step.
 
-Run as a program it imports everything once, then forks a process for each line of JSON it reads: so a backup
-costs what it does, and not the second that its imports take. Tasks run in the process itself, without Spark.
+Run as a program it imports everything once, then forks a process for each line of JSON it reads: so a job costs
+what it does, and not the second that its imports take. Tasks run in the process itself, without Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pyspark import SparkContext
 
@@ -25,7 +25,7 @@ from holdfast.sources.postgresql.programs import need
 from holdfast.sources.postgresql.read import cut
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs import backup, driver
+from sparkjobs import backup, driver, restore
 from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
 
 SOURCE = "shop"
@@ -35,14 +35,16 @@ PIECE_BYTES = 16 << 10
 
 @dataclass(frozen=True)
 class Order:
-    """One backup.
+    """One job.
 
+    :param url, password: of the database, which is read or written.
     :param at: the step that its process ends at; 0: none.
     :param inside: what a store in a folder does inside of a request are steps, too.
     """
 
+    operation: Literal["backup", "restore"]
     archive: str
-    source: str
+    url: str
     password: str
     run: str
     at: int = 0
@@ -64,14 +66,14 @@ class Ended:
     said: str
 
 
-class SuddenBackups:
-    """Runs backups, one at a time."""
+class SuddenJobs:
+    """Runs jobs, one at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.sudden_backups", folder],
+            [sys.executable, "-m", "tests.support.sudden_jobs", folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -109,24 +111,30 @@ class _JobWithoutSpark(driver.Job):
         work: Callable[[Any, Callable[[int, int], None]], Iterable[Any]],
         *,
         estimated_rows: int,
+        at_once: int | None = None,
     ) -> list[Any]:
         self.check()
         self.log.progress(step, estimated_rows=estimated_rows)
         return [result for task in tasks for result in work(task, lambda rows, size: None)]
 
 
-def _back_up(order: Order, steps: Steps) -> int:
-    """Do what the command and its job do: take the locks, make the backup, give the locks back."""
+def _work(order: Order, steps: Steps) -> int:
+    """Do what the command and its job do: take the locks, do the work, give the locks back."""
     store = SteppedStore(open_store(order.archive), steps)
     count_database_steps(steps)
     if order.inside:
         count_file_steps(steps)
-    _replace(driver, "open_store", lambda url: store)
+    for module in (driver, restore):
+        _replace(module, "open_store", lambda url: store)
     _replace(driver, "Job", _JobWithoutSpark)
     _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
-    with locks.acquire(store, "backup", sources=[SOURCE], owner=Owner(), purpose="backup", wait=0) as held:
-        os.environ.update(jobs.job_environment(order.source, order.password, held, "source"))
-        return backup.main(["--archive", order.archive, "--source", SOURCE, "--run", order.run])
+    to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run]
+    backs_up = order.operation == "backup"
+    sources = [SOURCE] if backs_up else []
+    with locks.acquire(store, order.operation, sources=sources, owner=Owner(), purpose="test", wait=0) as held:
+        role: Literal["source", "target"] = "source" if backs_up else "target"
+        os.environ.update(jobs.job_environment(order.url, order.password, held, role))
+        return backup.main(to_run) if backs_up else restore.main(to_run)
 
 
 def _replace(module: object, name: str, value: object) -> None:
@@ -144,7 +152,7 @@ def _child(order: Order, folder: Path) -> int:
         os.write(steps, f"{name}\n".encode())
 
     try:
-        return _back_up(order, Steps(order.at, order.when, tell))
+        return _work(order, Steps(order.at, order.when, tell))
     except BaseException:  # noqa: BLE001 - it is told; nothing of the parent's may run in this process
         traceback.print_exc()
         return 99
@@ -152,7 +160,8 @@ def _child(order: Order, folder: Path) -> int:
 
 def main() -> None:
     """Fork a process for every order."""
-    need("pg_dump", at_least=0)  # each process would ask every program for its version
+    for program in ("pg_dump", "pg_restore"):
+        need(program, at_least=0)  # each process would ask every program for its version
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

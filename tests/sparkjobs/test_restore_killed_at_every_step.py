@@ -1,0 +1,195 @@
+"""A restore's process is killed at each of its steps, one after the other; then it is run again.
+
+What a restore has done is never taken for whole before it is: the next one finishes the work, or starts from
+nothing, or refuses a target that is marked as unfinished. Only a target that holds everything is without the mark.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archive import Archive, lockplan
+from holdfast.archive.verify import verify
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import open_store
+from locking import RWLock
+from tests.support.command import until
+from tests.support.steps import When
+from tests.support.sudden_jobs import Ended, Order, SuddenJobs
+
+pytestmark = pytest.mark.service
+
+LANES = 2
+"""Restores at work at the same moment, each from an archive of its own."""
+
+NOTICE_S = 30.0
+"""Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
+
+SHOP = """
+create table public.people (id int primary key, name text);
+insert into public.people values (1, 'Ada'), (2, null);
+create table public.orders (
+  id int generated always as identity primary key, buyer int references public.people, word text
+);
+insert into public.orders (buyer, word) select 1, rpad('order ' || i, 100, 'x') from generate_series(1, 100) i;
+create index orders_word on public.orders (word);
+create materialized view public.buyers as select distinct buyer from public.orders;
+"""
+
+STATE = """
+select array(select o::text from public.orders o order by id), array(select p::text from public.people p order by id),
+  array(select b::text from public.buyers b), (select last_value from public.orders_id_seq),
+  array(select indexdef from pg_indexes where schemaname = 'public' order by 1),
+  array(select conrelid::regclass || pg_get_constraintdef(oid) from pg_constraint
+        where connamespace = 'public'::regnamespace order by 1),
+  array(select nspname::text from pg_namespace where nspname !~ '^pg_' order by 1)
+"""
+"""Everything of a database that is whole; an error where a table is not there."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """An archive with one backup, who restores it, and where targets are made."""
+
+    archive: Path
+    jobs: SuddenJobs
+    server: PostgresServer
+    new_database: Callable[[], Address]
+
+    def run(self, operation: Any, address: Address, run: str, **how: Any) -> Ended:
+        assert address.password
+        return self.jobs.run(Order(operation, str(self.archive), address.url, address.password, run, **how))
+
+    def drop(self, address: Address) -> None:
+        with connect(Address(self.server.url(), self.server.password)) as session:
+            session.execute(f"drop database {address.database} with (force)".encode())
+
+
+@pytest.fixture
+def source(new_database: Callable[[], Address]) -> Address:
+    address = new_database()
+    with connect(address) as session:
+        session.execute(SHOP.encode())
+    return address
+
+
+@pytest.fixture
+def lanes(
+    source: Address, postgres: PostgresServer, new_database: Callable[[], Address], tmp_path: Path
+) -> Iterator[list[Lane]]:
+    made = []
+    try:
+        for number in range(LANES):
+            folder = tmp_path / f"lane-{number}"
+            folder.mkdir()
+            lane = Lane(folder / "archive", SuddenJobs(folder / "jobs"), postgres, new_database)
+            made.append(lane)
+            Archive.create(open_store(str(lane.archive)), name="shop")
+            backup = lane.run("backup", source, "backup")
+            assert backup.code == 0, backup.said
+        yield made
+    finally:
+        for lane in made:
+            lane.jobs.close()
+
+
+def test_a_restore_that_is_killed_before_any_step_is_never_taken_for_whole(lanes: list[Lane], source: Address) -> None:
+    assert_every_kind_of_step_was_met(kill_at_every_step(lanes, "before", state_of(source)))
+
+
+@pytest.mark.soak
+def test_a_restore_that_is_killed_after_any_step_is_never_taken_for_whole(lanes: list[Lane], source: Address) -> None:
+    assert_every_kind_of_step_was_met(kill_at_every_step(lanes, "after", state_of(source)))
+
+
+def assert_every_kind_of_step_was_met(killed: list[str]) -> None:
+    """What the steps are is up to the job; but a restore without these is none, or was not counted."""
+    sys.stdout.write(f"{len(killed)} steps\n")
+    for expected, least in {
+        "put locks/history/READ.": 1,
+        "read data/": 4,
+        "pg_restore": 2,
+        "COPY write": 2,
+        "setval": 1,
+        "refresh materialized view": 1,
+        "analyze": 1,
+        "delete locks/": 4,
+    }.items():
+        assert len([name for name in killed if expected.lower() in name.lower()]) >= least, expected
+
+
+def kill_at_every_step(lanes: list[Lane], when: When, truth: object) -> list[str]:
+    """Kill a restore at its first step, another one at its second, until one is made; the steps' names, in order."""
+    numbers = itertools.count(1)
+    killed: dict[int, str] = {}
+    said: set[str] = set()
+
+    def work(lane: Lane) -> None:
+        for at in numbers:
+            target = lane.new_database()
+            ended = lane.run("restore", target, f"killed-{at}", at=at, when=when)
+            if ended.code == 0:
+                assert state_of(target) == truth
+                break
+            place = f"killed {when} step {at}, {ended.steps[-1]}"
+            assert (ended.code, len(ended.steps)) == (-signal.SIGKILL, at), f"{place}: {ended.said}"
+            said.add(run_again(lane, target, at, place, truth))
+            killed[at] = ended.steps[-1]
+            lane.drop(target)
+        nothing_harmed(lane)
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        for done in [pool.submit(work, lane) for lane in lanes]:
+            done.result()
+    assert said == {"whole", "unfinished", "not empty"}  # killed early, in the middle, and when all was done
+    return [killed[at] for at in sorted(killed)]
+
+
+def run_again(lane: Lane, target: Address, at: int, place: str, truth: object) -> str:
+    """Check that the next restore makes the target whole, or refuses it for a reason that holds."""
+    until(lambda: nobody_in(target), f"sessions to go ({place})", limit_s=NOTICE_S)
+    again = lane.run("restore", target, f"again-{at}")
+    if again.code == 0:
+        assert state_of(target) == truth, place
+        return "whole"
+    assert again.code == 5, f"{place}, run again: {again.said}"
+    if "unfinished restore" in again.said:
+        return "unfinished"
+    assert "not empty" in again.said, f"{place}, run again: {again.said}"
+    assert state_of(target) == truth, place
+    return "not empty"
+
+
+def nothing_harmed(lane: Lane) -> None:
+    """Check that no restore has changed the archive, nor left a lock that is in anybody's way."""
+    archive = Archive.open(open_store(str(lane.archive)))
+    assert len(archive.commits) == 1
+    assert verify(archive, deep=True).damage == ()
+    for planned in lockplan.plan("restore", []):
+        RWLock(archive.store, planned.resource).write(purpose="next", wait=0).release()
+
+
+def state_of(address: Address) -> object:
+    """Return rows, sequences, indexes and constraints of a database, and its schemas, with any mark of ours."""
+    with connect(address) as session:
+        return session.execute(STATE.encode()).fetchone()
+
+
+def nobody_in(address: Address) -> bool:
+    """Say whether no session but this one is in the database."""
+    with connect(address) as session:
+        row = session.execute(
+            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        ).fetchone()
+    return row == (0,)
