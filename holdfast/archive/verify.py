@@ -6,8 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from holdfast.archive.archive import commit_key
 from holdfast.archive.blocks import read_batches, read_file
+from holdfast.archive.runs import RunRecord
 from holdfast.errors import DamagedError
+from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +26,7 @@ class Damage:
     """One thing that is not as it was written, and what it costs.
 
     :param what: the file, and what is wrong with it.
-    :param table: `schema.table`, or "schema" for the files that describe the schema.
+    :param table: `schema.table`, "schema" for the files that describe the schema, "the backup" for a commit.
     :param commit: the restore point it belongs to.
     """
 
@@ -53,6 +56,8 @@ def verify(
 ) -> Verification:
     """Check an opened archive (opening has checked the chain of commits).
 
+    That the newest commits are missing shows in no chain: there the records of the runs that made them bear witness.
+
     :param deep: read every file: checksum, Parquet pages and row count; else compare sizes with one listing.
     :param on_file: called for every file that was checked.
     """
@@ -67,14 +72,40 @@ def verify(
 
     with ThreadPoolExecutor(_READERS) as pool:
         damage = tuple(found for found in pool.map(check, named) if found)
+    lost = tuple(_lost_commits(archive))
     return Verification(
         commits=len(archive.commits),
         blocks=len(archive.state.blocks),
-        files=len(named),
+        files=len(named) + len(lost),
         size=sum(record.size for record, *_ in named),
         deep=deep,
-        damage=damage,
+        damage=lost + damage,
     )
+
+
+def _lost_commits(archive: Archive) -> Iterator[Damage]:
+    """Yield the commits that a run says it made after the newest one that is there, and that are not there."""
+    since = archive.commits[-1].committed_at if archive.commits else None
+    last = {found.key.rpartition("/")[0]: found for found in archive.store.list("runs/").objects}
+    for found in last.values():
+        if since is not None and found.modified < since:
+            continue
+        try:
+            result = RunRecord.from_bytes(archive.store.get(found.key), found.key).result or {}
+        except DamagedError:  # nothing that can be restored depends on it
+            continue
+        number = result.get("commit")
+        if isinstance(number, int) and number > len(archive.commits) and not _is_there(archive, commit_key(number)):
+            what = f"{commit_key(number)} is missing, which {found.key} says was made: put it back from a copy"
+            yield Damage(what, "the backup", str(result.get("source")), number)
+
+
+def _is_there(archive: Archive, key: str) -> bool:
+    try:
+        archive.store.head(key)
+    except ObjectNotFound:
+        return False
+    return True
 
 
 def _named_files(archive: Archive) -> Iterator[tuple[FileRecord, str, str, int]]:

@@ -151,7 +151,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Place:
         add_backup(archive, number)
         with RunLog(store, f"run-{number}", "backup") as log:
             log.progress("reading tables", rows=20)
-            log.result = {"rows": 40, "commit": number}
+            log.result = {"rows": 40, "commit": number, "source": "shop"}
     store.put("probes/20260301T120000Z-00000000.json", b'{"create_if_absent": true}')
     written = {info.key: store.get(info.key) for info in store.list("").objects}
     return Place(folder, written, everything_in(store))
@@ -272,6 +272,23 @@ def test_commits_that_were_exchanged_are_named(place: Place, one: str, other: st
 def test_a_missing_commit_with_later_ones_is_named(place: Place, which: str) -> None:
     place.put(COMMITS[which], None)
     assert place.must_tell_or_be_harmless(COMMITS[which], "missing")
+
+
+def test_an_archive_whose_newest_commit_is_missing_is_what_it_was_before_and_verify_tells(place: Place) -> None:
+    place.put(COMMITS["newest"], None)
+    archive = Archive.open(place.store)
+    assert len(archive.commits) == 2
+    for deep in (False, True):
+        found = verify(archive, deep=deep)
+        (damage,) = found.damage
+        assert (damage.what.split()[0], damage.source, damage.commit) == (COMMITS["newest"], "shop", 3)
+        assert (found.files, "put it back from a copy" in str(damage)) == (9, True)
+
+
+def test_a_commit_that_was_made_while_others_verify_is_not_taken_for_missing(place: Place) -> None:
+    opened = Archive.open(place.store)
+    opened.commits = opened.commits[:2]
+    assert verify(opened).damage == ()
 
 
 def test_a_commit_of_another_archive_is_named(place: Place, tmp_path: Path) -> None:
