@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Relation, SequenceValue
     from holdfast.sources.postgresql.plan import NotRestored
+    from holdfast.sources.postgresql.rename import Name
 
     Reporter = Callable[[int, int], None]
 
@@ -98,7 +99,7 @@ class Everything:
         self.tables: Mapping[str, Table] = {str(table.oid): table for table in catalog.tables}
         self.sequences: Sequence[SequenceValue] = catalog.sequences
         self.views: Sequence[Relation] = catalog.materialized_views
-        self.analyzed: Sequence[Table] | None = None
+        self.analyzed: Sequence[Name] | None = None
 
     def create_tables(self, session: Any) -> None:
         """Create all that rows need, and before it the mark of an unfinished target."""
@@ -120,7 +121,7 @@ class Chosen:
         self.tables: Mapping[str, Table] = {str(table.source.oid): table.target for table in plan.tables}
         self.sequences: Sequence[SequenceValue] = plan.sequences
         self.views: Sequence[Relation] = plan.materialized_views
-        self.analyzed: Sequence[Table] | None = [table.target for table in plan.tables if table.source.kind != "f"]
+        self.analyzed: Sequence[Name] | None = plan.to_analyze()
 
     def create_tables(self, session: Any) -> None:
         """Create all that rows need."""
@@ -191,11 +192,11 @@ def _undone_where_it_fails(address: Address) -> Iterator[None]:
         try:
             with connect(address) as session:
                 dropped = load.undo_unfinished(session)
-            said = f"what it had created in the target was dropped again ({len(dropped)} objects)"
+            said = f"what it had created in the target was dropped again ({len(dropped)} objects)" if dropped else ""
         except Exception as trouble:  # noqa: BLE001 - the first error matters more
             said = f"what it had created is still there, and the next restore drops it ({sentence(trouble)})"
         if isinstance(error, Exception):
-            raise ReportedError(f"{sentence(error)}; {said}", exit_code_of(error)) from error
+            raise ReportedError("; ".join(filter(None, (sentence(error), said))), exit_code_of(error)) from error
         raise
 
 

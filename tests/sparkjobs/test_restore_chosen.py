@@ -105,7 +105,9 @@ def test_a_table_that_was_dropped_comes_back_beside_the_others(
     before = schema_of(live)
     with connect(live) as session:
         session.execute("drop table public.orders cascade")
-    result = done(run_restore(live, "--tables", "public.orders"))
+    with connect(live) as busy, busy.transaction():
+        busy.execute("lock table public.events, public.guarded in access exclusive mode")
+        result = done(run_restore(live, "--tables", "public.orders"))
     assert (result["tables"], result["rows"], result["equal"]) == (1, 1000, True)
     assert schema_of(live, "public.orders") == schema_of(shop, "public.orders")
     assert digest(live, "public.orders") == digest(shop, "public.orders")

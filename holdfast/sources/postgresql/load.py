@@ -165,13 +165,13 @@ def refresh_views(session: Connection, views: Iterable[Relation]) -> None:
         session.execute(sql.SQL("refresh materialized view {}").format(sql.Identifier(view.relation_schema, view.name)))
 
 
-def analyze(session: Connection, tables: Iterable[Table] | None = None) -> None:
-    """Give the planner statistics of these tables, or of the whole database."""
-    if tables is None:
+def analyze(session: Connection, relations: Iterable[tuple[str, str]] | None = None) -> None:
+    """Give the planner statistics of these relations, by schema and name, or of the whole database."""
+    if relations is None:
         session.execute("analyze")
         return
-    for table in tables:
-        session.execute(sql.SQL("analyze {}").format(sql.Identifier(table.table_schema, table.name)))
+    for name in relations:
+        session.execute(sql.SQL("analyze {}").format(sql.Identifier(*name)))
 
 
 def content_hash(session: Connection, table: Table) -> ContentHash:

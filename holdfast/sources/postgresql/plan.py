@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue, Table
-    from holdfast.sources.postgresql.rename import Names
+    from holdfast.sources.postgresql.rename import Name, Names
     from holdfast.sources.postgresql.target import Target
 
 _NAMED = 5
@@ -73,6 +73,16 @@ class RestorePlan:
     not_restored: tuple[NotRestored, ...]
     touches: tuple[str, ...]
     unchanged: tuple[str, ...]
+
+    def to_analyze(self) -> list[Name]:
+        """Return the relations to gather statistics of; a partitioned table's include its partitions'."""
+        partitioned = {each.source.oid for each in self.tables if each.source.kind == "p"}
+        tables = [
+            (each.target.table_schema, each.target.name)
+            for each in self.tables
+            if each.source.kind != "f" and not partitioned.intersection(each.source.parents)
+        ]
+        return [*tables, *((view.relation_schema, view.name) for view in self.materialized_views)]
 
     def describe(self) -> dict[str, Any]:
         """Return the plan for people and scripts; the keys are part of the public surface."""

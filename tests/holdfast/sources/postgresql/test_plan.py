@@ -230,7 +230,9 @@ def test_both_sides_of_a_foreign_key_bring_it() -> None:
 
 
 def test_a_partitioned_table_brings_its_partitions() -> None:
-    assert created(plan("public.events")) == [12, 13, 14, 36, 37, 38]
+    made = plan("public.events")
+    assert created(made) == [12, 13, 14, 36, 37, 38]
+    assert made.to_analyze() == [("public", "events")]
 
 
 def test_a_partition_alone_becomes_a_table_of_its_own() -> None:
