@@ -90,7 +90,9 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", default=bool(os.environ.get("KEEP")), help="leave it running")
     parser.add_argument("--stop", action="store_true", help="end what --keep left running")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, _end_on_signal)
+    # Ctrl-C, too: a shell that starts this in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end_on_signal)
     screen = Screen()
     try:
         running.stop(options.folder)

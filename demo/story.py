@@ -17,7 +17,7 @@ from demo import shop
 from demo.prove import Fingerprint, compare, fingerprint
 from demo.screen import Line, Screen
 from holdfast.archive.runs import RunRecord, read_last
-from holdfast.cli.output import describe_progress, human_size
+from holdfast.cli.output import human_size
 from holdfast.errors import HoldfastError
 from holdfast.storage import open_store
 
@@ -159,7 +159,7 @@ class Story:
             if time.monotonic() > deadline:
                 raise DemoFailedError(f"{dag_id} did not end in {_DAG_TIMEOUT_S:.0f} s")
             record = follower.look()
-            show(describe_progress(record) if record else f"Airflow: {state}")
+            show(record.describe() if record else f"Airflow: {state}")
             if record:
                 on_progress(record)
             time.sleep(0.3)

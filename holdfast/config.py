@@ -35,6 +35,20 @@ ENVIRONMENT = "HOLDFAST_ARCHIVES"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
 
+_BANDWIDTH = r"^([1-9][0-9]*(?:\.[0-9]+)?) ?([kMG]?)B(?:/s)?$"
+
+
+def parse_bandwidth(text: str) -> float:
+    """Return bytes a second for words such as `50 MB`, `1.5 GB/s` or `800kB`, in decimal units.
+
+    :raises UsageError: it is none.
+    """
+    found = re.fullmatch(_BANDWIDTH, text)
+    if found is None:
+        raise UsageError(f"cannot read {text!r} as a bandwidth: {_PATTERNS[_BANDWIDTH]}")
+    return float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[found[2]]
+
+
 def _without_secret(url: str) -> str:
     """Refuse a URL that carries a password: archives.yaml is read by many and kept in git."""
     try:
@@ -79,12 +93,16 @@ class SourceConfig(_Section):
     :param url: `postgresql://user@host:port/db` without a password, or `sqlite:///file`.
     :param tables: globs of `schema.table` to take.
     :param exclude: globs to leave out of these.
+    :param connections: sessions that read it at a time, at most.
+    :param bandwidth: what is read of it in a second, at most, such as `50 MB`.
     """
 
     connection: str | None = None
     url: Url | None = None
     tables: list[str] = Field(default_factory=lambda: ["*.*"], min_length=1)
     exclude: list[str] = Field(default_factory=list)
+    connections: int | None = Field(default=None, ge=1)
+    bandwidth: Annotated[str, StringConstraints(pattern=_BANDWIDTH)] | None = None
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Self:
@@ -275,6 +293,7 @@ def _explain(error: ValidationError) -> str:
 
 
 _PATTERNS = {
+    _BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
     f"^{_NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
     r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",
 }

@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
@@ -23,7 +24,7 @@ from holdfast.sources.postgresql.snapshot import HeldSnapshot, Snapshot, hold_sn
 from sparkjobs.driver import Job, database_address, pack, run_application
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -41,9 +42,17 @@ class PieceReader:
     """
 
     def __init__(
-        self, store: ObjectStore, address: Address, snapshot: Snapshot, folders: dict[int, str], max_value_bytes: int
+        self,
+        store: ObjectStore,
+        address: Address,
+        snapshot: Snapshot,
+        folders: dict[int, str],
+        *,
+        max_value_bytes: int,
+        pace: float | None,
     ) -> None:
         self._max_value_bytes = max_value_bytes
+        self._pace = pace
         self._store = store
         self._address = address
         self._snapshot = snapshot
@@ -65,7 +74,7 @@ class PieceReader:
                     self._store,
                     f"{self._folders[piece.table.oid]}/{piece.number:05d}",
                     decoder.schema,
-                    reader.batches(piece, decoder),
+                    paced(reader.batches(piece, decoder), self._pace),
                     key=piece.table.key[0] if piece.table.key else None,
                     on_batch=count,
                 ):
@@ -74,7 +83,38 @@ class PieceReader:
                     digest = ContentHash(0, 0)
 
 
-def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str]) -> dict[str, Any]:
+def paced(batches: Iterable[pa.RecordBatch], pace: float | None) -> Iterator[pa.RecordBatch]:
+    """Hand batches on no faster than so many bytes a second on average; None: as fast as they come."""
+    started = time.monotonic()
+    done = 0
+    for batch in batches:
+        yield batch
+        if pace is not None:
+            done += batch.nbytes
+            time.sleep(max(0.0, done / pace - (time.monotonic() - started)))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of the source a backup may use.
+
+    :param connections: sessions that read at a time; a backup has up to three more, that read hardly anything.
+    :param bandwidth: bytes a second of all of them together, as they are in memory here.
+    """
+
+    connections: int | None = None
+    bandwidth: float | None = None
+
+    def pace(self, job: Job, tasks: int) -> float | None:
+        """Return the share of one session, in bytes a second, where so many tasks are read."""
+        if self.bandwidth is None:
+            return None
+        return self.bandwidth / max(1, min(tasks, self.connections or job.spark.defaultParallelism))
+
+
+def back_up(
+    job: Job, source: str, globs: Sequence[str], exclude: Sequence[str], limits: Limits = Limits()
+) -> dict[str, Any]:
     """Make a full backup and return its summary."""
     started = time.monotonic()
     archive = Archive.open(job.store)
@@ -91,11 +131,14 @@ def back_up(job: Job, source: str, globs: Sequence[str], exclude: Sequence[str])
         dump, warnings = dump_schema(address, held.snapshot, server_version=held.catalog.server_version)
         folders = {table.oid: table_folder(source, str(table.oid), block_id) for table in tables}
         pieces = [piece for table in tables for piece in cut(table)]
+        tasks = pack(pieces, lambda piece: piece.weight, room=PIECE_BYTES)
+        pace = limits.pace(job, len(tasks))
         found = job.map(
             "reading tables",
-            pack(pieces, lambda piece: piece.weight, room=PIECE_BYTES),
-            PieceReader(job.store, address, held.snapshot, folders, limit),
+            tasks,
+            PieceReader(job.store, address, held.snapshot, folders, max_value_bytes=limit, pace=pace),
             estimated_rows=sum(table.estimated_rows for table in tables),
+            at_once=limits.connections,
         )
     job.log.progress("committing")
     block = _describe(job, source, block_id, held, dump, found)
@@ -175,13 +218,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", required=True)
     parser.add_argument("--tables", action="append", default=[])
     parser.add_argument("--exclude", action="append", default=[])
+    parser.add_argument("--connections", type=int)
+    parser.add_argument("--bandwidth", type=float)
     parser.add_argument("--kind", choices=("auto", "full"), default="auto")
     given = parser.parse_args(arguments)
     return run_application(
         "backup",
         archive=given.archive,
         run=given.run,
-        work=lambda job: back_up(job, given.source, given.tables, given.exclude),
+        work=lambda job: back_up(
+            job, given.source, given.tables, given.exclude, Limits(given.connections, given.bandwidth)
+        ),
     )
 
 

@@ -12,6 +12,8 @@ import re
 import signal
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _WATCH_S = 1.0
+_SHOW_S = 15.0
 _ABORT_SIGNAL = signal.SIGUSR1
 _CHECK_LOCKS_EVERY = 20
 _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
@@ -89,6 +92,7 @@ class Job:
         self.locks = locks
         self.log = RunLog(store, run, operation)
         self._operation = operation
+        self._shown = time.monotonic()
         self._stopping = threading.Event()
         self._guard = threading.Lock()
         self._abort: BaseException | None = None
@@ -126,9 +130,11 @@ class Job:
         work: Callable[[Any, Callable[[int, int], None]], Iterable[Any]],
         *,
         estimated_rows: int,
+        at_once: int | None = None,
     ) -> list[Any]:
         """Run `work(task, report)` for every task, one Spark task each, and return all results.
 
+        :param at_once: so many tasks at a time, at most; None leaves that to Spark.
         :param work: yields small results; calls `report(rows, bytes)` as it goes on. A HoldfastError
             it raises ends the whole job at once; anything else is tried again by Spark.
         """
@@ -151,17 +157,43 @@ class Job:
         def look() -> None:
             seen = tally.value
             self.log.progress(step, rows=seen.rows, size=seen.size, estimated_rows=estimated_rows)
+            self._show()
             if seen.failures:
                 self.spark.cancelAllJobs()
 
         with self._looking(look):
             try:
-                results = self.spark.parallelize(tasks, len(tasks)).mapPartitions(run_task).collect()
+                results = self._run_tasks(tasks, run_task, at_once)
             except Exception as error:
                 self._raise_cause(tally.value.failures, error)
                 raise
         self._raise_cause(tally.value.failures, None)
         return list(results)
+
+    def _run_tasks(
+        self, tasks: Sequence[Any], run_task: Callable[[Iterable[Any]], Iterable[Any]], at_once: int | None
+    ) -> list[Any]:
+        def run(some: Sequence[Any]) -> list[Any]:
+            return list(self.spark.parallelize(some, len(some)).mapPartitions(run_task).collect())
+
+        if at_once is None or at_once >= len(tasks):
+            return run(tasks)
+        # Spark has no limit for one job: so many of its jobs, of one task each, are kept going.
+        with ThreadPoolExecutor(at_once, thread_name_prefix="tasks") as pool:
+            try:
+                return [each for found in pool.map(run, ([task] for task in tasks)) for each in found]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                with suppress(Py4JError, OSError):
+                    self.spark.cancelAllJobs()
+                raise
+
+    def _show(self) -> None:
+        """Print where the job is now and then, for the log of whoever runs Spark."""
+        now = time.monotonic()
+        if self.log.last is not None and now - self._shown >= _SHOW_S:
+            self._shown = now
+            print(f"holdfast: {self.log.last.describe()}", file=sys.stderr)  # noqa: T201
 
     def _raise_cause(self, failures: list[ReportedError], error: Exception | None) -> None:
         """Raise what really ended the job, as one sentence."""

@@ -28,6 +28,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _INTERVAL_S = 2.0
 _LAST_ATTEMPTS = 5
 
+_KNOWN_PART = 0.02
+_KNOWN_S = 10.0
+"""Before so much of a step is done, for so long, its pace says nothing."""
+
 
 class RunError(Document):
     """Why a job failed: one sentence, and the exit code it stands for."""
@@ -42,7 +46,7 @@ class RunRecord(Document):
 
     :param step: in words, such as "reading tables".
     :param rows, size: done so far; `estimated_rows` is the source's own estimate of the whole.
-    :param elapsed_s: seconds since the job began.
+    :param elapsed_s: seconds since the job began; `step_s` since this step did.
     :param said: what the job has told people so far, beside its progress.
     """
 
@@ -55,9 +59,41 @@ class RunRecord(Document):
     size: int = 0
     estimated_rows: int = 0
     elapsed_s: float = 0.0
+    step_s: float = 0.0
     said: tuple[str, ...] = ()
     result: dict[str, Any] | None = None
     error: RunError | None = None
+
+    @property
+    def left_s(self) -> float | None:
+        """Return about how many seconds the step goes on, judged by its pace so far; None where that would be a guess.
+
+        The whole is the source's own estimate of its rows, so a table that was never analysed tells nothing.
+        """
+        known = self.estimated_rows > self.rows >= self.estimated_rows * _KNOWN_PART
+        return self.step_s * (self.estimated_rows / self.rows - 1) if known and self.step_s >= _KNOWN_S else None
+
+    def describe(self) -> str:
+        """Return one line: step, rows of how many, megabytes stored, seconds since the job began, and what is left."""
+        if self.state == "failed":
+            return "failed"
+        parts = [self.step]
+        if self.rows:
+            known = f" of about {self.estimated_rows:,}" if self.estimated_rows > self.rows else ""
+            parts.append(f"{self.rows:,} rows{known}")
+        if self.size:
+            parts.append(f"{self.size / 1e6:,.1f} MB stored, {self.size / 1e6 / max(self.elapsed_s, 1):.1f} MB/s")
+        parts.append(f"{self.elapsed_s:.0f} s")
+        if (left := self.left_s) is not None:
+            parts.append(f"about {_span(left)} left")
+        return " · ".join(parts)
+
+
+def _span(seconds: float) -> str:
+    """Return a time for people, as coarse as an estimate is."""
+    if seconds < 90:
+        return f"{max(10, round(seconds, -1)):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def check_run_name(run: str) -> str:
@@ -95,8 +131,10 @@ class RunLog:
         self._lock = threading.Lock()
         self._number = len(store.list(_prefix(run)).objects)
         self._step = "starting"
+        self._step_started = self._started
         self._said: list[str] = []
         self.result: dict[str, Any] | None = None
+        self.last: RunRecord | None = None
 
     def say(self, *words: str) -> None:
         """Tell people something, with the next progress."""
@@ -111,24 +149,29 @@ class RunLog:
         now = time.monotonic()
         if step == self._step and now - self._written < _INTERVAL_S:
             return
+        if step != self._step:
+            self._step_started = now
         self._step, self._written = step, now
         with suppress(StoreError):
             self._write("running", rows=rows, size=size, estimated_rows=estimated_rows)
 
     def _write(self, state: Literal["running", "succeeded", "failed"], **more: Any) -> None:
         with self._lock:
+            now = time.monotonic()
             record = RunRecord(
                 run=self._run,
                 number=self._number,
                 operation=self._operation,
                 state=state,
                 step=self._step,
-                elapsed_s=round(time.monotonic() - self._started, 3),
+                elapsed_s=round(now - self._started, 3),
+                step_s=round(now - self._step_started, 3),
                 said=tuple(self._said),
                 **more,
             )
             # The number is spent whatever happens: a lost reply may have written it.
             self._number += 1
+            self.last = record
             self._store.create(f"{_prefix(self._run)}{record.number:06d}.json", record.to_bytes())
 
     def _write_last(self, state: Literal["succeeded", "failed"], **more: Any) -> None:

@@ -26,6 +26,7 @@ from holdfast.cli.output import Output, human_size
 from holdfast.cli.probe import probe_app
 from holdfast.cli.restore import restore
 from holdfast.cli.source import source_app
+from holdfast.config import parse_bandwidth
 from holdfast.errors import exit_code_of, is_ours, sentence
 from holdfast.storage import open_store
 from locking import Owner
@@ -93,6 +94,12 @@ def backup(
     tables: Annotated[
         list[str] | None, typer.Option(metavar="GLOB", help="Only rows of these tables (schema.table).")
     ] = None,
+    connections: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Sessions that read the source at a time, at most.")
+    ] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(metavar="RATE", help="What is read in a second, at most, such as '50 MB'.")
+    ] = None,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
@@ -104,6 +111,10 @@ def backup(
         arguments += ["--tables", glob]
     for glob in configured.exclude:
         arguments += ["--exclude", glob]
+    if sessions := connections or configured.connections:
+        arguments += ["--connections", str(sessions)]
+    if rate := bandwidth or configured.bandwidth:
+        arguments += ["--bandwidth", str(parse_bandwidth(rate))]
     value = run_job(
         "backup",
         places.archive_url(url),

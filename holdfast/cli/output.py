@@ -48,29 +48,19 @@ class Output:
         else:
             show(self._results)
 
-    def progress(self, record: RunRecord | None) -> None:
-        """Show where a job is, when that has changed, and what it has told since."""
+    def hear(self, record: RunRecord | None) -> None:
+        """Show what a job has told since the last time."""
         for words in record.said[self._heard :] if record else ():
             self.say(words)
             self._heard += 1
-        line = describe_progress(record) if record else ""
+
+    def progress(self, record: RunRecord | None) -> None:
+        """Show where a job is, when that has changed, and what it has told since."""
+        self.hear(record)
+        line = record.describe() if record else ""
         if line and line != self._last:
             self._last = line
             self.say(f"  {line}")
-
-
-def describe_progress(record: RunRecord) -> str:
-    """Return one line: step, rows of how many, megabytes stored, and seconds since the job began."""
-    if record.state == "failed":
-        return "failed"
-    parts = [record.step]
-    if record.rows:
-        known = f" of about {record.estimated_rows:,}" if record.estimated_rows > record.rows else ""
-        parts.append(f"{record.rows:,} rows{known}")
-    if record.size:
-        parts.append(f"{record.size / 1e6:,.1f} MB stored, {record.size / 1e6 / max(record.elapsed_s, 1):.1f} MB/s")
-    parts.append(f"{record.elapsed_s:.0f} s")
-    return " · ".join(parts)
 
 
 def human_size(size: int) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from holdfast.config import ArchiveConfig, find_archive, find_config, load_config
+from holdfast.config import ArchiveConfig, find_archive, find_config, load_config, parse_bandwidth
 from holdfast.errors import UsageError
 
 FULL = """
@@ -198,3 +198,20 @@ def test_source_must_be_named_where_there_are_several(file: Path) -> None:
 def test_archive_with_replicas_has_no_single_url() -> None:
     with pytest.raises(UsageError, match=r"has replicas \(far, near\).*name one place with 'url'"):
         ArchiveConfig(replicas={"near": "s3://a/x", "far": "s3://b/x"}).only_url()
+
+
+@pytest.mark.parametrize(
+    ("words", "bytes_a_second"),
+    [("50 MB", 50e6), ("1.5GB/s", 1.5e9), ("800kB", 8e5), ("7 B/s", 7.0)],
+)
+def test_bandwidth_is_read_in_decimal_units(file: Path, words: str, bytes_a_second: float) -> None:
+    assert parse_bandwidth(words) == bytes_a_second
+    file.write_text(f"archives: {{a: {{url: u, sources: {{s: {{url: 'postgresql://h/d', bandwidth: {words}}}}}}}}}")
+    _, source = load_config(file).archive("a").source(None)
+    assert source.bandwidth == words
+
+
+@pytest.mark.parametrize("words", ["", "50", "0 MB", "-1 MB", "50 MiB", "fast", "1e9 B"])
+def test_bandwidth_that_is_none_is_refused_with_an_example(words: str) -> None:
+    with pytest.raises(UsageError, match="bytes a second with a unit, such as 50 MB"):
+        parse_bandwidth(words)

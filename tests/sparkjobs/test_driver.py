@@ -289,3 +289,46 @@ def test_no_tasks_need_no_spark(run: Run) -> None:
     code, record = run(lambda job: {"found": job.map("step", [], work, estimated_rows=0)})
     assert record is not None
     assert (code, record.result) == (0, {"found": []})
+
+
+def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_order(run: Run, tmp_path: Path) -> None:
+    folder, met = tmp_path / "running", tmp_path / "met"
+    folder.mkdir()
+
+    def meet(task: int, report: Callable[[int, int], None]) -> Iterator[tuple[int, int]]:
+        mine = folder / str(task)
+        mine.touch()
+        until = time.monotonic() + (20 if task >= 10 else 0.2)
+        while (beside := len(list(folder.iterdir()))) < 2 and not met.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        if beside == 2:
+            met.touch()
+        yield task, beside
+        mine.unlink()
+
+    def work(job: Job) -> dict[str, Any]:
+        alone = job.map("reading", range(4), meet, estimated_rows=4, at_once=1)
+        together = job.map("reading", range(10, 14), meet, estimated_rows=4, at_once=2)
+        return {"alone": alone, "together": together}
+
+    code, record = run(work)
+    assert record is not None
+    assert record.result is not None, record.error
+    assert (code, record.result["alone"]) == (0, [[task, 1] for task in range(4)])
+    assert [task for task, _ in record.result["together"]] == list(range(10, 14))
+    assert max(beside for _, beside in record.result["together"]) == 2
+
+
+def test_a_task_that_fails_for_good_ends_the_others_that_wait_their_turn(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "begun"
+    folder.mkdir()
+
+    def work_on(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
+        (folder / str(task)).touch()
+        if task == 1:
+            raise RefusedError("row 7 is too large")
+        yield task
+
+    code, record = run(lambda job: {"rows": job.map("reading", range(50), work_on, estimated_rows=1, at_once=1)})
+    assert (code, message_of(record)) == (5, "row 7 is too large")
+    assert len(list(folder.iterdir())) < 50

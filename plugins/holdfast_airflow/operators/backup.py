@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from holdfast.config import parse_bandwidth
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql.address import Address
 from holdfast_airflow.connections import database_address
@@ -25,6 +26,8 @@ class BackupOperator(ArchiveJobOperator):
     :param source_conn_id: the Airflow connection to the source, of type postgres; without it, what
         archives.yaml says. (templated)
     :param tables: globs of `schema.table`; empty means all that archives.yaml says. (templated)
+    :param connections: sessions that read the source at a time, at most; without it, what archives.yaml says.
+    :param bandwidth: what is read of it in a second, at most, such as `50 MB`; without it, what archives.yaml says.
     :param kind: `full`, `changes`, or `auto` for the least that keeps the source restorable. (templated)
     """
 
@@ -38,12 +41,16 @@ class BackupOperator(ArchiveJobOperator):
         source_conn_id: str | None = None,
         tables: Sequence[str] | None = None,
         kind: str = "auto",
+        connections: int | None = None,
+        bandwidth: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.source_conn_id = source_conn_id
         self.tables = tables
         self.kind = kind
+        self.connections = connections
+        self.bandwidth = bandwidth
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the source to back up."""
@@ -54,13 +61,17 @@ class BackupOperator(ArchiveJobOperator):
         return name, database_address(conn_id) if conn_id else Address(source.url or "")
 
     def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return kind and tables."""
+        """Return kind, tables and limits."""
         known = archive.sources.get(source or "")
         arguments = ["--kind", self.kind]
         for table in self.tables or (known.tables if known else ()):
             arguments += ["--tables", table]
         for table in known.exclude if known else ():
             arguments += ["--exclude", table]
+        if connections := self.connections or (known and known.connections):
+            arguments += ["--connections", str(connections)]
+        if bandwidth := self.bandwidth or (known and known.bandwidth):
+            arguments += ["--bandwidth", str(parse_bandwidth(bandwidth))]
         return arguments
 
     def summarise(self, store: ObjectStore, record: RunRecord) -> dict[str, Any]:

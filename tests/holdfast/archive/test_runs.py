@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.archive.runs import RunLog, check_run_name, read_last
+from holdfast.archive.runs import RunLog, RunRecord, check_run_name, read_last
 from holdfast.errors import RefusedError, UsageError
 from holdfast.storage import ObjectStore
 from tests.support.archives import FaultyCreates
@@ -71,3 +71,51 @@ def test_lost_replies_neither_stop_a_job_nor_hide_how_it_ended(
 def test_a_name_that_would_leave_the_folder_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
         check_run_name(name)
+
+
+def record(**more: object) -> RunRecord:
+    return RunRecord.model_validate(
+        {"run": "r", "number": 1, "operation": "backup", "state": "running", "step": "reading tables", **more}
+    )
+
+
+def test_progress_tells_step_rows_and_speed() -> None:
+    line = record(rows=1500, estimated_rows=3000, size=4_000_000, elapsed_s=2.0).describe()
+    assert line == "reading tables · 1,500 rows of about 3,000 · 4.0 MB stored, 2.0 MB/s · 2 s"
+
+
+def test_an_estimate_that_was_too_low_is_left_out() -> None:
+    assert record(rows=10, estimated_rows=5, elapsed_s=1, step_s=60).describe() == "reading tables · 10 rows · 1 s"
+
+
+@pytest.mark.parametrize(
+    ("rows", "step_s", "left"),
+    [
+        (500, 30.0, "about 30 s left"),
+        (100, 30.0, "about 4 min left"),
+        (20, 200.0, "about 2.7 h left"),
+        (999, 30.0, "about 10 s left"),
+    ],
+)
+def test_what_is_left_is_judged_by_the_pace_of_the_step(rows: int, step_s: float, left: str) -> None:
+    assert record(rows=rows, estimated_rows=1000, elapsed_s=1000, step_s=step_s).describe().endswith(left)
+
+
+@pytest.mark.parametrize(
+    ("rows", "estimated", "step_s"), [(500, 1000, 9.0), (19, 1000, 60.0), (0, 1000, 60.0), (500, 0, 60.0)]
+)
+def test_what_would_be_a_guess_is_not_told(rows: int, estimated: int, step_s: float) -> None:
+    assert record(rows=rows, estimated_rows=estimated, step_s=step_s).left_s is None
+
+
+def test_the_time_of_a_step_begins_with_it(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("holdfast.archive.runs.time.monotonic", lambda: now[0])
+    log = RunLog(store, "run-1", "backup")
+    for step, seconds in (("starting Spark", 5.0), ("reading tables", 20.0), ("reading tables", 3.0)):
+        now[0] += seconds
+        log.progress(step, rows=1)
+    last = read_last(store, "run-1")
+    assert last is not None
+    assert (last.elapsed_s, last.step_s) == (28.0, 3.0)
+    assert log.last == last

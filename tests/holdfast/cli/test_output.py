@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.archive.runs import RunRecord
-from holdfast.cli.output import Output, describe_progress, human_size
+from holdfast.cli.output import Output, human_size
 
 
 def record(**more: object) -> RunRecord:
@@ -14,20 +14,19 @@ def record(**more: object) -> RunRecord:
     )
 
 
-def test_progress_tells_step_rows_and_speed() -> None:
-    line = describe_progress(record(rows=1500, estimated_rows=3000, size=4_000_000, elapsed_s=2.0))
-    assert line == "reading tables · 1,500 rows of about 3,000 · 4.0 MB stored, 2.0 MB/s · 2 s"
-
-
-def test_an_estimate_that_was_too_low_is_left_out() -> None:
-    assert describe_progress(record(rows=10, estimated_rows=5, elapsed_s=1)) == "reading tables · 10 rows · 1 s"
-
-
 def test_progress_is_said_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
     output = Output(as_json=True)
     for each in (None, record(), record(), record(step="committing")):
         output.progress(each)
     assert capsys.readouterr() == ("", "  reading tables · 0 s\n  committing · 0 s\n")
+
+
+def test_what_a_job_tells_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output(as_json=True)
+    for each in (None, record(said=("one",)), record(said=("one",)), record(said=("one", "two"), step="committing")):
+        output.progress(each)
+    output.hear(record(said=("one", "two", "three")))
+    assert capsys.readouterr().err == "one\n  reading tables · 0 s\ntwo\n  committing · 0 s\nthree\n"
 
 
 def test_no_word_shows_the_password_of_a_url(capsys: pytest.CaptureFixture[str]) -> None:

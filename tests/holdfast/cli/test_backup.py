@@ -1,0 +1,58 @@
+"""`holdfast backup`: what it asks the job for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.storage import ObjectStore
+from tests.support.command import RunCommand
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arguments of the job, which is not run."""
+    given: list[str] = []
+
+    def run_job(operation: str, url: str, arguments: list[str], **more: Any) -> dict[str, Any]:
+        given[:] = arguments
+        return {"commit": 1, "rows": 0, "tables": 0, "bytes": 0, "restorable_to": "now"}
+
+    monkeypatch.setattr("holdfast.cli.app.run_job", run_job)
+    return given
+
+
+SOURCE = ("--source", "postgresql://me@here/shop")
+
+
+def test_a_source_may_be_spared(holdfast: RunCommand, store: ObjectStore, asked: list[str]) -> None:
+    done = holdfast("backup", store.url, *SOURCE, "--connections", "2", "--bandwidth", "1.5 MB/s", "--json")
+    assert done.code == 0
+    assert asked[asked.index("--connections") :] == ["--connections", "2", "--bandwidth", "1500000.0"]
+    assert holdfast("backup", store.url, *SOURCE, "--json").code == 0
+    assert "--connections" not in asked
+
+
+def test_limits_of_the_configuration_hold_unless_others_are_given(
+    holdfast: RunCommand, store: ObjectStore, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "archives.yaml"
+    file.write_text(
+        f"archives: {{shop: {{url: {store.url}, sources: {{db: {{url: 'postgresql://me@here/shop', connections: 3, "
+        "bandwidth: 20 kB}}}}"
+    )
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(file))
+    assert holdfast("backup", "shop", "--source", "db", "--json").code == 0
+    assert asked[asked.index("--connections") :] == ["--connections", "3", "--bandwidth", "20000.0"]
+    assert holdfast("backup", "shop", "--source", "db", "--connections", "1", "--json").code == 0
+    assert asked[asked.index("--connections") :] == ["--connections", "1", "--bandwidth", "20000.0"]
+
+
+@pytest.mark.parametrize("limit", [("--connections", "0"), ("--bandwidth", "fast"), ("--bandwidth", "0 MB")])
+def test_a_limit_that_is_none_is_a_mistake(
+    holdfast: RunCommand, store: ObjectStore, asked: list[str], limit: tuple[str, str]
+) -> None:
+    done = holdfast("backup", store.url, *SOURCE, *limit, "--json")
+    assert (done.code, asked) == (2, [])
