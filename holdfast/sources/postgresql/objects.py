@@ -117,7 +117,7 @@ def _waves(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
         ids = {entry.id for entry in waiting}
         ready = [entry for entry in waiting if not ids.intersection(entry.needs)]
         yield ready or waiting
-        waiting = [entry for entry in waiting if ready and entry not in ready]
+        waiting = [entry for entry in waiting if ids.intersection(entry.needs)] if ready else []
 
 
 def _run_at_once(address: Address, entries: Sequence[Entry], sessions: int) -> None:

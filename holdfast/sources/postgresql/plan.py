@@ -123,9 +123,8 @@ def make_plan(
     selection = Selection(entries, catalog, target, maps, chosen, whole=not globs)
     selection.run()
     created = [entry for entry in entries if entry.id in selection.created]
-    tables = [
-        table for table in catalog.tables if table.oid in {each.oid for each in created if selection.is_table(each)}
-    ]
+    oids = {entry.oid for entry in created if selection.is_table(entry)}
+    tables = [table for table in catalog.tables if table.oid in oids]
     _check(tables, created, maps, target, stored, chosen=bool(globs))
     names, renamed = name_everything(selection, created, maps)
     created = _without_unused_schemas(selection, created, names, whole=not globs)
