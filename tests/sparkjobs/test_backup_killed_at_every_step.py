@@ -133,10 +133,10 @@ def kill_at_every_step(lanes: list[Lane], when: When, *, inside: bool = False) -
             ended = lane.back_up(archive, "killed", at=at, when=when, inside=inside)
             if ended.code == 0:
                 return
-            place = f"killed {when} step {at}, {ended.steps[-1]}"
-            assert (ended.code, len(ended.steps)) == (-signal.SIGKILL, at), f"{place}: {ended.said}"
-            look_and_run_again(lane, archive, place, committed=_has_committed(archive, ended))
-            killed[at] = ended.steps[-1]
+            assert ended.code == -signal.SIGKILL, f"step {at}: {ended.said}"
+            place = f"killed {when} step {at}, {ended.steps[at - 1]}"
+            look_and_run_again(lane, archive, place, committed=must_have_committed(archive, ended, when))
+            killed[at] = ended.steps[at - 1]
             shutil.rmtree(archive)
 
     with ThreadPoolExecutor(len(lanes)) as pool:
@@ -145,13 +145,13 @@ def kill_at_every_step(lanes: list[Lane], when: When, *, inside: bool = False) -
     return [killed[at] for at in sorted(killed)]
 
 
-def _has_committed(archive: Path, ended: Ended) -> bool:
-    """Say whether the commit must be there: the run has gone on after its step; where it ended in it, either may be."""
-    places = [number for number, name in enumerate(ended.steps) if name.startswith("create commits/")]
-    if not places:
-        return False
-    later = [name for name in ended.steps[places[0] :] if name.startswith("create runs/")]
-    return bool(later) or len(Archive.open(open_store(str(archive))).commits) == 2
+def must_have_committed(archive: Path, ended: Ended, when: When) -> bool:
+    """Say whether the commit must be there; where the process ended within the request that makes it, either may be."""
+    passed = ended.steps if when == "after" else ended.steps[:-1]
+    *_, last = [name for name in ("", *ended.steps) if not name or name.startswith("create ")]
+    if last.startswith("create commits/") and not ended.steps[-1].startswith("create "):
+        return len(Archive.open(open_store(str(archive))).commits) == 2
+    return any(name.startswith("create commits/") for name in passed)
 
 
 def look_and_run_again(lane: Lane, folder: Path, place: str, *, committed: bool) -> None:

@@ -57,7 +57,7 @@ class Ended:
     """How a process ended.
 
     :param code: its exit code, negative for a signal.
-    :param steps: the names of the steps it began.
+    :param steps: the names of the steps it began; threads may have begun some beside its last one.
     :param said: what it wrote to stderr.
     """
 
