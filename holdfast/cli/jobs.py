@@ -78,6 +78,8 @@ def _submit(
     except KeyboardInterrupt:
         log.unlink()
         raise
+    with suppress(StoreError):
+        output.hear(read_last(store, run))
     try:
         result = _result_of(store, run, code, _last_words(log, operation))
     except StoreError as error:

@@ -261,8 +261,8 @@ def test_a_key_that_the_targets_own_rows_do_not_satisfy_is_left_out_and_told(
     live = create_database("create table customers (id int primary key, name text)")
     result = done(run_restore(live, "--tables", "public.orders"))
     (key,) = [each for each in result["not_restored"] if each["object"].startswith("foreign key")]
-    assert "violates foreign key constraint" in key["reason"]
-    assert key["statement"].startswith("ALTER TABLE ONLY public.orders ADD CONSTRAINT orders_customer_fkey")
+    assert key["reason"].startswith("insert or update on table")
+    assert "ADD CONSTRAINT orders_customer_fkey" in key["statement"]
 
 
 def test_a_backup_of_other_tables_is_refused(

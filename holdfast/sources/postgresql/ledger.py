@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from holdfast.errors import RefusedError
+from holdfast.errors import BusyError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,24 +113,35 @@ def undo(session: Connection) -> tuple[str, ...]:
     """Drop what an unfinished restore has created, and nothing else, in one transaction. Returns what was dropped.
 
     :raises RefusedError: something that the restore has not made uses it by now.
+    :raises BusyError: somebody reads or writes it, perhaps what is left of the restore itself.
     """
+    try:
+        with session.transaction():
+            return _undo(session)
+    except psycopg.errors.LockNotAvailable as error:
+        raise BusyError(
+            "what an unfinished restore left is in use, so that it cannot be dropped "
+            f"({' '.join(str(error).split())}): try again when its last session is gone"
+        ) from error
+
+
+def _undo(session: Connection) -> tuple[str, ...]:
     dropped: list[str] = []
-    with session.transaction():
-        session.execute(f"set local lock_timeout = '{_LOCK_WAIT}'")
-        for table, name in session.execute(_FOREIGN_KEYS).fetchall():
-            session.execute(f"alter table {table} drop constraint {name}".encode())
+    session.execute(f"set local lock_timeout = '{_LOCK_WAIT}'")
+    for table, name in session.execute(_FOREIGN_KEYS).fetchall():
+        session.execute(f"alter table {table} drop constraint {name}".encode())
+    left = session.execute(_LEFT).fetchall()
+    while left:
+        refused = [(row, error) for row in left if (error := _drop(session, row[2], row[3])) is not None]
+        if len(refused) == len(left):
+            raise RefusedError(
+                f"an unfinished restore left {left[0][2]} {left[0][3]} behind, which cannot be dropped: "
+                f"{' '.join(str(refused[0][1]).split())}. Drop what uses it, then try again"
+            )
+        kept = [row for row, _ in refused]
+        dropped += [f"{row[2]} {row[3]}" for row in left if row not in kept]
         left = session.execute(_LEFT).fetchall()
-        while left:
-            refused = [(row, error) for row in left if (error := _drop(session, row[2], row[3])) is not None]
-            if len(refused) == len(left):
-                raise RefusedError(
-                    f"an unfinished restore left {left[0][2]} {left[0][3]} behind, which cannot be dropped: "
-                    f"{' '.join(str(refused[0][1]).split())}. Drop what uses it, then try again"
-                )
-            kept = [row for row, _ in refused]
-            dropped += [f"{row[2]} {row[3]}" for row in left if row not in kept]
-            left = session.execute(_LEFT).fetchall()
-        drop_ledger(session)
+    drop_ledger(session)
     return tuple(dropped)
 
 

@@ -107,7 +107,7 @@ def _run_alone(session: Connection, entry: Entry, *, borrowed: bool) -> Iterator
     except HoldfastError as error:
         if not borrowed or session.broken:
             raise
-        yield NotRestored(entry.label, str(error), entry.sql)
+        yield NotRestored(entry.label, " ".join(str(error.__cause__ or error).split()), entry.sql)
 
 
 def _waves(entries: Sequence[Entry]) -> Iterator[list[Entry]]:

@@ -280,7 +280,9 @@ class Selection:
                 continue
             if self.whole:
                 if entry.kind in (*_OF_THE_DATABASE, "DEFAULT ACL"):
-                    self.left_out[entry.id] = LeftOut(entry, "it would act on the whole target", add_later=True)
+                    # The statement of a subscription holds a password.
+                    later = entry.kind != "SUBSCRIPTION"
+                    self.left_out[entry.id] = LeftOut(entry, "it would act on the whole target", add_later=later)
             elif used.intersection(entry.needs) and (reason := self._why_it_stays(entry)):
                 self.left_out[entry.id] = reason
                 if entry.is_relation:

@@ -311,3 +311,76 @@ def test_a_restore_prints_what_it_restored(
     assert shown.out == (
         "restored shop_db to 2026-03-01T12:00:00Z (commit 1): 3 rows of 1 tables in 2.0 s, equal to the archive\n"
     )
+
+
+NOT_RESTORED = {"object": "view a.v", "reason": "views do not come with chosen tables", "statement": ""}
+ADD_LATER = {"object": "foreign key a.o k", "reason": "a.c is missing", "statement": "ALTER TABLE a.o ADD k;"}
+PLAN = {
+    "tables": [{"from": "a.o", "to": "b.o2", "rows": 1000, "bytes": 10}],
+    "objects": [{"kind": "index", "name": "a.x"}, {"kind": "index", "name": "a.y"}, {"kind": "type", "name": "a.t"}],
+    "renamed": [{"from": "index a.x", "to": "b.x1"}],
+    "skipped_existing": ["type a.t"],
+    "not_restored": [NOT_RESTORED, ADD_LATER],
+    "touches": ["a.c: writes wait"],
+    "unchanged": [],
+}
+
+
+def test_a_dry_run_prints_the_plan(
+    holdfast: RunCommand, filled: ObjectStore, address: Address, play_spark: PlaySpark
+) -> None:
+    result = {"commit": 1, "source": "shop_db", "rows": 1000, "tables": 1, "bytes": 10, "dry_run": True, "plan": PLAN}
+    result["restored_to"] = "2026-03-01T12:00:00Z"
+
+    def plan(store: ObjectStore, run: str, log: Path) -> int:
+        with RunLog(store, run, "restore") as record:
+            record.say("something to know")
+            record.result = result
+        return 0
+
+    started = play_spark(plan)
+    options = ["--tables", "a.*", "--tables", "c.d", "--map", "a=b", "--dry-run"]
+    done = holdfast("restore", filled.url, "--to", address.url, *options, "--json")
+    assert (done.code, done.value) == (0, result)
+    assert "something to know" in done.err
+    expected = ["--at", "latest", "--tables", "a.*", "--tables", "c.d", "--map", "a=b", "--dry-run"]
+    assert started["arguments"][-len(expected) :] == expected
+    assert holdfast("restore", filled.url, "--to", address.url, *options).out == (
+        "would restore shop_db to 2026-03-01T12:00:00Z (commit 1): 1,000 rows of 1 tables, 10 B stored\n"
+        "  a.o → b.o2: 1,000 rows\n"
+        "with them:\n"
+        "  2 index, 1 type\n"
+        "renamed with their tables:\n"
+        "  index a.x → b.x1\n"
+        "in the target already, left as they are:\n"
+        "  type a.t\n"
+        "of the target's own:\n"
+        "  a.c: writes wait\n"
+        "not restored:\n"
+        "  view a.v: views do not come with chosen tables\n"
+        "  foreign key a.o k: a.c is missing\n"
+        "    ALTER TABLE a.o ADD k;\n"
+        "nothing was changed\n"
+    )
+
+
+def test_a_restore_says_that_not_everything_came_back(
+    holdfast: RunCommand, filled: ObjectStore, address: Address, play_spark: PlaySpark
+) -> None:
+    def bring_back(store: ObjectStore, run: str, log: Path) -> int:
+        with RunLog(store, run, "restore") as record:
+            record.result = {"commit": 1, "source": "shop_db", "rows": 3, "tables": 1, "seconds": 2.0, "equal": True}
+            record.result |= {"restored_to": "2026-03-01T12:00:00Z", "not_restored": [NOT_RESTORED, ADD_LATER]}
+        return 0
+
+    play_spark(bring_back)
+    shown = holdfast("restore", filled.url, "--to", address.url, "--tables", "a.*")
+    assert shown.out.endswith("equal to the archive; not restored: 2 objects, named above\n")
+
+
+def test_a_map_that_is_none_is_refused_before_anything_is_started(
+    holdfast: RunCommand, filled: ObjectStore, address: Address
+) -> None:
+    done = holdfast("restore", filled.url, "--to", address.url, "--map", "public", "--json")
+    assert (done.code, "--map public: say schema=schema" in done.value["error"]) == (2, True)
+    assert nothing_was_started(filled)

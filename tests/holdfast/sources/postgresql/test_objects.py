@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import HoldfastError, RefusedError
+from holdfast.errors import BusyError, HoldfastError, RefusedError
 from holdfast.sources.postgresql import ledger, objects
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Catalog, Table
@@ -211,6 +211,17 @@ def test_what_others_use_by_now_is_not_dropped(source: Source) -> None:
     with connect(target) as session:
         assert session.execute("select count(*) from public.mine").fetchone() == (0,)
         assert ledger.is_undoable(session)
+
+
+def test_what_others_read_is_not_waited_for_endlessly(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "_LOCK_WAIT", "100ms")
+    target = source.database("read")
+    source.create(target, "public.wide")
+    with connect(target) as reader, reader.transaction():
+        reader.execute("select count(*) from public.wide")
+        with pytest.raises(BusyError, match="is in use, so that it cannot be dropped"):
+            undo(target)
+    assert undo(target) == ("table public.wide",)
 
 
 def test_what_others_create_meanwhile_is_never_taken_for_ours(source: Source) -> None:

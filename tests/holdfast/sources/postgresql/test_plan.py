@@ -298,6 +298,13 @@ def test_everything_under_other_names_leaves_the_target_itself_alone() -> None:
     assert [value.name for value in made.sequences] == ["orders_id_seq", "loose"]
 
 
+def test_the_password_of_a_subscription_is_not_told() -> None:
+    secret = entry(90, "SUBSCRIPTION", "sub", sql="CREATE SUBSCRIPTION sub CONNECTION 'password=secret' PUBLICATION p;")
+    made = make_plan(CATALOG, (*ENTRIES, secret), EMPTY, maps=Maps.parse(["public=x"]), stored=STORED)
+    assert "secret" not in str(made.describe())
+    assert "subscription sub" in {each.what.replace("public.", "") for each in made.not_restored}
+
+
 def test_everything_as_it_was_is_everything() -> None:
     made = plan()
     assert set(created(made)) == {each.id for each in ENTRIES}
