@@ -28,7 +28,6 @@ from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
-from holdfast.storage import open_store
 from sparkjobs.driver import Job, database_address, pack, run_application
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog import Relation, SequenceValue
     from holdfast.sources.postgresql.plan import NotRestored
     from holdfast.sources.postgresql.rename import Name
+    from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]
 
@@ -74,18 +74,17 @@ class Wish:
 
 
 class FileLoader:
-    """The work of one Spark task: load a few files. Travels in the task's closure, with the password."""
+    """The work of one Spark task: load a few files. Travels in the task's closure, with password and store settings."""
 
-    def __init__(self, archive: str, address: Address) -> None:
-        self._archive = archive
+    def __init__(self, store: ObjectStore, address: Address) -> None:
+        self._store = store
         self._address = address
 
     def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[int]:
         """Yield the rows loaded from each file."""
-        store = open_store(self._archive)
         with connect(self._address) as session:
             for table, record in files:
-                rows = load.load_file(session, table, record.path, read_batches(store, record))
+                rows = load.load_file(session, table, record.path, read_batches(self._store, record))
                 report(rows, record.size)
                 yield rows
 
@@ -210,7 +209,7 @@ def _restore_into(
     way.create_tables(session)
     files = [(way.tables[record.id], file) for record in records for file in record.files if file.rows]
     tasks = pack(files, lambda pair: pair[1].size, room=_TASK_BYTES)
-    job.map("loading rows", tasks, FileLoader(job.store.url, address), estimated_rows=rows)
+    job.map("loading rows", tasks, FileLoader(job.store, address), estimated_rows=rows)
     job.check()
     load.set_sequences(session, way.sequences)
     job.log.progress("building indexes and constraints", rows=rows, size=size)
