@@ -85,7 +85,7 @@ def create_rest(address: Address, plan: RestorePlan, *, sessions: int) -> tuple[
     entries = [entry for entry in plan.entries if entry.section == "post-data"]
     for indexes, stretch in groupby(entries, key=lambda entry: entry.kind in _INDEXES):
         if indexes:
-            for wave in _waves(list(stretch)):
+            for wave in waves(list(stretch)):
                 _run_at_once(address, wave, sessions)
             continue
         with _session(address) as session:
@@ -110,7 +110,7 @@ def _run_alone(session: Connection, entry: Entry, *, borrowed: bool) -> Iterator
         yield NotRestored(entry.label, " ".join(str(error.__cause__ or error).split()), entry.sql)
 
 
-def _waves(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+def waves(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     """Yield entries that need none of each other: a partition's index comes after its parent's."""
     waiting = list(entries)
     while waiting:

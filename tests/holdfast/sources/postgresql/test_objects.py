@@ -177,6 +177,17 @@ def copy_of(name: str) -> str:
     return f'The "copy" of {name}'.encode()[:63].decode("utf-8", "ignore")
 
 
+def test_an_index_of_a_partition_waits_for_that_of_its_table(source: Source) -> None:
+    plan = source.plan(source.database("nothing"), "public.measured")
+    indexes = [entry for entry in plan.entries if entry.kind in ("INDEX", "CONSTRAINT")]
+    done: set[int] = set()
+    for wave in objects.waves(indexes):
+        missing = {each for entry in wave for each in entry.needs} & {entry.id for entry in indexes} - done
+        assert missing == set()
+        done |= {entry.id for entry in wave}
+    assert done == {entry.id for entry in indexes}
+
+
 def test_what_cannot_be_created_leaves_nothing(source: Source) -> None:
     target = source.database("failing")
     plan = source.plan(target, "public.kinds")

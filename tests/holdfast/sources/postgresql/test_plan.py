@@ -45,6 +45,7 @@ CATALOG = Catalog(
         table(14, "events_1", parents=(13,), bound="DEFAULT"),
         table(15, "parent"),
         table(16, "child", parents=(15,)),
+        table(17, "tickets"),
     ),
     sequences=(
         SequenceValue(sequence_schema="public", name="orders_id_seq", last_value=7, is_called=True),
@@ -55,7 +56,7 @@ CATALOG = Catalog(
     roles=("clerk", "postgres"),
 )
 
-STORED = dict.fromkeys((11, 12, 14, 15, 16), (10, 100))
+STORED = dict.fromkeys((11, 12, 14, 15, 16, 17), (10, 100))
 
 
 def entry(number: int, kind: str, name: str, needs: Iterable[int] = (), sql: str = "", *, oid: int = 0) -> Entry:
@@ -96,6 +97,14 @@ ENTRIES = (
     entry(17, "SEQUENCE", "loose", sql="CREATE SEQUENCE public.loose;"),
     entry(
         18, "MATERIALIZED VIEW", "totals", [4], "CREATE MATERIALIZED VIEW public.totals AS SELECT 1 FROM public.orders;"
+    ),
+    entry(
+        21,
+        "TABLE",
+        "tickets",
+        [5],
+        "CREATE TABLE public.tickets (n nextval('public.orders_id_seq'::regclass));",
+        oid=17,
     ),
     entry(19, "PUBLICATION", "pub", sql="CREATE PUBLICATION pub;"),
     entry(20, "PUBLICATION TABLE", "pub orders", [19, 4], "ALTER PUBLICATION pub ADD TABLE ONLY public.orders;"),
@@ -236,12 +245,31 @@ def test_a_partitioned_table_brings_its_partitions() -> None:
 
 
 def test_a_partition_alone_becomes_a_table_of_its_own() -> None:
+    assert created(plan("public.events_1")) == [13, 37]
     made = plan("public.events_1", target=having(("RELATION", "events")))
     assert created(made) == [13, 37]
     assert left(made) == {
         "attached partition public.events_1": "table public.events is not chosen: the partition becomes a table of its "
         "own"
     }
+
+
+def test_a_sequence_of_another_table_comes_without_its_owner() -> None:
+    made = plan("public.tickets")
+    assert created(made) == [5, 21]
+    assert left(made) == {
+        "owner of sequence public.orders_id_seq": "it needs table public.orders, which is neither chosen nor in the "
+        "target"
+    }
+
+
+def test_tables_share_a_sequence_also_where_its_name_is_taken() -> None:
+    made = plan("public.orders", "public.tickets", target=having(("RELATION", "orders_id_seq")))
+    assert made.renamed == (("sequence public.orders_id_seq", "public.orders_id_seq1"),)
+    sql = {each.id: each.sql for each in made.entries}
+    assert sql[5] == 'CREATE SEQUENCE "public"."orders_id_seq1";'
+    assert "orders_id_seq1" in sql[7]
+    assert "orders_id_seq1" in sql[21]
 
 
 def test_a_child_brings_its_parent_unless_the_target_has_it() -> None:
