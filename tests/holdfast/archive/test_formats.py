@@ -28,8 +28,8 @@ def fixture(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(FIXTURES / request.param, tmp_path / "archive"))
 
 
-def test_there_is_a_fixture_of_format_1() -> None:
-    assert "format-1" in ALL
+def test_there_are_fixtures_of_format_1_without_checksums_in_its_commits_and_with() -> None:
+    assert ALL == ["format-1", "format-1-sealed"]
 
 
 def test_it_opens_and_every_byte_is_as_it_was_written(fixture: Path) -> None:
