@@ -124,8 +124,7 @@ def _work(order: Order, steps: Steps) -> int:
     count_database_steps(steps)
     if order.inside:
         count_file_steps(steps)
-    for module in (driver, restore):
-        _replace(module, "open_store", lambda url: store)
+    _replace(driver, "open_store", lambda url: store)
     _replace(driver, "Job", _JobWithoutSpark)
     _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run]
