@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import DAG, Param, task
 
 from holdfast_airflow.archives import configured_archives
+from holdfast_airflow.assets import backups_of
 from holdfast_airflow.operators.backup import BackupOperator
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ DOC = """
 Adds one commit per source to the archive **{name}** ({place}), or none.
 
 Runs on the schedule `full` of archives.yaml ({schedule}), and whenever it is triggered. Each task takes the
-archive's locks first (waiting is deferred), runs Spark, and reads its commit back from the archive.
+archive's locks first (waiting is deferred), runs Spark, and reads its commit back from the archive. Each commit updates
+the asset `holdfast_{name}`, on which other DAGs can be scheduled.
 """
 
 
@@ -68,6 +70,7 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 source=source,
                 kind=dag.param("kind"),
                 tables=dag.param("tables"),
+                outlets=[backups_of(name)],
             )
             for source in sources
         ]

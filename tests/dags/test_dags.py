@@ -16,6 +16,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
+from holdfast_airflow.assets import backups_of
+
 ROOT = Path(__file__).parents[2]
 
 TWO = """
@@ -104,6 +106,13 @@ def test_reaper_comes_by_every_ten_minutes_and_never_catches_up(read: Read) -> N
     assert reaper.task_ids == ["reap"]
     assert reaper.schedule == reaper.dagrun_timeout == timedelta(minutes=10)
     assert not reaper.catchup
+
+
+def test_other_dags_can_be_scheduled_on_the_backups_of_an_archive(read: Read) -> None:
+    bag = read(TWO)
+    outlets = {task.task_id: task.outlets for task in dag(bag, "backup_big").tasks}
+    assert outlets == {"choose_sources": [], "backup_a": [backups_of("big")], "backup_b": [backups_of("big")]}
+    assert (backups_of("big").name, backups_of("big").uri) == ("holdfast_big", "x-holdfast://big")
 
 
 def test_form_of_a_backup_offers_what_there_is(read: Read) -> None:

@@ -10,16 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import psutil
 import pytest
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
 import locking
 from holdfast.archive import Archive
 from holdfast.config import find_archive
 from holdfast.storage import ObjectStore
+from holdfast_airflow.assets import backups_of
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
 from holdfast_airflow.operators import BackupOperator, RestoreOperator
 from holdfast_airflow.operators.job import ArchiveJobOperator
@@ -82,6 +85,17 @@ def test_backup_runs_under_its_locks_and_returns_the_verified_commit(
     assert spark.seen()["locks"] == ["format R save", "ingest-shop_db W save"]
     assert Archive.open(store).commit(1).kind == "backup"
     assert locks_of(store) == []
+
+
+def test_backup_tells_who_is_scheduled_on_it_what_it_was(
+    store: ObjectStore, spark: Spark, context: dict[str, Any]
+) -> None:
+    spark.play("succeed")
+    other = Asset(name="other", uri="s3://reports/daily")
+    context["outlet_events"] = {asset: SimpleNamespace(extra={}) for asset in (backups_of("shop"), other)}
+    summary = run(backup(outlets=[backups_of("shop"), other]), context)
+    assert context["outlet_events"][backups_of("shop")].extra == {"source": "shop_db", **summary}
+    assert context["outlet_events"][other].extra == {}
 
 
 def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: Spark, context: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException
 
 from holdfast.config import find_archive
@@ -25,6 +26,7 @@ from holdfast.jobs import (
     local_environment,
     new_run_id,
 )
+from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
 from holdfast_airflow.exceptions import JobFailed, failure, in_airflow_terms
 from holdfast_airflow.owners import owner_of
@@ -224,6 +226,9 @@ class ArchiveJobOperator(SparkSubmitOperator):
             self.log.warning("spark-submit failed after the job had done its work")
         summary = self.summarise(store, record)
         self.log.info("%s is done: %s", self.operation, summary)
+        for asset in self.outlets:
+            if isinstance(asset, Asset) and asset.uri.startswith(f"{SCHEME}:"):
+                context["outlet_events"][asset].extra = {"source": job.source, **summary}
         return summary
 
     def _set_up_spark(self, job: Job) -> None:

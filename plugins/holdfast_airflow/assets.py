@@ -1,0 +1,18 @@
+"""What archives are to Airflow's schedules."""
+
+from __future__ import annotations
+
+from airflow.sdk import Asset
+
+SCHEME = "x-holdfast"
+"""Airflow leaves addresses whose scheme begins with `x-` as they are."""
+
+
+def backups_of(archive: str) -> Asset:
+    """Return the asset that each backup into an archive updates: `DAG(schedule=[backups_of("shop")])` runs after it.
+
+    The event's `extra` says which: `source`, `commit`, `kind`, `rows`, `bytes` and `restorable_to`.
+
+    :param archive: its name in archives.yaml.
+    """
+    return Asset(name=f"holdfast_{archive}", uri=f"{SCHEME}://{archive}")
