@@ -87,6 +87,20 @@ def test_backup_runs_under_its_locks_and_returns_the_verified_commit(
     assert locks_of(store) == []
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [
+        BackupOperator(task_id="save", archive="shop"),
+        RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres"),
+    ],
+    ids=["backup", "restore"],
+)
+def test_what_airflow_fills_in_is_what_the_operator_was_given(operator: ArchiveJobOperator) -> None:
+    assert [field for field in operator.template_fields if callable(getattr(operator, field))] == []
+    own = inspect.signature(type(operator).__init__).parameters
+    assert [name for name in own if hasattr(operator, name) and callable(getattr(operator, name))] == []
+
+
 def test_backup_tells_who_is_scheduled_on_it_what_it_was(
     store: ObjectStore, spark: Spark, context: dict[str, Any]
 ) -> None:

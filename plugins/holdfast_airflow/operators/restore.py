@@ -45,7 +45,7 @@ class RestoreOperator(ArchiveJobOperator):
         "at",
         "tables",
         "map",
-        "dry_run",
+        "only_plan",
     )
 
     def __init__(
