@@ -23,12 +23,12 @@ database; they are left as they are. Try it as a dry run first: its plan is the 
 """
 
 TABLES = """
-Only these tables, one pattern a line, matched against `schema.table` (`public.orders`, `sales.*`). Their indexes, keys,
+Only these tables, one pattern a line, matched against schema.table (public.orders, sales.*). Their indexes, keys,
 sequences and triggers come with them, and types and functions that they need. Empty: everything.
 """
 MAP = """
-Other names, one `OLD=NEW` a line: `public=restored` sends a schema's tables to another schema,
-`public.orders=public.orders_restored` renames one table.
+Other names, one OLD=NEW a line: public=restored sends a schema's tables to another schema,
+public.orders=public.orders_restored renames one table.
 """
 AT = "`latest`, `commit:N`, or a time with its offset, such as `2026-11-21T17:05:00Z`."
 TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
