@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -194,30 +193,6 @@ def test_a_reader_whose_snapshot_is_gone_fails(address: Address, session: psycop
         pass
     with pytest.raises(HoldfastError, match="snapshot"):
         rows(address, held)
-
-
-def test_a_reader_does_not_wait_for_a_table_lock(address: Address, session: psycopg.Connection[Any]) -> None:
-    with hold_snapshot(address) as held:
-        blocked = threading.Event()
-
-        def truncate() -> None:
-            with connect(address) as other:
-                other.execute("set application_name = 'truncating'")
-                blocked.set()
-                with pytest.raises(psycopg.errors.QueryCanceled):
-                    other.execute("truncate public.orders")
-
-        thread = threading.Thread(target=truncate)
-        thread.start()
-        blocked.wait()
-        waiting = "select pid from pg_stat_activity where application_name = 'truncating' and wait_event_type = 'Lock'"
-        while (row := session.execute(waiting).fetchone()) is None:
-            pass
-        # A queued TRUNCATE makes every later lock request wait; a reader gives up at once instead.
-        with pytest.raises(HoldfastError, match=r"orders"):
-            rows(address, held)
-        session.execute("select pg_cancel_backend(%s)", row)
-        thread.join()
 
 
 def test_sequences_and_materialized_views_are_recorded_in_order(
