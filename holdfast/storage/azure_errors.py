@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from holdfast.storage.base import ConditionNotSupported, ObjectChanged
+from holdfast.storage.base import ConditionNotSupported, ObjectChanged, without_answer
 from holdfast.storage.connections import in_words, never_sent, without_secrets
 from locking.store import (
     ObjectExists,
     ObjectNotFound,
     StoreDenied,
     StoreError,
-    StoreOutcomeUnknown,
     StoreUnavailable,
 )
 
@@ -48,7 +47,7 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
             _raise_answer(action, key, error, error.status_code, writes=writes)
         if isinstance(error, ClientAuthenticationError):
             raise _denied(action, key, f"no Azure credentials could be used ({type(error).__name__})") from None
-        _raise_lost(action, key, without_secrets(str(error)), writes=writes)
+        raise without_answer(action, key, without_secrets(str(error)), writes=writes) from None
     except AzureError as error:
         why = in_words(error.inner_exception or error)
         if never_sent(error.inner_exception):
@@ -56,7 +55,7 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
                 f"Could not {action} {key!r}: {why}. Check the account's name or endpoint and the network, then try "
                 "again."
             ) from None
-        _raise_lost(action, key, why, writes=writes)
+        raise without_answer(action, key, why, writes=writes) from None
 
 
 def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, *, writes: bool) -> NoReturn:
@@ -80,7 +79,7 @@ def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, 
     if status == 501:
         raise ConditionNotSupported(what) from None
     if status >= 500 or status == 408:
-        _raise_lost(action, key, f"{said} (HTTP {status}, {code or 'no code'})", writes=writes)
+        raise without_answer(action, key, f"{said} (HTTP {status}, {code or 'no code'})", writes=writes) from None
     raise StoreError(what) from None
 
 
@@ -94,11 +93,3 @@ def _denied(action: str, key: str, why: str) -> StoreDenied:
         f"Could not {action} {key!r}: {why}. Check the AZURE_STORAGE_* variables, or who we are to Azure and its roles "
         "in this container."
     )
-
-
-def _raise_lost(action: str, key: str, why: str, *, writes: bool) -> NoReturn:
-    if writes:
-        raise StoreOutcomeUnknown(
-            f"Whether {key!r} was changed is not known: look before trying again ({why})."
-        ) from None
-    raise StoreUnavailable(f"Could not {action} {key!r}: {why}.") from None

@@ -9,7 +9,14 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING, Any
 
-from locking.store import Listing, ObjectExists, ObjectInfo, StoreError
+from locking.store import (
+    Listing,
+    ObjectExists,
+    ObjectInfo,
+    StoreError,
+    StoreOutcomeUnknown,
+    StoreUnavailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,3 +164,14 @@ class ConditionNotSupported(StoreError):  # noqa: N818 - named after the situati
 
 class ObjectChanged(StoreError):  # noqa: N818 - named after the situation, like the store errors
     """The object is not what it was when it was looked at, so it was not replaced."""
+
+
+def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreError:
+    """Return what a request means whose answer never came, or says nothing about what was done.
+
+    :param action: what was tried, for the message: "read", "list", …
+    :param writes: whether it may have changed something
+    """
+    if writes:
+        return StoreOutcomeUnknown(f"Whether {key!r} was changed is not known: look before trying again ({why}).")
+    return StoreUnavailable(f"Could not {action} {key!r}: {why}.")

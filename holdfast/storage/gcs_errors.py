@@ -16,13 +16,12 @@ from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from holdfast.storage.base import ConditionNotSupported, ObjectChanged
+from holdfast.storage.base import ConditionNotSupported, ObjectChanged, without_answer
 from holdfast.storage.connections import in_words, never_sent, without_secrets
 from locking.store import (
     ObjectNotFound,
     StoreDenied,
     StoreError,
-    StoreOutcomeUnknown,
     StoreUnavailable,
 )
 
@@ -78,7 +77,7 @@ def _raise_silence(action: str, key: str, error: BaseException | None, *, writes
         raise _denied(action, key, why) from None
     if never_sent(error):
         raise StoreUnavailable(f"{what} Check the network, then try again.") from None
-    _raise_lost(action, key, why, writes=writes)
+    raise without_answer(action, key, why, writes=writes) from None
 
 
 def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, needs_object: bool) -> NoReturn:
@@ -98,7 +97,7 @@ def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, need
     if status == 501:
         raise ConditionNotSupported(what) from None
     if status >= 500 or status == 408:
-        _raise_lost(action, key, f"{said} (HTTP {status})", writes=writes)
+        raise without_answer(action, key, f"{said} (HTTP {status})", writes=writes) from None
     raise StoreError(what) from None
 
 
@@ -115,11 +114,3 @@ def _denied(action: str, key: str, why: str) -> StoreDenied:
         f"Could not {action} {key!r}: {why}. Check GOOGLE_APPLICATION_CREDENTIALS, or who we are to Google and what "
         "that may do in this bucket."
     )
-
-
-def _raise_lost(action: str, key: str, why: str, *, writes: bool) -> NoReturn:
-    if writes:
-        raise StoreOutcomeUnknown(
-            f"Whether {key!r} was changed is not known: look before trying again ({why})."
-        ) from None
-    raise StoreUnavailable(f"Could not {action} {key!r}: {why}.") from None

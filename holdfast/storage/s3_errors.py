@@ -18,13 +18,12 @@ from botocore.exceptions import (
     ProxyConnectionError,
 )
 
-from holdfast.storage.base import ConditionNotSupported
+from holdfast.storage.base import ConditionNotSupported, without_answer
 from locking.store import (
     ObjectExists,
     ObjectNotFound,
     StoreDenied,
     StoreError,
-    StoreOutcomeUnknown,
     StoreUnavailable,
 )
 
@@ -74,7 +73,7 @@ def s3_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
             f"Could not {action} {key!r}: {error}. Check AWS_ENDPOINT_URL and the network, then try again."
         ) from error
     except BotoCoreError as error:
-        _raise_lost(action, key, str(error), error, writes=writes)
+        raise without_answer(action, key, str(error), writes=writes) from error
 
 
 def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) -> NoReturn:
@@ -99,13 +98,5 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     if status == 501:
         raise ConditionNotSupported(what) from error
     if status >= 500:
-        _raise_lost(action, key, f"{said} (HTTP {status}, {code})", error, writes=writes)
+        raise without_answer(action, key, f"{said} (HTTP {status}, {code})", writes=writes) from error
     raise StoreError(what) from error
-
-
-def _raise_lost(action: str, key: str, why: str, error: Exception, *, writes: bool) -> NoReturn:
-    if writes:
-        raise StoreOutcomeUnknown(
-            f"Whether {key!r} was changed is not known: look before trying again ({why})."
-        ) from error
-    raise StoreUnavailable(f"Could not {action} {key!r}: {why}.") from error
