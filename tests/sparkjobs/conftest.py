@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,3 +119,20 @@ def run_restore(store: ObjectStore, job_environment: Callable[..., None]) -> Run
         return code, record
 
     return bring_back
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the files of the one backup of these tests are kept."""
+    return tmp_path_factory.mktemp("template")
+
+
+@pytest.fixture
+def backed_up(template: Path, store: ObjectStore, run_backup: RunJob, shop: Address) -> None:
+    """One backup of the module's `shop` in the archive: the first test makes it, the others copy it."""
+    archive = Path(store.url)
+    if not any(template.iterdir()):
+        assert run_backup(shop)[0] == 0
+        for name in ("commits", "data"):
+            shutil.copytree(archive / name, template / name)
+    shutil.copytree(template, archive, dirs_exist_ok=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,23 +49,6 @@ SHOP = (
 @pytest.fixture(scope="module")
 def shop(create_database: CreateDatabase) -> Address:
     return create_database(*SHOP)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the files of the one backup of these tests are kept."""
-    return tmp_path_factory.mktemp("template")
-
-
-@pytest.fixture
-def backed_up(template: Path, store: ObjectStore, run_backup: RunJob, shop: Address) -> None:
-    """One backup in the archive: the first test makes it, the others copy it."""
-    archive = Path(store.url)
-    if not any(template.iterdir()):
-        assert run_backup(shop)[0] == 0
-        for name in ("commits", "data"):
-            shutil.copytree(archive / name, template / name)
-    shutil.copytree(template, archive, dirs_exist_ok=True)
 
 
 def schema_of(address: Address, *tables: str) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
-import signal
-import socket
-import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.support.loopback import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +17,6 @@ if TYPE_CHECKING:
 ACCESS_KEY = "holdfast"
 SECRET_KEY = "holdfast-for-tests-only"
 REGION = "us-east-1"
-START_LIMIT = 20.0
-"""Seconds the server may take to answer."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,51 +67,11 @@ def find_versitygw() -> Path:
 def running_versitygw() -> Iterator[S3Server]:
     """Start the server on a free loopback port; stop it, and remove its files, when the block ends."""
     program = find_versitygw()
-    with tempfile.TemporaryDirectory(prefix="holdfast-s3-") as work:
-        folder = Path(work) / "buckets"
-        folder.mkdir()
-        log_path = Path(work) / "log"
-        port = _free_port()
-        with log_path.open("wb") as log:
-            server = subprocess.Popen(
-                [program, "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet", "posix", folder],
-                env={
-                    "ROOT_ACCESS_KEY": ACCESS_KEY,
-                    "ROOT_SECRET_KEY": SECRET_KEY,
-                    "PATH": os.environ["PATH"],
-                },
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        try:
-            _await_answer(server, port, log_path)
-            yield S3Server(endpoint=f"http://127.0.0.1:{port}", folder=folder, pid=server.pid)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
+    secrets = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
+    with tempfile.TemporaryDirectory(prefix="holdfast-s3-") as folder:
 
+        def command(port: int) -> list[str | Path]:
+            return [program, "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet", "posix", folder]
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _await_answer(server: subprocess.Popen[bytes], port: int, log_path: Path) -> None:
-    deadline = time.monotonic() + START_LIMIT
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            break
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
-        try:
-            connection.request("GET", "/")
-            connection.getresponse().read()
-            return
-        except OSError:
-            time.sleep(0.05)
-        finally:
-            connection.close()
-    raise RuntimeError(f"versitygw did not start: {log_path.read_text(errors='replace')[-2000:]}")
+        with running(command, secrets) as (port, pid):
+            yield S3Server(endpoint=f"http://127.0.0.1:{port}", folder=Path(folder), pid=pid)
