@@ -20,6 +20,7 @@ setup: ## Build .venv from the hashed requirements and find a Java runtime.
 setup-tests: setup # Build the servers of the tests and the bench, the model checker of specs/ and that of histories.
 	@scripts/setup_tests.sh
 	@scripts/setup_emulators.sh
+	@scripts/setup_postgresql.sh
 	@scripts/setup_specs.sh
 	@scripts/setup_porcupine.sh
 
@@ -64,7 +65,8 @@ lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--up
 	$(LOCK) pyproject.toml --all-extras --group dev -o requirements/dev.txt; \
 	$(LOCK) --group setup -o requirements/uv.txt; \
 	$(LOCK) --group go -o requirements/go.txt; \
-	$(LOCK) --group node -o requirements/node.txt
+	$(LOCK) --group node -o requirements/node.txt; \
+	$(LOCK) --group postgresql --no-deps -o requirements/postgresql.txt
 
 wheel: setup ## Build the wheel into dist/.
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
