@@ -1,10 +1,14 @@
-"""What tests say of jobs that ran in this process."""
+"""Jobs in this process: without Spark, and what tests say of those that ran."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+from pyspark import SparkContext
 
 from holdfast.archive.runs import RunRecord
+from sparkjobs import driver
 
 Ran = tuple[int, RunRecord]
 """The exit code of a job, and the last record of its run."""
@@ -20,3 +24,24 @@ def failed(ran: Ran) -> tuple[int, str]:
     assert record.error.exit_code == code
     assert "\n" not in record.error.message
     return code, record.error.message
+
+
+class JobWithoutSpark(driver.Job):
+    """Runs its tasks itself, one after the other."""
+
+    @property
+    def spark(self) -> SparkContext:
+        return cast(SparkContext, None)
+
+    def map(
+        self,
+        step: str,
+        tasks: Sequence[Any],
+        work: Callable[[Any, Callable[[int, int], None]], Iterable[Any]],
+        *,
+        estimated_rows: int,
+        at_once: int | None = None,
+    ) -> list[Any]:
+        self.check()
+        self.log.progress(step, estimated_rows=estimated_rows)
+        return [result for task in tasks for result in work(task, lambda rows, size: None)]

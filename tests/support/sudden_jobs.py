@@ -11,13 +11,10 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
-
-from pyspark import SparkContext
+from typing import Literal
 
 from holdfast import jobs
 from holdfast.archive import locks
@@ -26,6 +23,7 @@ from holdfast.sources.postgresql.read import cut
 from holdfast.storage import open_store
 from locking import Owner
 from sparkjobs import backup, driver, restore
+from tests.support.jobs import JobWithoutSpark
 from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
 
 SOURCE = "shop"
@@ -97,27 +95,6 @@ class SuddenJobs:
         self._process.communicate()
 
 
-class _JobWithoutSpark(driver.Job):
-    """Runs its tasks itself, one after the other."""
-
-    @property
-    def spark(self) -> SparkContext:
-        return cast(SparkContext, None)
-
-    def map(
-        self,
-        step: str,
-        tasks: Sequence[Any],
-        work: Callable[[Any, Callable[[int, int], None]], Iterable[Any]],
-        *,
-        estimated_rows: int,
-        at_once: int | None = None,
-    ) -> list[Any]:
-        self.check()
-        self.log.progress(step, estimated_rows=estimated_rows)
-        return [result for task in tasks for result in work(task, lambda rows, size: None)]
-
-
 def _work(order: Order, steps: Steps) -> int:
     """Do what the command and its job do: take the locks, do the work, give the locks back."""
     store = SteppedStore(open_store(order.archive), steps)
@@ -125,7 +102,7 @@ def _work(order: Order, steps: Steps) -> int:
     if order.inside:
         count_file_steps(steps)
     _replace(driver, "open_store", lambda url: store)
-    _replace(driver, "Job", _JobWithoutSpark)
+    _replace(driver, "Job", JobWithoutSpark)
     _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run]
     backs_up = order.operation == "backup"

@@ -1,0 +1,145 @@
+"""Databases that nobody thought of: each comes back, with every object, row and value as PostgreSQL itself says them.
+
+A generator draws the script of a whole database. Jobs run in this process, without Spark, so that one takes a
+fraction of a second.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from holdfast import jobs
+from holdfast.archive import Archive, locks
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.load import content_hash
+from holdfast.sources.postgresql.programs import need
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.storage import ObjectStore, open_store
+from locking import Owner
+from sparkjobs import backup, restore
+from tests.support.generator.databases import databases
+from tests.support.jobs import JobWithoutSpark
+
+pytestmark = pytest.mark.service
+
+PIECE_BYTES = 64 << 10
+"""Small, so that tables of a few hundred rows have several pieces."""
+
+_numbers = itertools.count(1)
+_COMMON = settings(
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@pytest.fixture
+def there_and_back(
+    plain_postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], None]:
+    """Makes the database of a script, backs it up, restores it into another one and compares the two."""
+    monkeypatch.setattr(backup, "PIECE_BYTES", PIECE_BYTES)
+
+    def check(script: str) -> None:
+        store = Archive.create(open_store(str(tmp_path / f"archive-{next(_numbers)}")), name="shop").store
+        with new_database(plain_postgres) as source, new_database(plain_postgres) as target:
+            with connect(source) as session:
+                session.execute(script.encode())
+            with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
+                with working_on(source, "source", store, held) as job:
+                    assert backup.back_up(job, "shop", [], [])["not_included"] == []
+                with working_on(target, "target", store, held) as job:
+                    assert restore.restore(job, restore.Wish(None, "latest"))["equal"]
+            assert definition(target) == definition(source)
+            assert rows(target) == rows(source)
+            assert hashes(source) == archived_hashes(store)
+
+    return check
+
+
+@contextmanager
+def new_database(server: PostgresServer) -> Iterator[Address]:
+    name = f"generated_{next(_numbers)}"
+    with connect(Address(server.url(), server.password)) as session:
+        session.execute(f"create database {name}".encode())
+        yield Address(server.url(name), server.password)
+        session.execute(f"drop database {name} with (force)".encode())
+
+
+@contextmanager
+def working_on(address: Address, role: str, store: ObjectStore, held: locks.HeldLocks) -> Iterator[JobWithoutSpark]:
+    """Open a job without Spark that works on a database."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(jobs.URL_VARIABLES[role], address.url)
+        patch.setenv("PGPASSWORD", address.password or "")
+        job = JobWithoutSpark(store, f"run-{next(_numbers)}", "test", locks.attach(store, held.handles()))
+        with job.log:
+            yield job
+
+
+def definition(address: Address) -> str:
+    """Return everything but the rows, as pg_dump writes it."""
+    program = need("pg_dump", at_least=18)
+    done = subprocess.run(
+        [program, "--schema-only", "--restrict-key=same", "--no-password", "--dbname", address.url],
+        env={**os.environ, "PGPASSWORD": address.password or ""}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+_RELATIONS = """
+select quote_ident(nspname) || '.' || quote_ident(relname),
+  case relkind when 'r' then 't' else '(last_value, is_called)' end
+from pg_class c join pg_namespace n on n.oid = relnamespace
+where relkind in ('r', 'S') and nspname !~ '^(pg_|information_schema$)'
+"""
+
+
+def rows(address: Address) -> dict[str, Counter[str]]:
+    """Return how often each row, as text, is in each table itself; and where each sequence stands."""
+    with connect(address) as session:
+        return {
+            name: Counter(row for (row,) in session.execute(f"select ({row})::text from only {name} t".encode()))
+            for name, row in session.execute(_RELATIONS).fetchall()
+        }
+
+
+def hashes(address: Address) -> dict[str, ContentHash]:
+    """Return each table's content hash, as the server computes it."""
+    with hold_snapshot(address) as held, connect(address) as session:
+        return {table.label: content_hash(session, table) for table in held.catalog.with_rows()}
+
+
+def archived_hashes(store: ObjectStore) -> dict[str, ContentHash]:
+    (block,) = Archive.open(store).commits[0].add
+    return {table.label: ContentHash.parse(table.digest) for table in block.tables}
+
+
+@settings(_COMMON, max_examples=30, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@given(script=databases())
+def test_a_database_that_nobody_thought_of_comes_back_as_it_was(
+    there_and_back: Callable[[str], None], script: str
+) -> None:
+    there_and_back(script)
+
+
+@pytest.mark.soak
+@settings(_COMMON, max_examples=int(os.environ.get("HOLDFAST_GENERATED", "1000")))
+@given(script=databases())
+def test_many_databases_that_nobody_thought_of_come_back_as_they_were(
+    there_and_back: Callable[[str], None], script: str
+) -> None:
+    there_and_back(script)
