@@ -17,10 +17,11 @@ from holdfast.archive.blocks import new_attempt, table_folder, write_bytes, writ
 from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, TableRecord, summary
 from holdfast.sources.postgresql.decode import Decoder, max_value_bytes
 from holdfast.sources.postgresql.dump import dump_schema
+from holdfast.sources.postgresql.export import Snapshot
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.obstacles import choice_obstacles, refuse
 from holdfast.sources.postgresql.read import PIECE_BYTES, Piece, cut, open_reader
-from holdfast.sources.postgresql.snapshot import HeldSnapshot, Snapshot, hold_snapshot
+from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from sparkjobs.driver import Job, database_address, pack, run_application
 
 if TYPE_CHECKING:
@@ -140,8 +141,8 @@ def back_up(
             estimated_rows=sum(table.estimated_rows for table in tables),
             at_once=limits.connections,
         )
-    job.log.progress("committing")
-    block = _describe(job, source, block_id, held, dump, found)
+        job.log.progress("committing")
+        block = _describe(job, source, block_id, held, dump, found)
     block = block.model_copy(update={"not_included": block.not_included + warnings})
     change = Change(kind="backup", add=(block,), expected_ends=expected)
     with job.last_step():

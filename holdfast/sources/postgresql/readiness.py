@@ -14,10 +14,11 @@ import psycopg
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.catalog import left_out, read_catalog, read_tables
+from holdfast.sources.postgresql.export import SLOT_WAIT_S, try_sharing, why_no_slot
 from holdfast.sources.postgresql.obstacles import Obstacle, choice_obstacles, named, obstacles, unreadable
 from holdfast.sources.postgresql.programs import need, version_of
 from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import SLOT_WAIT_S, locked_by_others, try_sharing, why_no_slot
+from holdfast.sources.postgresql.snapshot import locked_by_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ NEWEST = 18
 """Major version of the newest server this release was tried with."""
 
 SESSIONS = 3
-"""What a backup needs at the least: one session holds the snapshot, one its locks, one reads."""
+"""What a backup needs at the least: one session holds the snapshot, two read."""
 
 LOOK_WAIT_S = 5.0
 """How long a look at a database waits for locks on its tables."""

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import BusyError, HoldfastError, UsageError
-from holdfast.sources.postgresql import programs, readiness, snapshot
+from holdfast.sources.postgresql import export, programs, readiness, snapshot
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.readiness import check_database, check_server, choose_databases
 from holdfast.sources.postgresql.server import PostgresServer
@@ -98,7 +98,7 @@ def test_what_stands_between_sessions_is_found(
     address: Address, new_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = iter([address, new_database()])
-    monkeypatch.setattr(snapshot, "connect", lambda _: connect(next(places)))
+    monkeypatch.setattr(export, "connect", lambda _: connect(next(places)))
     (found,) = readiness._pooler(address)
     assert "different database" in found.what
     assert "without a pooler" in found.do

@@ -6,14 +6,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.errors import BusyError, HoldfastError, RefusedError
+from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql import snapshot as module
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.decode import Decoder
+from holdfast.sources.postgresql.export import Snapshot, SnapshotGoneError
 from holdfast.sources.postgresql.read import cut, open_reader
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import HeldSnapshot, Snapshot, hold_snapshot
+from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot, open_snapshot
 from tests.support.command import until
 
 pytestmark = pytest.mark.service
@@ -190,9 +191,42 @@ def test_a_database_without_a_known_encoding_is_refused(new_database: Callable[.
 
 def test_a_reader_whose_snapshot_is_gone_fails(address: Address, session: psycopg.Connection[Any]) -> None:
     with hold_snapshot(address) as held:
-        pass
+        assert held.why_gone() == ""
+        assert rows(address, held) == 1000
     with pytest.raises(HoldfastError, match="snapshot"):
         rows(address, held)
+    assert "closed" in held.why_gone()
+    with pytest.raises(SnapshotGoneError, match="has ended"), open_snapshot(address, held.snapshot):
+        pass
+
+
+def test_a_snapshot_is_held_by_one_session_that_needs_no_slot(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    used = (
+        "select (select count(*) from pg_catalog.pg_replication_slots), array(select pid from "
+        "pg_catalog.pg_stat_activity where datname = current_database() and pid <> pg_catalog.pg_backend_pid())"
+    )
+    with hold_snapshot(address) as held:
+        assert held.snapshot.exact
+        alone = (0, [held.session.info.backend_pid])
+        until(lambda: session.execute(used).fetchone() == alone, "the slot to go before anything is read")
+        session.execute("select pg_catalog.pg_terminate_backend(%s, 10000)", (held.session.info.backend_pid,))
+        assert "terminating connection due to administrator command" in held.why_gone()
+
+
+def test_another_process_reads_in_a_snapshot_by_its_description(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    with hold_snapshot(address) as held:
+        session.execute("insert into public.orders values (7)")
+        told = Snapshot.from_json(held.snapshot.to_json())
+        assert told == held.snapshot
+        with open_snapshot(address, told) as seen:
+            assert seen.session.execute("select count(*) from public.orders").fetchone() == (1000,)
+            assert seen.catalog == held.catalog
+    with pytest.raises(UsageError, match="describes no snapshot"):
+        Snapshot.from_json('{"name": 1}')
 
 
 def test_sequences_and_materialized_views_are_recorded_in_order(
