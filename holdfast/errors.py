@@ -42,6 +42,10 @@ class RefusedError(HoldfastError):
     exit_code = 5
 
 
+class SparkEndedError(HoldfastError):
+    """Spark was ended from outside in the middle of a job: it says nothing of the job itself."""
+
+
 class OutcomeUnknownError(HoldfastError):
     """A request may or may not have taken effect: look before trying again."""
 

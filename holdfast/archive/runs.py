@@ -1,7 +1,8 @@
 """Progress and result of jobs: `runs/<run>/<n>.json`, numbered, each written once.
 
 They let a command, an operator or a person follow a job that runs elsewhere, and tell afterwards how
-it ended. Nothing depends on them for safety.
+it ended; and a job that was killed goes on from the pieces that are recorded here. Nothing depends on
+them for safety.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from holdfast.archive.model import Document
+from holdfast.archive.unfinished import BegunBlock, FinishedPiece, Unfinished
 from holdfast.errors import UsageError, exit_code_of, sentence
 from locking.store import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _INTERVAL_S = 2.0
 _LAST_ATTEMPTS = 5
+_READERS = 16
 
 _KNOWN_PART = 0.02
 _KNOWN_S = 10.0
@@ -48,6 +53,8 @@ class RunRecord(Document):
     :param rows, size: done so far; `estimated_rows` is the source's own estimate of the whole.
     :param elapsed_s: seconds since the job began; `step_s` since this step did.
     :param said: what the job has told people so far, beside its progress.
+    :param begun: the block that the job has just begun to fill.
+    :param block: the id of the block that `pieces` belong to, which were finished since the record before.
     """
 
     run: str
@@ -61,6 +68,9 @@ class RunRecord(Document):
     elapsed_s: float = 0.0
     step_s: float = 0.0
     said: tuple[str, ...] = ()
+    begun: BegunBlock | None = None
+    block: str | None = None
+    pieces: tuple[FinishedPiece, ...] = ()
     result: dict[str, Any] | None = None
     error: RunError | None = None
 
@@ -112,34 +122,75 @@ def _prefix(run: str) -> str:
 
 def read_last(store: ObjectStore, run: str) -> RunRecord | None:
     """Return the newest record of a run, or None before its first."""
-    keys = [found.key for found in store.list(_prefix(run)).objects]
+    keys = _keys(store, run)
     return RunRecord.from_bytes(store.get(keys[-1]), keys[-1]) if keys else None
+
+
+def read_unfinished(store: ObjectStore, run: str) -> Unfinished | None:
+    """Return what a run has written of the last block it began; reads all of its records."""
+    keys = _keys(store, run)
+    with ThreadPoolExecutor(_READERS) as pool:
+        records = [RunRecord.from_bytes(body, key) for key, body in zip(keys, pool.map(store.get, keys), strict=True)]
+    begun = [record.begun for record in records if record.begun]
+    if not begun:
+        return None
+    pieces = (piece for record in records if record.block == begun[-1].id for piece in record.pieces)
+    return Unfinished(begun[-1], {(piece.table, piece.number): piece for piece in pieces})
+
+
+def _keys(store: ObjectStore, run: str) -> list[str]:
+    return [found.key for found in store.list(_prefix(run)).objects]
 
 
 class RunLog:
     """Writes a job's records; a context manager that records how the job ended.
 
-    Progress is written at most every two seconds, by whoever calls `progress`.
+    Progress is written at most every two seconds, by whoever calls `progress`. A process that goes on with a
+    run goes on with its numbers and with what was said in it.
     """
 
     def __init__(self, store: ObjectStore, run: str, operation: str) -> None:
         self._store = store
         self._run = run
         self._operation = operation
-        self._started = time.monotonic()
         self._written = -_INTERVAL_S
         self._lock = threading.Lock()
-        self._number = len(store.list(_prefix(run)).objects)
+        before = read_last(store, run)
+        self._number = before.number + 1 if before else 0
+        self._said = list(before.said) if before else []
+        now = time.monotonic()
+        self._started = now - (before.elapsed_s if before else 0)
         self._step = "starting"
-        self._step_started = self._started
-        self._said: list[str] = []
+        self._step_started = now
+        self._block: str | None = None
+        self._begun: BegunBlock | None = None
+        self._pieces: list[FinishedPiece] = []
         self.result: dict[str, Any] | None = None
         self.last: RunRecord | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Return the seconds since the run began."""
+        return time.monotonic() - self._started
 
     def say(self, *words: str) -> None:
         """Tell people something, with the next progress."""
         self._said += words
         self._written = -_INTERVAL_S
+
+    def begin(self, block: BegunBlock) -> None:
+        """Note the block that is begun, with the next progress."""
+        with self._lock:
+            self._block, self._begun, self._pieces = block.id, block, []
+
+    def go_on(self, block: BegunBlock) -> None:
+        """Note that pieces of a block follow which an earlier record says was begun."""
+        self._block = block.id
+
+    def finished(self, pieces: Sequence[FinishedPiece]) -> None:
+        """Note pieces of the block, with the next progress."""
+        with self._lock:
+            self._pieces += pieces
 
     def progress(self, step: str, *, rows: int = 0, size: int = 0, estimated_rows: int = 0) -> None:
         """Record where the job is; a new step at once, the same step at most every two seconds.
@@ -158,6 +209,7 @@ class RunLog:
     def _write(self, state: Literal["running", "succeeded", "failed"], **more: Any) -> None:
         with self._lock:
             now = time.monotonic()
+            pieces = tuple(self._pieces)
             record = RunRecord(
                 run=self._run,
                 number=self._number,
@@ -167,12 +219,17 @@ class RunLog:
                 elapsed_s=round(now - self._started, 3),
                 step_s=round(now - self._step_started, 3),
                 said=tuple(self._said),
+                begun=self._begun,
+                block=self._block,
+                pieces=pieces,
                 **more,
             )
             # The number is spent whatever happens: a lost reply may have written it.
             self._number += 1
             self.last = record
             self._store.create(f"{_prefix(self._run)}{record.number:06d}.json", record.to_bytes())
+            # Where the reply was lost it is told again: whoever reads it takes each piece once.
+            self._begun, self._pieces = None, self._pieces[len(pieces) :]
 
     def _write_last(self, state: Literal["succeeded", "failed"], **more: Any) -> None:
         """Write how the job ended; after a lost reply once more, under the next number."""
@@ -200,7 +257,10 @@ class RunLog:
             self._step = "done"
             self._write_last("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
         else:
-            code = exit_code_of(error)
-            failure = RunError(type=type(error).__name__, message=sentence(error), exit_code=code)
-            with suppress(StoreError):  # the error itself matters more than its record
-                self._write_last("failed", error=failure)
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Record what ended the job."""
+        failure = RunError(type=type(error).__name__, message=sentence(error), exit_code=exit_code_of(error))
+        with suppress(StoreError):  # the error itself matters more than its record
+            self._write_last("failed", error=failure)
