@@ -2,8 +2,8 @@
 
 The rules come from failing runs: a TRUNCATE or a rewriting ALTER that commits between the export of a
 snapshot and the first read makes that read return *no rows without an error*; so a second session
-imports the snapshot, locks every table, and compares the storage each table had in the snapshot with
-what it has now. From then on this one session both exports the snapshot and keeps the locks: as long as
+imports the snapshot, locks every table, and compares what the catalog said of each in the snapshot with
+what it says now. From then on this one session both exports the snapshot and keeps the locks: as long as
 the snapshot can be imported, nobody has changed a table.
 """
 
@@ -77,8 +77,8 @@ class HeldSnapshot:
         return ""
 
 
-class _StorageMovedError(Exception):
-    """A table's storage changed between the snapshot and its lock: take another snapshot."""
+class _TablesChangedError(Exception):
+    """A table was truncated, altered or renamed between the snapshot and its lock: take another snapshot."""
 
 
 @contextmanager
@@ -103,8 +103,8 @@ def hold_snapshot(
             with export_snapshot(address, slot_wait=slot_wait) as snapshot:
                 after_export(snapshot)
                 try:
-                    held = _lock_and_check(session, snapshot)
-                except (_StorageMovedError, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                    held = _lock_and_check(address, session, snapshot)
+                except (_TablesChangedError, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
                     continue
                 except psycopg.errors.LockNotAvailable as error:
                     raise locked_by_others(address, LOCK_WAIT_S) from error
@@ -113,7 +113,7 @@ def hold_snapshot(
         finally:
             session.close()
     raise HoldfastError(
-        f"tables of {address.url} were truncated, rewritten or dropped each time a snapshot was taken "
+        f"tables of {address.url} were truncated, altered or dropped each time a snapshot was taken "
         f"({_ATTEMPTS} times): back up when no such job runs"
     )
 
@@ -136,19 +136,16 @@ def open_snapshot(address: Address, snapshot: Snapshot) -> Iterator[HeldSnapshot
         session.execute("ROLLBACK")
 
 
-def _lock_and_check(session: Connection, snapshot: Snapshot) -> HeldSnapshot:
+def _lock_and_check(address: Address, session: Connection, snapshot: Snapshot) -> HeldSnapshot:
     enter_snapshot(session, snapshot)
     session.execute(f"SET LOCAL lock_timeout = {int(LOCK_WAIT_S * 1000)}")
     refuse(obstacles(session))
     tables = session.execute(_TO_LOCK).fetchall()
     _lock([sql.Identifier(schema, name) for _, schema, name in tables], session)
-    moved = session.execute(
-        "select c.oid::regclass::text from pg_catalog.pg_class c where c.oid = any(%s::oid[]) and c.relkind = 'r' "
-        "and c.relfilenode is distinct from pg_catalog.pg_relation_filenode(c.oid)",
-        ([oid for oid, _, _ in tables],),
-    ).fetchall()
-    if moved:
-        raise _StorageMovedError
+    oids = [oid for oid, _, _ in tables]
+    with connect(address) as now:
+        if _versions(now, oids) != _versions(session, oids):
+            raise _TablesChangedError
     # What was imported can be exported again: from here on this session alone holds the snapshot with its locks.
     exported = session.execute("select pg_catalog.pg_export_snapshot()").fetchone()
     if exported is None:
@@ -163,6 +160,19 @@ where c.relkind in ('r', 'p') and {USER_SCHEMA} and {NO_EXTENSION}
   or c.oid = 'pg_catalog.pg_largeobject'::regclass and exists (select from pg_catalog.pg_largeobject_metadata)
 order by 2, 3
 """
+
+
+# The row versions of what the catalog says of tables: whoever changes a table makes new ones. A query looks columns
+# and storage up as they are now, in whatever snapshot it reads.
+_VERSIONS = """
+select count(*), sum(pg_catalog.hashtextextended(pg_catalog.concat_ws(' ', c.oid, c.xmin, a.attnum, a.xmin), 0))
+from pg_catalog.pg_class c left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+where c.oid = any(%s::oid[])
+"""
+
+
+def _versions(session: Connection, oids: list[int]) -> tuple[Any, ...] | None:
+    return session.execute(_VERSIONS, (oids,)).fetchone()
 
 
 def _lock(tables: list[sql.Identifier], session: Connection) -> None:

@@ -55,12 +55,21 @@ def test_no_slot_is_left_behind(address: Address, session: psycopg.Connection[An
 
 @pytest.mark.parametrize(
     "statement",
-    ["truncate public.orders", "alter table public.orders alter id type bigint", "vacuum full public.orders"],
+    [
+        "truncate public.orders",
+        "alter table public.orders alter id type bigint",
+        "vacuum full public.orders",
+        "alter table public.orders rename id to number",
+        "alter table public.orders add column more int; alter table public.orders drop column id",
+        "begin; alter table public.orders rename to old; alter table public.empty rename to orders; "
+        "alter table public.old rename to empty; commit",
+    ],
 )
-def test_a_table_rewritten_between_export_and_lock_is_read_whole_from_a_new_snapshot(
+def test_a_table_changed_between_export_and_lock_is_read_whole_from_a_new_snapshot(
     address: Address, session: psycopg.Connection[Any], statement: str
 ) -> None:
     exported: list[Snapshot] = []
+    session.execute("create table public.empty (id int)")
 
     def rewrite_once(snapshot: Snapshot) -> None:
         exported.append(snapshot)
