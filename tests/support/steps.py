@@ -15,19 +15,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any, Literal, cast
 
-import adbc_driver_manager.dbapi
-import adbc_driver_postgresql.dbapi
 import psycopg
 import psycopg.sql
 from pyarrow.fs import FileSystem
 
-from holdfast.sources.postgresql.session import setting_statements
+from holdfast.sources.postgresql.arrow_session import ArrowSession
+from holdfast.sources.postgresql.session import SETTINGS_QUERY
 from holdfast.storage import ObjectStore
 from locking.store import Listing, ObjectInfo
 
 When = Literal["before", "after"]
 
-_NO_STEPS = frozenset(setting_statements(10**6))
+_NO_STEPS = frozenset({SETTINGS_QUERY})
 
 
 class Steps:
@@ -139,11 +138,10 @@ def count_database_steps(steps: Steps) -> None:
         _count(psycopg.Copy, part, steps, lambda *_, part=part: f"COPY {part}")
     for part in ("__enter__", "__exit__"):
         _count(psycopg.Transaction, part, steps, lambda *_, part=part: f"transaction {part}")
-    _count(adbc_driver_postgresql.dbapi, "connect", steps, lambda *_, **__: "connect by ADBC")
-    cursor, connection = adbc_driver_manager.dbapi.Cursor, adbc_driver_manager.dbapi.Connection
-    _count(cursor, "execute", steps, lambda cursor, query, *_: _words(query))
-    _count(cursor, "fetch_record_batch", steps, lambda *_: "fetch by ADBC")
-    _count(connection, "close", steps, lambda *_: "close by ADBC")
+    _count(ArrowSession, "__init__", steps, lambda *_: "connect by ADBC")
+    for part in ("execute", "batches"):
+        _count(ArrowSession, part, steps, lambda session, query: _words(query))
+    _count(ArrowSession, "close", steps, lambda *_: "close by ADBC")
     _count(subprocess.Popen, "__init__", steps, lambda program, command, **_: f"start {command[0]}")
     _count(subprocess.Popen, "communicate", steps, lambda *_, **__: "wait for a program")
 

@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import adbc_driver_postgresql.dbapi
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.arrow_session import ArrowSession
 from holdfast.sources.postgresql.columns import Column, read_columns
 from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.encode import copy_statement, encode
 from holdfast.sources.postgresql.forms import VALUE_SETTINGS
 from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_query
+from holdfast.sources.postgresql.session import SETTINGS_QUERY
 from holdfast.sources.postgresql.sql import ident
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from adbc_driver_manager.dbapi import Connection
 
     from holdfast.sources.postgresql.server import PostgresServer
 
@@ -39,12 +39,9 @@ def open_tables(postgres: PostgresServer, name: str, options: str = "") -> Itera
     settings = " ".join(f"-c {key}={value}" for key, value in VALUE_SETTINGS.items())
     with (
         psycopg.connect(postgres.conninfo(name), autocommit=True, options=settings) as session,
-        adbc_driver_postgresql.dbapi.connect(postgres.conninfo(name), autocommit=False) as reader,
+        ArrowSession(Address.parse(postgres.url(name), postgres.password)) as reader,
     ):
-        with reader.cursor() as cursor:
-            for key, value in VALUE_SETTINGS.items():
-                cursor.execute(f"set {key} = '{value}'")
-        reader.commit()
+        reader.value(SETTINGS_QUERY)
         yield Tables(session, reader)
 
 
@@ -63,7 +60,7 @@ class Travelled:
 class Tables:
     """A database to make tables in, each with a name of its own, and to send their rows around."""
 
-    def __init__(self, session: psycopg.Connection[Any], reader: Connection) -> None:
+    def __init__(self, session: psycopg.Connection[Any], reader: ArrowSession) -> None:
         self.session = session
         self._reader = reader
 
@@ -85,12 +82,8 @@ class Tables:
 
     def read(self, table: str, decoder: Decoder) -> list[pa.RecordBatch]:
         """Return the table's rows as ADBC reads and the decoder turns them."""
-        try:
-            with self._reader.cursor() as cursor:
-                cursor.execute(f"select {decoder.select_list()} from only {table}")
-                return [decoder.decode(batch) for batch in cursor.fetch_record_batch()]
-        finally:
-            self._reader.rollback()
+        found = self._reader.batches(f"select {decoder.select_list()} from only {table}")
+        return [decoder.decode(batch) for batch in found]
 
     def hash(self, table: str, columns: Sequence[Column]) -> ContentHash:
         """Return the content hash as the server computes it."""

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql.forms import VALUE_SETTINGS
+from holdfast.sources.postgresql.sql import literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from holdfast.sources.postgresql.address import Address
 
 SETTINGS = {
@@ -30,23 +29,24 @@ SETTINGS = {
 }
 """What every session sets. Sources: PostgreSQL manual, 'Client Connection Defaults'; pg_dump's own."""
 
-_OPTIONAL = {"transaction_timeout": (17, "0"), "idle_session_timeout": (14, "0")}
-"""Settings that came with a later major version."""
+_OPTIONAL = {"transaction_timeout": "0", "idle_session_timeout": "0"}
+"""Settings that not every supported version has."""
 
 _CONNECT_TIMEOUT_S = 15
 
 
-def setting_statements(server_version: int) -> Iterable[str]:
-    """Return the SET statements for a server.
+def _settings_query() -> str:
+    made = [f"pg_catalog.set_config({literal(name)}, {literal(value)}, false)" for name, value in SETTINGS.items()]
+    made += [
+        f"case when pg_catalog.current_setting({literal(name)}, true) is not null "
+        f"then pg_catalog.set_config({literal(name)}, {literal(value)}, false) end"
+        for name, value in _OPTIONAL.items()
+    ]
+    return f"select {', '.join(made)}"
 
-    :param server_version: as libpq gives it, such as 180006.
-    """
-    major = server_version // 10000
-    for name, value in SETTINGS.items():
-        yield f"SET {name} = '{value}'"
-    for name, (since, value) in _OPTIONAL.items():
-        if major >= since:
-            yield f"SET {name} = '{value}'"
+
+SETTINGS_QUERY = _settings_query()
+"""Makes all settings of a session, by one request."""
 
 
 def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
@@ -66,8 +66,7 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
         )
     except psycopg.OperationalError as error:
         raise connection_error(address, error) from error
-    for statement in setting_statements(connection.info.server_version):
-        connection.execute(statement)
+    connection.execute(SETTINGS_QUERY)
     return connection
 
 
@@ -88,6 +87,15 @@ def connection_error(address: Address, error: Exception) -> HoldfastError:
             f"{where} refused the log-in: set PGPASSWORD or ~/.pgpass, or correct the connection ({_tail(said)})"
         )
     return HoldfastError(f"cannot connect to {where}: {_tail(said)}. Is the server running and reachable from here?")
+
+
+def server_error(what: str, error: psycopg.Error) -> HoldfastError:
+    """Say what the server did not do, in its words: refused, where it would do so each time it is asked.
+
+    Lost connections, full disks, time-outs and the like may be gone when it is tried again.
+    """
+    kind = HoldfastError if isinstance(error, psycopg.OperationalError) else RefusedError
+    return kind(f"{what}: {' '.join(str(error).split())}")
 
 
 def _tail(said: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import SETTINGS, connect, connection_error, setting_statements
+from holdfast.sources.postgresql.session import SETTINGS, connect, connection_error
 
 ADDRESS = Address("postgresql://me@here:5432/shop")
 TO = 'connection to server at "here" (10.0.0.1), port 5432 failed: '
@@ -22,7 +22,7 @@ def test_a_session_makes_every_setting_whatever_the_role_or_database_says(addres
         shown = {name: session.execute(f"show {name}".encode()).fetchone() for name in SETTINGS}
         assert session.execute("show transaction_timeout").fetchone() == ("0",)
     assert shown["datestyle"] == ("ISO, DMY",)
-    assert shown["search_path"] == ('""',)
+    assert shown["search_path"] == ("",)
     for name in ("extra_float_digits", "timezone", "row_security", "statement_timeout", "client_encoding"):
         assert shown[name] == (SETTINGS[name],)
 
@@ -33,19 +33,6 @@ def test_the_session_that_holds_a_slots_snapshot_has_no_time_out_either(address:
         session.execute(f"alter database {address.database} set idle_in_transaction_session_timeout = '1s'".encode())
     with connect(address, replication="database") as holder:
         assert holder.execute("show idle_in_transaction_session_timeout").fetchone() == ("0",)
-
-
-@pytest.mark.parametrize(
-    ("version", "known", "unknown"),
-    [
-        (140000, ["idle_session_timeout"], ["transaction_timeout"]),
-        (170000, ["idle_session_timeout", "transaction_timeout"], []),
-    ],
-)
-def test_a_setting_is_made_only_where_the_server_knows_it(version: int, known: list[str], unknown: list[str]) -> None:
-    said = " ".join(setting_statements(version))
-    assert all(name in said for name in [*known, *SETTINGS])
-    assert not any(name in said for name in unknown)
 
 
 @pytest.mark.parametrize(
