@@ -9,6 +9,13 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 from holdfast.errors import UsageError
 
+_KEEP_ALIVE = {"keepalives_idle": "60", "keepalives_interval": "10", "keepalives_count": "6"}
+"""Two minutes after the last word of a server that has lost its power, or its network, who waits for it is told so.
+
+What is sent to one is given up by the system, on Linux after about 15 minutes: `tcp_user_timeout` would end a load,
+too, that a server which is alive lets wait for a lock. Source: PostgreSQL manual, 'Parameter Key Words'.
+"""
+
 
 @dataclass(frozen=True)
 class Address:
@@ -43,12 +50,19 @@ class Address:
         """Return the name of the database."""
         return unquote(urlsplit(self.url).path.strip("/"))
 
+    def link(self) -> str:
+        """Return a libpq URL without the password, whose sessions notice that the server is gone without a word."""
+        parts = urlsplit(self.url)
+        query = {**_KEEP_ALIVE, **dict(parse_qsl(parts.query, keep_blank_values=True))}
+        return _join(parts.netloc, parts.path, urlencode(query))
+
     def conninfo(self) -> str:
-        """Return a libpq URL with the password in it: for connecting only, never for a message."""
+        """Return `link()` with the password in it: for connecting only, never for a message."""
+        link = self.link()
         secret = self.password or os.environ.get("PGPASSWORD")
         if not secret:
-            return self.url
-        parts = urlsplit(self.url)
+            return link
+        parts = urlsplit(link)
         user, at, host = parts.netloc.rpartition("@")
         if not at:
             query = urlencode([*parse_qsl(parts.query), ("password", secret)])

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.sources.postgresql.address import Address
+
+_LINE = 200
+"""Characters of a line that a program says; it repeats whole queries that have failed."""
 
 
 def _candidates(name: str) -> Iterator[Path]:
@@ -70,7 +74,7 @@ def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...
 
     :raises HoldfastError: it failed; with its first words.
     """
-    done = _run(program, [*arguments, "--no-password", "--dbname", address.url], address.environment())
+    done = _run(program, [*arguments, "--no-password", "--dbname", address.link()], address.environment())
     return tuple(line.strip() for line in _words(done.stderr).splitlines() if line.strip())
 
 
@@ -87,7 +91,8 @@ def _run(program: Path, arguments: list[str], environment: dict[str, str] | None
         [program, *arguments], env=environment, capture_output=True, check=False, stdin=subprocess.DEVNULL
     )
     if done.returncode:
-        words = [line for line in _words(done.stderr).splitlines() if line.strip()]
+        lines = [line for line in _words(done.stderr).splitlines() if line.strip()]
+        words = [shorten(line, _LINE, placeholder=" …") for line in lines]
         raise HoldfastError(f"{program.name} failed: {' '.join(words[:3])[:800]}")
     return done
 

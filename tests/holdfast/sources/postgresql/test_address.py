@@ -50,16 +50,25 @@ def test_a_password_given_apart_goes_before_the_one_in_the_url() -> None:
     assert Address.parse("postgresql://me:old@here/shop", "new").password == "new"
 
 
+ALIVE = "keepalives_idle=60&keepalives_interval=10&keepalives_count=6"
+
+
 def test_the_password_is_put_back_for_connecting_only() -> None:
-    assert Address("postgresql://me@here/shop", "a/b@c").conninfo() == "postgresql://me:a%2Fb%40c@here/shop"
-    assert Address("postgresql:///shop?host=%2Ftmp", "x").conninfo() == "postgresql:///shop?host=%2Ftmp&password=x"
-    assert Address("postgresql://me@here/shop").conninfo() == "postgresql://me@here/shop"
+    assert Address("postgresql://me@here/shop", "a/b@c").conninfo() == f"postgresql://me:a%2Fb%40c@here/shop?{ALIVE}"
+    by_socket = f"postgresql:///shop?{ALIVE}&host=%2Ftmp"
+    assert Address("postgresql:///shop?host=%2Ftmp", "x").conninfo() == f"{by_socket}&password=x"
+    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me@here/shop?{ALIVE}"
 
 
 def test_the_environments_password_serves_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "there")
-    assert Address("postgresql://me@here/shop").conninfo() == "postgresql://me:there@here/shop"
-    assert Address("postgresql://me@here/shop", "mine").conninfo() == "postgresql://me:mine@here/shop"
+    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me:there@here/shop?{ALIVE}"
+    assert Address("postgresql://me@here/shop", "mine").conninfo() == f"postgresql://me:mine@here/shop?{ALIVE}"
+
+
+def test_a_silent_server_is_noticed_as_soon_as_the_address_says() -> None:
+    said = "keepalives_idle=1&keepalives_interval=2&keepalives_count=3&tcp_user_timeout=9"
+    assert Address(f"postgresql://me@here/shop?{said}").link() == f"postgresql://me@here/shop?{said}"
 
 
 def test_programs_get_the_password_and_none_of_our_options(monkeypatch: pytest.MonkeyPatch) -> None:

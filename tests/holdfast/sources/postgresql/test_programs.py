@@ -66,7 +66,8 @@ def test_the_password_goes_by_environment_and_never_as_an_argument(
 ) -> None:
     program = script(f'echo "$@" > {tmp_path}/arguments; echo "$PGPASSWORD" > {tmp_path}/environment')
     programs.run(program, ["--jobs=2"], Address("postgresql://me@here/shop", "s3cret"))
-    assert (tmp_path / "arguments").read_text() == "--jobs=2 --no-password --dbname postgresql://me@here/shop\n"
+    called = (tmp_path / "arguments").read_text()
+    assert called.startswith("--jobs=2 --no-password --dbname postgresql://me@here/shop?keepalives_idle=60&")
     assert (tmp_path / "environment").read_text() == "s3cret\n"
 
 
@@ -78,6 +79,14 @@ def test_warnings_are_returned(script: Callable[[str], Path]) -> None:
 def test_a_failure_is_one_sentence_of_its_first_words(script: Callable[[str], Path]) -> None:
     program = script("for i in 1 2 3 4 5; do echo line $i >&2; done; exit 3")
     with pytest.raises(HoldfastError, match=r"^pg_tool failed: line 1 line 2 line 3$"):
+        programs.run(program, [], Address("postgresql://me@here/shop"))
+
+
+def test_a_query_that_failed_is_not_repeated_to_its_end(script: Callable[[str], Path]) -> None:
+    program = script(
+        "echo 'pg_tool: error: no table' >&2; echo 'pg_tool: detail: Query was: LOCK' $(seq 1000) >&2; false"
+    )
+    with pytest.raises(HoldfastError, match=r"no table pg_tool: detail: Query was: 1 2 .{100,200} …$"):
         programs.run(program, [], Address("postgresql://me@here/shop"))
 
 
