@@ -26,6 +26,10 @@ SETTINGS = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": "0",
+    # The locks of a session whose client lost its power or its network end with it, within two minutes.
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "6",
 }
 """What every session sets. Sources: PostgreSQL manual, 'Client Connection Defaults'; pg_dump's own."""
 
