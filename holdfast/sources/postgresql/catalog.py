@@ -10,10 +10,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
-from pydantic import BaseModel, ConfigDict
 
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.columns import Column, read_columns
+from holdfast.sources.postgresql.large_objects import KEPT_PAGES, LARGE_OBJECTS, LargeObjectGroup, read_groups
+from holdfast.sources.postgresql.record import Record
+from holdfast.sources.postgresql.roles import Roles, read_roles
+from holdfast.sources.postgresql.tablespaces import Tablespace, read_tablespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,12 +24,6 @@ if TYPE_CHECKING:
     import psycopg
 
 RECORD_VERSION = 1
-
-
-class Record(BaseModel):
-    """Base of what the catalog record holds."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Table(Record):
@@ -64,6 +61,11 @@ class Table(Record):
         """Say whether the table holds rows of its own in this database."""
         return self.kind == "r"
 
+    @property
+    def kept_rows(self) -> str:
+        """Return the SQL condition under which a row is backed up; "" means all are."""
+        return KEPT_PAGES if self.oid == LARGE_OBJECTS else ""
+
 
 class SequenceValue(Record):
     """Where a sequence stands; never older than the snapshot."""
@@ -86,6 +88,10 @@ class Catalog(Record):
 
     :param materialized_views: in an order in which they can be refreshed.
     :param references: foreign keys, as oids of the table that refers and the one referred to.
+    :param roles: names of those that own or may use something.
+    :param role_details: what these are; None where a release has not recorded it yet, like what follows.
+    :param tablespaces: that something is in, besides the database's own.
+    :param large_objects: pg_largeobject, where the database has large objects.
     """
 
     record_version: int = RECORD_VERSION
@@ -97,15 +103,22 @@ class Catalog(Record):
     materialized_views: tuple[Relation, ...]
     references: tuple[tuple[int, int], ...]
     roles: tuple[str, ...]
+    role_details: Roles | None = None
+    tablespaces: tuple[Tablespace, ...] | None = None
+    large_objects: Table | None = None
+    large_object_groups: tuple[LargeObjectGroup, ...] = ()
 
     def with_rows(self, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[Table, ...]:
         """Return the tables whose rows are backed up: all that match a glob (none: all) and no exclusion.
 
+        Large objects are among them, as pg_catalog.pg_largeobject.
+
         :raises UsageError: a glob matches nothing.
         """
+        tables = (*self.tables, self.large_objects) if self.large_objects else self.tables
         return tuple(
             table
-            for table in self.matching(globs)
+            for table in _matching(tables, globs)
             if table.has_rows and not any(fnmatchcase(table.label, glob) for glob in exclude)
         )
 
@@ -115,13 +128,7 @@ class Catalog(Record):
         :param globs: such as `shop.*` or `*.orders`, matched against `schema.name`.
         :raises UsageError: a glob matches nothing.
         """
-        for glob in globs:
-            if self.tables and not any(fnmatchcase(table.label, glob) for table in self.tables):
-                example = self.tables[0].label
-                raise UsageError(f"--tables {glob} matches no table; they are named schema.table, such as {example}")
-        return tuple(
-            table for table in self.tables if not globs or any(fnmatchcase(table.label, glob) for glob in globs)
-        )
+        return _matching(self.tables, globs)
 
     def broken_references(self, chosen: Iterable[Table]) -> tuple[str, ...]:
         """Return the foreign keys that rows of only these tables may not satisfy, as "a refers to b"."""
@@ -138,6 +145,14 @@ class Catalog(Record):
             if refers in tables and referred in tables
             if with_rows(refers) & kept and not with_rows(referred) <= kept
         )
+
+
+def _matching(tables: tuple[Table, ...], globs: Sequence[str]) -> tuple[Table, ...]:
+    for glob in globs:
+        if tables and not any(fnmatchcase(table.label, glob) for table in tables):
+            example = tables[0].label
+            raise UsageError(f"--tables {glob} matches no table; they are named schema.table, such as {example}")
+    return tuple(table for table in tables if not globs or any(fnmatchcase(table.label, glob) for glob in globs))
 
 
 USER_SCHEMA = "n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'"
@@ -162,6 +177,7 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   left join pg_catalog.pg_am a on a.oid = c.relam
 where c.relkind in ('r', 'p', 'f') and {USER_SCHEMA} and {NO_EXTENSION}
+  or c.oid = {LARGE_OBJECTS} and exists (select from pg_catalog.pg_largeobject_metadata)
 order by n.nspname, c.relname
 """
 
@@ -192,11 +208,24 @@ select conrelid::int8, confrelid::int8 from pg_catalog.pg_constraint
 where contype = 'f' and conparentid = 0 order by 1, 2
 """
 
+# What initdb's own superuser (oid 10) owns, pg_shdepend does not tell; objects below oid 16384 are initdb's, too.
 _ROLES = """
-select distinct r.rolname from pg_catalog.pg_shdepend s join pg_catalog.pg_roles r on r.oid = s.refobjid
+select r.rolname from pg_catalog.pg_shdepend s join pg_catalog.pg_roles r on r.oid = s.refobjid
 where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype in ('o', 'a', 'r')
-  and s.dbid = (select oid from pg_catalog.pg_database where datname = current_database())
-  and r.rolname !~ '^pg_' order by 1
+  and s.dbid = (select oid from pg_catalog.pg_database where datname = current_database()) and r.rolname !~ '^pg_'
+union
+select r.rolname from pg_catalog.pg_roles r, (
+  select 'pg_catalog.pg_class'::regclass as class, oid, relowner as owner from pg_catalog.pg_class
+    where relkind in ('r', 'p', 'v', 'm', 'f', 'S') and relpersistence <> 't'
+  union all select 'pg_catalog.pg_proc'::regclass, oid, proowner from pg_catalog.pg_proc
+  union all select 'pg_catalog.pg_type'::regclass, oid, typowner from pg_catalog.pg_type
+    where typrelid = 0 and typcategory <> 'A' and typtype <> 'm'
+  union all select 'pg_catalog.pg_namespace'::regclass, oid, nspowner from pg_catalog.pg_namespace
+    where nspname !~ '^pg_'
+  union all select 'pg_catalog.pg_largeobject'::regclass, oid, lomowner from pg_catalog.pg_largeobject_metadata
+) o where r.oid = 10 and o.owner = r.oid and o.oid >= 16384 and not exists (select from pg_catalog.pg_depend d
+  where d.classid = o.class and d.objid = o.oid and d.deptype = 'e')
+order by 1
 """
 
 _LEFT_OUT = f"""
@@ -208,6 +237,9 @@ select format('%s of %I.%I: it belongs to an extension', case c.relkind when 'S'
   n.nspname, c.relname)
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p', 'S') and {USER_SCHEMA} and not ({NO_EXTENSION})
+union all
+select format('security labels of %s large objects', count(*)) from pg_catalog.pg_seclabel
+where classoid = {LARGE_OBJECTS} having count(*) > 0
 order by 1
 """
 
@@ -222,7 +254,7 @@ def left_out(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[str, ...]
 
 
 def read_tables(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Table, ...]:
-    """Read all tables of the database, as of the session's snapshot."""
+    """Read all tables of the database, as of the session's snapshot; pg_largeobject where it has large objects."""
     cursor = connection.execute(_TABLES)
     names = [column.name for column in cursor.description or ()]
     rows = [dict(zip(names, row, strict=True)) for row in cursor]
@@ -250,15 +282,22 @@ def read_catalog(
     encoding = connection.execute(
         "select pg_catalog.pg_encoding_to_char(encoding) from pg_catalog.pg_database where datname = current_database()"
     ).fetchone()
+    large_objects = next((table for table in tables if table.oid == LARGE_OBJECTS), None)
+    own = tuple(table for table in tables if table is not large_objects)
+    roles = tuple(_column(connection, _ROLES))
     return Catalog(
         database=connection.info.dbname,
         server_version=connection.info.server_version,
         encoding=encoding[0] if encoding else "UTF8",
-        tables=tables,
+        tables=own,
         sequences=tuple(_read_sequences(connection)) if values else (),
         materialized_views=tuple(
             Relation(relation_schema=schema, name=name) for schema, name in connection.execute(_MATERIALIZED_VIEWS)
         ),
         references=tuple((int(row[0]), int(row[1])) for row in connection.execute(_REFERENCES)),
-        roles=tuple(sorted({*_column(connection, _ROLES), *(table.owner for table in tables)})),
+        roles=roles,
+        role_details=read_roles(connection).of(roles),
+        tablespaces=read_tablespaces(connection),
+        large_objects=large_objects,
+        large_object_groups=read_groups(connection) if large_objects else (),
     )

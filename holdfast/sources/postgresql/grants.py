@@ -174,6 +174,16 @@ def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
         for schema in read_schemas(session, role):
             if statements := schema.grants(role.quoted):
                 yield _Lack(schema.key, Change(f"read schema {schema.name}, now and later", statements), schema.had)
+        if session.execute(_UNREADABLE_LARGE_OBJECTS, (role.subject,)).fetchone() == (True,):
+            given = f"GRANT SELECT ON {_LARGE_OBJECTS} TO {role.quoted};"
+            yield _Lack(_LARGE_OBJECTS, Change("read all large objects, now and later", (given,)))
+
+
+_LARGE_OBJECTS = "pg_catalog.pg_largeobject"
+_UNREADABLE_LARGE_OBJECTS = f"""
+select exists (select from pg_catalog.pg_largeobject_metadata)
+  and not pg_catalog.has_table_privilege(%s, '{_LARGE_OBJECTS}', 'select')
+"""
 
 
 def plan_remove(address: Address, databases: Sequence[str], role_name: str, *, keep_role: bool = False) -> Plan:
@@ -216,6 +226,9 @@ def _taken_back(session: Connection, role: Role, given: Mapping[str, Sequence[st
     for schema in read_schemas(session, role):
         if schema.key in given:
             yield Change(f"no longer read schema {schema.name}", schema.revokes(role.quoted, given[schema.key]))
+    if _LARGE_OBJECTS in given:
+        taken = f"REVOKE SELECT ON {_LARGE_OBJECTS} FROM {role.quoted};"
+        yield Change("no longer read large objects", (taken,))
     if "connect" in given:
         database = session.info.dbname
         yield Change(

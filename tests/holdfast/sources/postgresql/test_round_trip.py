@@ -144,7 +144,18 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "public.hstore": ("'a=>NULL, \"b c\"=>\"\\\"\"'", "''", "null"),
     "public.citext": ("'Ab'", "''", "null"),
     "public.ltree": ("'a.b.c'", "null"),
-    "public.cube": ("'(1,2),(3,4)'", "null"),
+    "public.cube": ("'(1,2),(3,4)'", "'(0.1)'", "'(1e-300,NaN),(Infinity,-0)'", "'()'", "null"),
+    "public.hstore[]": ("array['a=>1, \"b,c\"=>NULL'::public.hstore, '']", "null"),
+    "public.citext[]": ("array['Ab', 'aB', null, '\"']::public.citext[]", "null"),
+    "public.ltree[]": ("'{a.b,c}'", "null"),
+    "public.lquery": ("'a.*{1,2}.!b|c@*'", "null"),
+    "public.ltxtquery": ("'a & (b* | !c@)'", "null"),
+    "public.seg": ("'1.50 .. 2'", "'~6.5'", "'<3'", "'5(+-)0.3'", "null"),
+    "public.isbn": ("'978-0-393-04002-9'", "null"),
+    "public.query_int": ("'1&(2|!3)'", "null"),
+    "public.nickname": ("'Zoe'", "''", "null"),
+    "public.embedding": ("'[1,2.50,-3]'", "'[]'", "repeat('e', 3000)", "null"),
+    "public.embedding[]": ("array['[1,2]', null, 'a \"b\" \\']::public.embedding[]", "null"),
 }  # fmt: skip
 
 _OBJECTS = """
@@ -161,6 +172,14 @@ create extension hstore schema public;
 create extension citext schema public;
 create extension ltree schema public;
 create extension cube schema public;
+create extension seg schema public;
+create extension isn schema public;
+create extension intarray schema public;
+create domain public.nickname as public.citext check (value <> 'nobody');
+create type public.embedding;
+create function public.embedding_in(cstring) returns public.embedding language internal immutable strict as 'textin';
+create function public.embedding_out(public.embedding) returns cstring language internal immutable strict as 'textout';
+create type public.embedding (input = public.embedding_in, output = public.embedding_out, like = text);
 """
 
 

@@ -1,0 +1,154 @@
+"""Roles at the target of a restore: there already, or made where that is wanted.
+
+A role belongs to a whole server, so one that is there is never changed, and one that was made stays, whatever
+becomes of the restore.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.errors import HoldfastError, RefusedError
+from holdfast.sources.postgresql.obstacles import named
+from holdfast.sources.postgresql.roles import Roles, read_roles
+from holdfast.sources.postgresql.sql import ident, literal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.roles import Membership, RoleRecord
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_LISTS = frozenset(
+    {
+        "local_preload_libraries",
+        "search_path",
+        "session_preload_libraries",
+        "shared_preload_libraries",
+        "temp_tablespaces",
+        "unix_socket_directories",
+    }
+)
+"""Settings whose values are lists of identifiers. Source: variable_is_guc_list_quote() of pg_dump."""
+
+_ELEMENT = re.compile(r'"(?P<quoted>(?:[^"]|"")*)"|(?P<bare>[^,\s]+)')
+
+
+@dataclass(frozen=True)
+class RolePlan:
+    """What will be done about roles.
+
+    :param created: those that the target lacks.
+    :param granted: memberships of theirs, or in them.
+    :param differences: in what roles that the target has are other than in the source; they stay so.
+    """
+
+    created: tuple[RoleRecord, ...] = ()
+    granted: tuple[Membership, ...] = ()
+    differences: tuple[str, ...] = ()
+
+    @property
+    def without_password(self) -> tuple[str, ...]:
+        """Return the new roles that may log in, but have no password to do it with."""
+        return tuple(role.name for role in self.created if role.login)
+
+    def describe(self) -> dict[str, list[str]]:
+        """Return it for people and scripts."""
+        return {
+            "created": [role.name for role in self.created],
+            "without_password": list(self.without_password),
+            "differences": list(self.differences),
+        }
+
+
+def plan_roles(
+    session: Connection, address: Address, names: Collection[str], recorded: Roles | None, *, create: bool
+) -> RolePlan:
+    """Make sure that the roles are there that own or may use what is restored, or plan to make them.
+
+    :param names: of those that must be there.
+    :param recorded: with the backup; None where that was made by a release that did not record them.
+    :param create: make those that are missing, with what they are members of and their members.
+    :raises RefusedError: names those that are missing.
+    """
+    there = read_roles(session)
+    known = {role.name for role in there.roles}
+    wanted = recorded.of(names) if create and recorded else Roles()
+    missing = sorted(set(names) - known - {role.name for role in wanted.roles})
+    if missing:
+        raise RefusedError(_what_is_missing(address, missing, create=create))
+    if not create:
+        return RolePlan()
+    created = tuple(role for role in wanted.roles if role.name not in known)
+    new = {role.name for role in created}
+    return RolePlan(
+        created=created,
+        granted=tuple(each for each in wanted.memberships if new.intersection((each.role, each.member))),
+        differences=tuple(_differences(wanted, there)),
+    )
+
+
+def _what_is_missing(address: Address, missing: list[str], *, create: bool) -> str:
+    lacks = f"the backup names roles that {address.url} lacks"
+    if create:
+        return f"{lacks}, and does not say what they were: {named(missing)}. Create them first (CREATE ROLE …)"
+    return (
+        f"{lacks}: {named(missing)}. Create them first (CREATE ROLE …, or --roles create), so that owners and "
+        "privileges come back as they were"
+    )
+
+
+def _differences(wanted: Roles, there: Roles) -> Iterator[str]:
+    known = {role.name: role for role in there.roles}
+    for role in wanted.roles:
+        if (other := known.get(role.name)) is not None:
+            mine, theirs = role.attributes(), other.attributes()
+            for key in mine:
+                if mine[key] != theirs[key]:
+                    yield f"{role.name}: {theirs[key]} in the target, {mine[key]} in the backup"
+            if set(role.settings) != set(other.settings):
+                yield f"{role.name}: other settings (ALTER ROLE … SET) in the target than in the backup"
+    memberships = {(each.role, each.member): each for each in there.memberships}
+    for each in wanted.memberships:
+        if each.member in known and (each.role in known or each.role.startswith("pg_")):
+            found = memberships.get((each.role, each.member))
+            if found is None:
+                yield f"{each.member}: in the backup a member of {each.role}, in the target not"
+            elif each.statement() != found.statement() and each.inherit is not None:
+                yield f"{each.member}: other options as a member of {each.role} in the target than in the backup"
+
+
+def create_roles(session: Connection, plan: RolePlan) -> None:
+    """Make the roles of a plan, in one transaction, without passwords.
+
+    :raises HoldfastError: the server does not let it; then none is made.
+    """
+    try:
+        with session.transaction():
+            for role in plan.created:
+                session.execute(f"CREATE ROLE {ident(role.name)} {' '.join(role.attributes().values())}".encode())
+                for setting in role.settings:
+                    session.execute(f"ALTER ROLE {ident(role.name)} SET {_assignment(setting)}".encode())
+            for each in plan.granted:
+                session.execute(each.statement().encode())
+    except psycopg.Error as error:
+        raise HoldfastError(
+            f"the roles could not be created ({' '.join(str(error).split())}), and none was: create them by hand, or "
+            "restore as a superuser"
+        ) from error
+
+
+def _assignment(setting: str) -> str:
+    name, _, value = setting.partition("=")
+    quoted = ".".join(ident(part) for part in name.split("."))
+    values = [value]
+    if name.lower() in _LISTS and value:
+        found = _ELEMENT.finditer(value)
+        values = [each["bare"] or each["quoted"].replace('""', '"') for each in found]
+    return f"{quoted} TO {', '.join(literal(each) for each in values)}"
