@@ -10,30 +10,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import adbc_driver_postgresql.dbapi
-from adbc_driver_manager import Error as AdbcError
-
 from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql.arrow_session import ArrowSession, SessionError
 from holdfast.sources.postgresql.decode import Decoder, ValueTooLargeError
-from holdfast.sources.postgresql.session import connect, setting_statements
-from holdfast.sources.postgresql.snapshot import QUEUE_WAIT_S, enter_snapshot, queued_behind
+from holdfast.sources.postgresql.export import enter_snapshot
+from holdfast.sources.postgresql.session import SETTINGS_QUERY, connect
+from holdfast.sources.postgresql.snapshot import QUEUE_WAIT_S, queued_behind
 from holdfast.sources.postgresql.sql import literal, qualified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from adbc_driver_manager.dbapi import Connection, Cursor
 
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
-    from holdfast.sources.postgresql.snapshot import Snapshot
+    from holdfast.sources.postgresql.export import Snapshot
 
 PIECE_BYTES = 64 << 20
 """How much of a table, with its TOAST, one piece reads at most."""
-
-BATCH_BYTES = 8 << 20
-"""How much the driver collects before it hands over a batch."""
 
 _LOCK_NOT_AVAILABLE = "55P03"
 
@@ -50,7 +45,8 @@ class Piece:
 
     def condition(self) -> str:
         """Return the WHERE clause, or nothing for a whole table."""
-        bounds = [f"ctid >= '({self.first},0)'::tid"] if self.first else []
+        bounds = [self.table.kept_rows] if self.table.kept_rows else []
+        bounds += [f"ctid >= '({self.first},0)'::tid"] if self.first else []
         bounds += [f"ctid < '({self.end},0)'::tid"] if self.end is not None else []
         return f" where {' and '.join(bounds)}" if bounds else ""
 
@@ -80,36 +76,28 @@ def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -
 
     :raises BusyError: somebody waits to change one of them, and does not give way in QUEUE_WAIT_S.
     """
-    with connect(address) as session:
-        version = session.info.server_version
-    connection = _open(address)
-    try:
-        with connection.cursor() as cursor:
-            for statement in [
-                *setting_statements(version),
-                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
-                f"SET TRANSACTION SNAPSHOT {literal(snapshot.name)}",
-            ]:
-                cursor.execute(statement)
-            _make_sure(cursor, snapshot)
-            cursor.execute(f"SET lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
+    with ArrowSession(address) as session:
+        session.value(SETTINGS_QUERY)
+        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        session.execute(f"SET TRANSACTION SNAPSHOT {literal(snapshot.name)}")
+        _make_sure(session, snapshot)
+        session.execute(f"SET lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
+        try:
             for table in tables:
-                cursor.execute(f"LOCK TABLE ONLY {qualified(table.table_schema, table.name)} IN ACCESS SHARE MODE")
-            cursor.execute("SET lock_timeout = 0")
-        yield Reader(connection, address, snapshot)
-    except AdbcError as error:
-        if error.sqlstate == _LOCK_NOT_AVAILABLE:
-            raise queued_behind(address) from error
-        raise _read_error(address, error) from error
-    finally:
-        connection.close()
+                session.execute(f"LOCK TABLE ONLY {qualified(table.table_schema, table.name)} IN ACCESS SHARE MODE")
+        except SessionError as error:
+            if error.sqlstate == _LOCK_NOT_AVAILABLE:
+                raise queued_behind(address) from error
+            raise
+        session.execute("SET lock_timeout = 0")
+        yield Reader(session, address, snapshot)
 
 
 class Reader:
     """A session inside the snapshot."""
 
-    def __init__(self, connection: Connection, address: Address, snapshot: Snapshot) -> None:
-        self._connection = connection
+    def __init__(self, session: ArrowSession, address: Address, snapshot: Snapshot) -> None:
+        self._session = session
         self._address = address
         self._snapshot = snapshot
 
@@ -120,22 +108,19 @@ class Reader:
         """
         table = piece.table
         query = f"select {decoder.select_list()} from only {qualified(table.table_schema, table.name)}"
-        with self._connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
-            cursor.execute(query + piece.condition())
-            seen = 0
-            for batch in cursor.fetch_record_batch():
-                rows = batch.num_rows
-                try:
-                    decoded = decoder.decode(batch)
-                except ValueTooLargeError as error:
-                    row = self._row_name(piece, seen + error.row)
-                    raise error.of(table.label, row) from error
-                # Large values would be held twice while the next batch is read.
-                del batch
-                yield decoded
-                del decoded
-                seen += rows
+        seen = 0
+        for batch in self._session.batches(query + piece.condition()):
+            rows = batch.num_rows
+            try:
+                decoded = decoder.decode(batch)
+            except ValueTooLargeError as error:
+                row = self._row_name(piece, seen + error.row)
+                raise error.of(table.label, row) from error
+            # Large values would be held twice while the next batch is read.
+            del batch
+            yield decoded
+            del decoded
+            seen += rows
 
     def _row_name(self, piece: Piece, number: int) -> str:
         """Say which row of a piece it is, as a ctid that psql takes."""
@@ -148,24 +133,7 @@ class Reader:
         return f"row with ctid = '{found[0]}'" if found else f"row {number}"
 
 
-def _open(address: Address) -> Connection:
-    try:
-        connection: Connection = adbc_driver_postgresql.dbapi.connect(address.conninfo(), autocommit=False)
-    except AdbcError as error:
-        raise _read_error(address, error) from error
-    return connection
-
-
-def _make_sure(cursor: Cursor, snapshot: Snapshot) -> None:
-    cursor.execute("select pg_catalog.pg_current_snapshot()::text")
-    seen = cursor.fetchone()
-    if seen is None or seen[0] != snapshot.marker:
+def _make_sure(session: ArrowSession, snapshot: Snapshot) -> None:
+    seen = session.value("select pg_catalog.pg_current_snapshot()::text")
+    if seen != snapshot.marker:
         raise HoldfastError(f"a session reads in snapshot {seen}, not in {snapshot.marker}: is a pooler in between?")
-
-
-def _read_error(address: Address, error: AdbcError) -> HoldfastError:
-    """One sentence for what the driver says; its message may not repeat the connection's password."""
-    said = " ".join(str(error).split())
-    if address.password:
-        said = said.replace(address.password, "***")
-    return HoldfastError(f"reading from {address.url} failed: {said[:600]}")
