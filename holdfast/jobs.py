@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LOCKS_VARIABLE = "HOLDFAST_LOCKS"
 PARENT_VARIABLE = "HOLDFAST_PARENT"
+SNAPSHOT_VARIABLE = "HOLDFAST_SNAPSHOT"
 URL_VARIABLES = {"source": "HOLDFAST_SOURCE_URL", "target": "HOLDFAST_TARGET_URL"}
 
 SPARK_CONF = {
@@ -36,6 +37,7 @@ SPARK_CONF = {
     "spark.ui.showConsoleProgress": "false",
     # A speculative twin of a task would read and write everything twice.
     "spark.speculation": "false",
+    "spark.python.daemon.module": "sparkjobs.daemon",
 }
 """What every application of ours is submitted with."""
 

@@ -1,11 +1,14 @@
 """Back up a PostgreSQL database: one snapshot, many Spark tasks, one commit.
 
-Each task streams Arrow batches from the source to Parquet on the store and returns only file records.
+Each task streams Arrow batches from the source to Parquet on the store and returns only file records. The process
+that started this one holds the snapshot; so a driver that takes the place of one that was killed goes on from the
+pieces that the run's records say are finished.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import uuid
@@ -13,15 +16,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import new_attempt, table_folder, write_bytes, write_parquet
-from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, TableRecord, summary
+from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes, write_parquet
+from holdfast.archive.model import Block, Coverage, SourceRecord, TableRecord, summary
+from holdfast.archive.runs import read_unfinished
+from holdfast.archive.unfinished import BegunBlock, FinishedPiece, missing
+from holdfast.errors import DamagedError, RefusedError, UsageError, sentence
+from holdfast.jobs import SNAPSHOT_VARIABLE
+from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import Decoder, max_value_bytes
 from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.export import Snapshot
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.obstacles import choice_obstacles, refuse
 from holdfast.sources.postgresql.read import PIECE_BYTES, Piece, cut, open_reader
-from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
+from holdfast.sources.postgresql.snapshot import open_snapshot
 from sparkjobs.driver import Job, database_address, pack, run_application
 
 if TYPE_CHECKING:
@@ -29,10 +37,16 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from holdfast.archive.state import Placed, State
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.catalog import Table
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]
+
+
+_TASKS_PER_CORE = 3
+_MOST_TASK_BYTES = 8 * PIECE_BYTES
 
 
 class PieceReader:
@@ -59,8 +73,8 @@ class PieceReader:
         self._snapshot = snapshot
         self._folders = folders
 
-    def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[tuple[int, int, FileRecord]]:
-        """Yield (table oid, piece number, file record)."""
+    def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[FinishedPiece]:
+        """Read the pieces and yield each as it is finished."""
         tables = list({piece.table.oid: piece.table for piece in pieces}.values())
         with open_reader(self._address, self._snapshot, tables) as reader:
             for piece in pieces:
@@ -71,6 +85,7 @@ class PieceReader:
                     nonlocal digest
                     digest += decoder.digest(batch)
 
+                files = []
                 for record in write_parquet(
                     self._store,
                     f"{self._folders[piece.table.oid]}/{piece.number:05d}",
@@ -80,8 +95,24 @@ class PieceReader:
                     on_batch=count,
                 ):
                     report(record.rows, record.size)
-                    yield piece.table.oid, piece.number, record.model_copy(update={"digest": str(digest)})
+                    files.append(record.model_copy(update={"digest": str(digest)}))
                     digest = ContentHash(0, 0)
+                yield FinishedPiece(
+                    table=piece.table.oid,
+                    number=piece.number,
+                    first=piece.first,
+                    end=piece.end,
+                    files=tuple(files),
+                )
+
+
+def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
+    """Return how much one task reads: few tasks, since each opens a session, but enough for all cores to end together.
+
+    What a task was reading when it died is read again, so that it is bounded.
+    """
+    share = sum(piece.weight for piece in pieces) // (cores * _TASKS_PER_CORE)
+    return min(max(PIECE_BYTES, share), _MOST_TASK_BYTES)
 
 
 def paced(batches: Iterable[pa.RecordBatch], pace: float | None) -> Iterator[pa.RecordBatch]:
@@ -113,75 +144,157 @@ class Limits:
         return self.bandwidth / max(1, min(tasks, self.connections or job.spark.defaultParallelism))
 
 
-def back_up(
-    job: Job, source: str, globs: Sequence[str], exclude: Sequence[str], limits: Limits = Limits()
-) -> dict[str, Any]:
-    """Make a full backup and return its summary."""
-    started = time.monotonic()
+@dataclass(frozen=True)
+class Choice:
+    """Which tables' rows are backed up: those that match a glob (none: all) and no exclusion."""
+
+    globs: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+
+    def of(self, catalog: Catalog) -> tuple[Table, ...]:
+        """Return the tables that are chosen."""
+        return catalog.with_rows(self.globs, self.exclude)
+
+
+@dataclass(frozen=True)
+class OpenBlock:
+    """A block that is not committed yet, with the pieces of it that another driver has read."""
+
+    begun: BegunBlock
+    catalog: Catalog
+    read: tuple[FinishedPiece, ...] = ()
+
+    def split(self, pieces: Iterable[Piece]) -> tuple[list[Piece], list[FinishedPiece]]:
+        """Return what is to be read, and what is read already."""
+        read = {(piece.table, piece.number, piece.first, piece.end): piece for piece in self.read}
+        left, done = [], []
+        for piece in pieces:
+            found = read.get((piece.table.oid, piece.number, piece.first, piece.end))
+            if found:
+                done.append(found)
+            else:
+                left.append(piece)
+        return left, done
+
+
+def back_up(job: Job, source: str, choice: Choice = Choice(), limits: Limits = Limits()) -> dict[str, Any]:
+    """Make a full backup, or what is left of it, and return its summary."""
     archive = Archive.open(job.store)
-    expected = {source: archive.state.ends.get(source)}
-    address = database_address("source")
+    if (placed := archive.state.of_run(job.run)) is not None:
+        job.say("the commit was made before the job was ended")
+        return _result(job, placed)
+    address, snapshot = database_address("source"), _given_snapshot()
     limit = max_value_bytes()
-    block_id = uuid.uuid4().hex
     _ = job.spark
-    job.log.progress("taking a snapshot")
-    with hold_snapshot(address) as held:
-        tables = held.catalog.with_rows(globs, exclude)
-        refuse(choice_obstacles(held.catalog, tables, standby=held.snapshot.standby))
-        job.log.progress("reading the schema")
-        dump, warnings = dump_schema(address, held.snapshot, server_version=held.catalog.server_version)
-        folders = {table.oid: table_folder(source, str(table.oid), block_id) for table in tables}
-        pieces = [piece for table in tables for piece in cut(table)]
-        tasks = pack(pieces, lambda piece: piece.weight, room=PIECE_BYTES)
-        pace = limits.pace(job, len(tasks))
-        found = job.map(
-            "reading tables",
-            tasks,
-            PieceReader(job.store, address, held.snapshot, folders, max_value_bytes=limit, pace=pace),
-            estimated_rows=sum(table.estimated_rows for table in tables),
-            at_once=limits.connections,
-        )
+    block = _go_on(job, archive.state, snapshot) or _begin(job, archive.state, source, address, snapshot, choice)
+    tables = choice.of(block.catalog)
+    left, done = block.split(piece for table in tables for piece in cut(table))
+    if done:
+        job.say(f"going on: {len(done)} of {len(done) + len(left)} pieces were read")
+    folders = {table.oid: table_folder(source, str(table.oid), block.begun.id) for table in tables}
+    tasks = pack(left, lambda piece: piece.weight, room=task_bytes(left, cores=job.spark.defaultParallelism))
+    pace = limits.pace(job, len(tasks))
+    found = job.map(
+        "reading tables",
+        tasks,
+        PieceReader(job.store, address, snapshot, folders, max_value_bytes=limit, pace=pace),
+        estimated_rows=sum(table.estimated_rows for table in tables) - sum(piece.rows for piece in done),
+        at_once=limits.connections,
+        on_results=job.log.finished,
+    )
+    with open_snapshot(address, snapshot):  # it is still held, so no table was changed while it was read
         job.log.progress("committing")
-        block = _describe(job, source, block_id, held, dump, found)
-    block = block.model_copy(update={"not_included": block.not_included + warnings})
-    change = Change(kind="backup", add=(block,), expected_ends=expected)
+    whole = _describe(job, source, snapshot, block, [*done, *found])
+    return _result(job, _commit(job, archive, whole, block.begun.started_from))
+
+
+def _given_snapshot() -> Snapshot:
+    text = os.environ.get(SNAPSHOT_VARIABLE)
+    if text is None:
+        raise UsageError("start this job with 'holdfast backup' or its Airflow operator: they hold its snapshot")
+    return Snapshot.from_json(text)
+
+
+def _begin(job: Job, state: State, source: str, address: Address, snapshot: Snapshot, choice: Choice) -> OpenBlock:
+    """Store the schema and begin a block with it."""
+    job.log.progress("reading the schema")
+    with open_snapshot(address, snapshot) as seen:
+        catalog, not_included = seen.catalog, seen.not_included
+    refuse(choice_obstacles(catalog, choice.of(catalog), standby=snapshot.standby))
+    dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
+    block_id, attempt = uuid.uuid4().hex, new_attempt()
+    folder = table_folder(source, "schema", block_id)
+    begun = BegunBlock(
+        id=block_id,
+        snapshot=snapshot.to_json(),
+        started_from=state.ends.get(source),
+        catalog=write_bytes(job.store, f"{folder}/catalog-{attempt}.json", catalog.model_dump_json().encode()),
+        schema_dump=write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump),
+        not_included=not_included + warnings,
+    )
+    job.log.begin(begun)
+    return OpenBlock(begun, catalog)
+
+
+def _go_on(job: Job, state: State, snapshot: Snapshot) -> OpenBlock | None:
+    """Return what a driver of this run has left, if it can be joined with what is read in this snapshot."""
+    left = read_unfinished(job.store, job.run) if job.log.goes_on else None
+    if left is None or left.block.snapshot != snapshot.to_json():
+        return None
+    if left.block.id in state.abandoned:
+        job.say(f"starting again: block {left.block.id} was abandoned, and its files may be gone")
+        return None
+    try:
+        catalog = Catalog.model_validate_json(read_file(job.store, left.block.catalog))
+        read_file(job.store, left.block.schema_dump)
+    except DamagedError as error:
+        job.say(f"starting again: {sentence(error)}")
+        return None
+    gone = missing(job.store, (file for piece in left.pieces for file in piece.files))
+    if gone:
+        job.say(f"{len(gone)} files that were written are missing, or not whole: their pieces are read again")
+    job.log.go_on(left.block)
+    whole = tuple(piece for piece in left.pieces if not any(file.path in gone for file in piece.files))
+    return OpenBlock(left.block, catalog, whole)
+
+
+def _commit(job: Job, archive: Archive, block: Block, started_from: str | None) -> Placed:
+    change = Change(kind="backup", add=(block,), expected_ends={block.source.name: started_from})
     with job.last_step():
-        commit = archive.add(lambda state: change, check=job.check, fence=job.locks.fence)
+        try:
+            archive.add(lambda state: change, check=job.check, fence=job.locks.fence)
+        except RefusedError:
+            if block.id not in archive.state.blocks:  # the last request of a driver that was killed may come late
+                raise
+    return archive.state.blocks[block.id]
+
+
+def _result(job: Job, placed: Placed) -> dict[str, Any]:
+    exact = placed.block.covers.exact
     return {
-        "commit": commit.sequence,
-        **summary(block),
-        "seconds": round(time.monotonic() - started, 3),
-        "snapshot_note": held.snapshot.note,
+        "commit": placed.commit,
+        **summary(placed.block),
+        "seconds": round(job.log.elapsed_s, 3),
+        "snapshot_note": "" if exact else _given_snapshot().note,
     }
 
 
-def _describe(
-    job: Job,
-    source: str,
-    block_id: str,
-    held: HeldSnapshot,
-    dump: bytes,
-    found: Sequence[tuple[int, int, FileRecord]],
-) -> Block:
-    """Write the schema files and put together what the commit says of this backup."""
-    folder = table_folder(source, "schema", block_id)
-    attempt = new_attempt()
-    catalog = write_bytes(job.store, f"{folder}/catalog-{attempt}.json", held.catalog.model_dump_json().encode())
-    schema_dump = write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump)
-    files: dict[int, list[tuple[int, FileRecord]]] = {}
-    for oid, number, record in found:
-        files.setdefault(oid, []).append((number, record))
-    snapshot = held.snapshot
-    skipped = [table.label for table in held.catalog.with_rows() if table.oid not in files]
+def _describe(job: Job, source: str, snapshot: Snapshot, block: OpenBlock, found: Iterable[FinishedPiece]) -> Block:
+    """Put together what the commit says of this backup."""
+    catalog = block.catalog
+    files: dict[int, list[FinishedPiece]] = {}
+    for piece in found:
+        files.setdefault(piece.table, []).append(piece)
+    skipped = [table.label for table in catalog.with_rows() if table.oid not in files]
     return Block(
-        id=block_id,
+        id=block.begun.id,
         kind="snapshot",
         run=job.run,
         source=SourceRecord(
             name=source,
             kind="postgresql",
-            database=held.catalog.database,
-            version=str(held.catalog.server_version),
+            database=catalog.database,
+            version=str(catalog.server_version),
             system_identifier=snapshot.system_identifier,
             timeline=snapshot.timeline,
         ),
@@ -191,23 +304,24 @@ def _describe(
             to_time=snapshot.taken_at,
             exact=snapshot.exact,
         ),
-        tables=tuple(
-            _table_record(table.oid, table.table_schema, table.name, files[table.oid])
-            for table in held.catalog.with_rows()
-            if table.oid in files
-        ),
-        catalog=catalog,
-        schema_dump=schema_dump,
+        tables=tuple(_table_record(table, files[table.oid]) for table in catalog.with_rows() if table.oid in files),
+        catalog=block.begun.catalog,
+        schema_dump=block.begun.schema_dump,
         whole=not skipped,
-        not_included=held.not_included + tuple(f"rows of {label}: not selected" for label in skipped),
+        not_included=block.begun.not_included + tuple(f"rows of {label}: not selected" for label in skipped),
     )
 
 
-def _table_record(oid: int, schema: str, name: str, found: list[tuple[int, FileRecord]]) -> TableRecord:
-    records = [record for _, record in sorted(found, key=lambda pair: (pair[0], pair[1].path))]
+def _table_record(table: Table, pieces: Iterable[FinishedPiece]) -> TableRecord:
+    records = tuple(file for piece in sorted(pieces, key=lambda piece: piece.number) for file in piece.files)
     total = sum((ContentHash.parse(record.digest or "0:0") for record in records), ContentHash(0, 0))
     return TableRecord(
-        id=str(oid), table_schema=schema, name=name, rows=total.rows, digest=str(total), files=tuple(records)
+        id=str(table.oid),
+        table_schema=table.table_schema,
+        name=table.name,
+        rows=total.rows,
+        digest=str(total),
+        files=records,
     )
 
 
@@ -228,7 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         archive=given.archive,
         run=given.run,
         work=lambda job: back_up(
-            job, given.source, given.tables, given.exclude, Limits(given.connections, given.bandwidth)
+            job, given.source, Choice(given.tables, given.exclude), Limits(given.connections, given.bandwidth)
         ),
     )
 

@@ -7,6 +7,7 @@ commit, never by how it ended.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -24,7 +26,7 @@ from pyspark.accumulators import AccumulatorParam
 
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
-from holdfast.errors import HoldfastError, ReportedError, UsageError, exit_code_of, sentence
+from holdfast.errors import HoldfastError, ReportedError, SparkEndedError, UsageError, exit_code_of, sentence
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, URL_VARIABLES, process_start
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import open_store
@@ -34,6 +36,8 @@ from locking.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
+
+    from pyspark.accumulators import Accumulator
 
     from holdfast.storage import ObjectStore
 
@@ -68,11 +72,12 @@ def pack(items: Iterable[_T], weight: Callable[[_T], int], *, room: int, most: i
 
 @dataclass
 class Tally:
-    """What tasks report to the driver while it waits: rows and bytes done, and what went wrong for good."""
+    """What tasks report to the driver while it waits: rows and bytes done, results, and what went wrong for good."""
 
     rows: int = 0
     size: int = 0
     failures: list[ReportedError] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
 
 
 class _TallyParam(AccumulatorParam[Tally]):
@@ -80,7 +85,43 @@ class _TallyParam(AccumulatorParam[Tally]):
         return Tally()
 
     def addInPlace(self, value1: Tally, value2: Tally) -> Tally:  # noqa: N802 - Spark's name
-        return Tally(value1.rows + value2.rows, value1.size + value2.size, value1.failures + value2.failures)
+        value1.results.extend(value2.results)  # in place: of ten thousand, each would be copied as often
+        return Tally(
+            value1.rows + value2.rows, value1.size + value2.size, value1.failures + value2.failures, value1.results
+        )
+
+
+def _telling(
+    work: Callable[[Any, Callable[[int, int], None]], Iterable[Any]], tally: Accumulator[Tally], *, results: bool
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what a Spark task does: the work, telling the driver of it.
+
+    :param results: tell of every result, too: those of tasks that ended are known while others go on.
+    """
+
+    def run_task(items: Iterable[Any]) -> Iterator[Any]:
+        _keep_imports()
+
+        def report(rows: int, size: int) -> None:
+            tally.add(Tally(rows, size))
+
+        for item in items:
+            try:
+                for result in work(item, report):
+                    if results:
+                        tally.add(Tally(results=[result]))
+                    yield result
+            except HoldfastError as error:
+                tally.add(Tally(failures=[ReportedError(sentence(error), exit_code_of(error))]))
+                return
+
+    return run_task
+
+
+@cache
+def _keep_imports() -> None:
+    """Spare what a worker has imported from the garbage collection that Spark makes after each task."""
+    gc.freeze()
 
 
 class Job:
@@ -131,10 +172,12 @@ class Job:
         *,
         estimated_rows: int,
         at_once: int | None = None,
+        on_results: Callable[[Sequence[Any]], None] | None = None,
     ) -> list[Any]:
         """Run `work(task, report)` for every task, one Spark task each, and return all results.
 
         :param at_once: so many tasks at a time, at most; None leaves that to Spark.
+        :param on_results: is told the results of tasks soon after they end, each once, also where the job fails.
         :param work: yields small results; calls `report(rows, bytes)` as it goes on. A HoldfastError
             it raises ends the whole job at once; anything else is tried again by Spark.
         """
@@ -142,31 +185,30 @@ class Job:
             return []
         self.check()
         tally = self.spark.accumulator(Tally(), _TallyParam())
+        told = 0
 
-        def run_task(items: Iterable[Any]) -> Iterator[Any]:
-            def report(rows: int, size: int) -> None:
-                tally.add(Tally(rows, size))
-
-            for item in items:
-                try:
-                    yield from work(item, report)
-                except HoldfastError as error:
-                    tally.add(Tally(failures=[ReportedError(sentence(error), exit_code_of(error))]))
-                    return
+        def tell_results() -> None:
+            nonlocal told
+            if on_results and (found := tally.value.results[told:]):
+                told += len(found)
+                on_results(found)
 
         def look() -> None:
             seen = tally.value
+            tell_results()
             self.log.progress(step, rows=seen.rows, size=seen.size, estimated_rows=estimated_rows)
             self._show()
             if seen.failures:
                 self.spark.cancelAllJobs()
 
-        with self._looking(look):
-            try:
-                results = self._run_tasks(tasks, run_task, at_once)
-            except Exception as error:
-                self._raise_cause(tally.value.failures, error)
-                raise
+        try:
+            with self._looking(look):
+                results = self._run_tasks(tasks, _telling(work, tally, results=on_results is not None), at_once)
+        except Exception as error:
+            self._raise_cause(tally.value.failures, error)
+            raise
+        finally:
+            tell_results()
         self._raise_cause(tally.value.failures, None)
         return list(results)
 
@@ -206,7 +248,7 @@ class Job:
             said = ": ".join(found[-1]) if found else str(error).splitlines()[0]
             raise HoldfastError(f"a Spark task failed each time it was tried: {said[:600]}") from error
         if isinstance(error, (Py4JError, ConnectionError)):
-            raise HoldfastError(
+            raise SparkEndedError(
                 "Spark's Java process has ended in the middle of the job (killed, or out of memory): try again"
             ) from error
 

@@ -135,7 +135,7 @@ def read_unfinished(store: ObjectStore, run: str) -> Unfinished | None:
     if not begun:
         return None
     pieces = (piece for record in records if record.block == begun[-1].id for piece in record.pieces)
-    return Unfinished(begun[-1], {(piece.table, piece.number): piece for piece in pieces})
+    return Unfinished(begun[-1], tuple(pieces))
 
 
 def _keys(store: ObjectStore, run: str) -> list[str]:
@@ -156,6 +156,8 @@ class RunLog:
         self._written = -_INTERVAL_S
         self._lock = threading.Lock()
         before = read_last(store, run)
+        self.goes_on = before is not None
+        """Another process has worked on this run before."""
         self._number = before.number + 1 if before else 0
         self._said = list(before.said) if before else []
         now = time.monotonic()
@@ -228,7 +230,7 @@ class RunLog:
             self._number += 1
             self.last = record
             self._store.create(f"{_prefix(self._run)}{record.number:06d}.json", record.to_bytes())
-            # Where the reply was lost it is told again: whoever reads it takes each piece once.
+            # Where the reply was lost it is told again: whoever reads it counts each piece once.
             self._begun, self._pieces = None, self._pieces[len(pieces) :]
 
     def _write_last(self, state: Literal["succeeded", "failed"], **more: Any) -> None:

@@ -36,6 +36,10 @@ class State:
     ends: Mapping[str, str] = field(default_factory=dict)
     """The position each source's backups have reached, by source name."""
 
+    def of_run(self, run: str) -> Placed | None:
+        """Return the block that a run has committed."""
+        return next((placed for placed in self.blocks.values() if placed.block.run == run), None)
+
     def apply(self, commit: Commit) -> State:
         """Return the state after `commit`.
 

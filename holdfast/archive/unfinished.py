@@ -14,7 +14,7 @@ from holdfast.archive.model import Document, FileRecord
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from holdfast.storage import ObjectStore
 
@@ -41,19 +41,27 @@ class FinishedPiece(Document):
     """One piece of a table, read to its end into files that the store has acknowledged.
 
     :param table: its oid.
+    :param first, end: its first heap page, and the first one after it; None where it has no such bound.
     """
 
     table: int
     number: int
+    first: int | None
+    end: int | None
     files: tuple[FileRecord, ...]
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows in the piece."""
+        return sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A block that was begun, and its finished pieces by table and number."""
+    """A block that was begun, and its finished pieces; each was told at least once."""
 
     block: BegunBlock
-    pieces: Mapping[tuple[int, int], FinishedPiece]
+    pieces: tuple[FinishedPiece, ...]
 
 
 def missing(store: ObjectStore, files: Iterable[FileRecord]) -> frozenset[str]:

@@ -9,18 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast import jobs
+from holdfast import backups, jobs
 from holdfast.archive import Archive, locks
 from holdfast.archive.model import summary
 from holdfast.archive.runs import read_last
-from holdfast.errors import OutcomeUnknownError, ReportedError
+from holdfast.errors import HoldfastError, OutcomeUnknownError, ReportedError
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from locking import Owner
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.cli.output import Output
     from holdfast.sources.postgresql.address import Address
@@ -53,7 +53,7 @@ def run_job(
         store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
     ) as held:
         environment = jobs.job_environment(address.url, address.password, held, role)
-        return _submit(operation, store, run, arguments, environment, output)
+        return _submit(operation, store, run, arguments, address, environment, output)
 
 
 def _submit(
@@ -61,7 +61,8 @@ def _submit(
     store: ObjectStore,
     run: str,
     arguments: Sequence[str],
-    environment: dict[str, str],
+    address: Address,
+    environment: Mapping[str, str],
     output: Output,
 ) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(prefix=f"holdfast-{operation}-", suffix=".log", delete=False) as file:
@@ -71,17 +72,29 @@ def _submit(
         with suppress(StoreError):  # the job goes on whether we can watch it or not
             output.progress(read_last(store, run))
 
+    code, words = 0, ""
+
+    def attempt(more: Mapping[str, str]) -> str:
+        nonlocal code, words
+        begin = log.stat().st_size
+        submitted = ["--archive", store.url, "--run", run, *arguments]
+        code = jobs.submit(operation, submitted, {**environment, **more}, on_tick=tell, log=log)
+        words = _last_words(log, begin, operation)
+        return words
+
     try:
-        code = jobs.submit(
-            operation, ["--archive", store.url, "--run", run, *arguments], environment, on_tick=tell, log=log
-        )
-    except KeyboardInterrupt:
+        if operation == "backup":
+            output.say("  taking a snapshot")
+            backups.run_to_the_end(store, run, address, attempt=attempt)
+        else:
+            attempt({})
+    except (KeyboardInterrupt, HoldfastError):
         log.unlink()
         raise
     with suppress(StoreError):
         output.hear(read_last(store, run))
     try:
-        result = _result_of(store, run, code, _last_words(log, operation))
+        result = _result_of(store, run, code, words)
     except StoreError as error:
         raise OutcomeUnknownError(
             f"the job has ended, but the archive cannot be read to learn how ({error}): look with 'holdfast status' "
@@ -104,8 +117,8 @@ def _result_of(store: ObjectStore, run: str, code: int, words: str) -> dict[str,
     record = read_last(store, run)
     if record is not None and record.result is not None:
         return record.result
-    if (committed := _committed(store, run)) is not None:
-        return committed
+    if (placed := Archive.open(store).state.of_run(run)) is not None:
+        return {"commit": placed.commit, **summary(placed.block)}
     if record is not None and record.error is not None:
         raise ReportedError(record.error.message, record.error.exit_code)
     if words:
@@ -114,18 +127,10 @@ def _result_of(store: ObjectStore, run: str, code: int, words: str) -> dict[str,
     raise ReportedError(f"Spark {how} before the job could say why; the archive is as it was before: try again", 1)
 
 
-def _committed(store: ObjectStore, run: str) -> dict[str, Any] | None:
-    """Return the summary of the block that a run committed."""
-    for commit in reversed(Archive.open(store).commits):
-        for block in commit.add:
-            if block.run == run:
-                return {"commit": commit.sequence, **summary(block)}
-    return None
-
-
-def _last_words(log: Path, operation: str) -> str:
-    """Return the sentence that a driver ends with, from Spark's log."""
-    said = re.findall(rf"^holdfast {operation}: (.+)", log.read_text(errors="replace"), re.MULTILINE)
+def _last_words(log: Path, begin: int, operation: str) -> str:
+    """Return the sentence that a driver ends with, from what Spark's log has after so many bytes."""
+    text = log.read_bytes()[begin:].decode(errors="replace")
+    said = re.findall(rf"^holdfast {operation}: (.+)", text, re.MULTILINE)
     return said[-1] if said else ""
 
 

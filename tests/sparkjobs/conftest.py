@@ -6,15 +6,16 @@ import itertools
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from holdfast import jobs
+from holdfast import backups, jobs
 from holdfast.archive import Archive, locks
 from holdfast.archive.runs import read_last
+from holdfast.errors import HoldfastError, exit_code_of
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
@@ -92,14 +93,25 @@ def job_environment(monkeypatch: pytest.MonkeyPatch, job_locks: locks.HeldLocks)
 
 
 @pytest.fixture
-def run_backup(store: ObjectStore, job_environment: Callable[..., None]) -> RunJob:
+def run_backup(store: ObjectStore, job_environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> RunJob:
     """Backs up a database as `shop` in this process; returns the exit code and the run's last record."""
 
     def back_up(address: Address, *arguments: str) -> Ran:
         job_environment(address, "source")
         run = f"backup-{next(_numbers)}"
-        code = backup.main(["--archive", store.url, "--source", "shop", "--run", run, *arguments])
-        record = read_last(store, run)
+        codes = []
+
+        def attempt(more: Mapping[str, str]) -> str:
+            for name, value in more.items():
+                monkeypatch.setenv(name, value)
+            codes.append(backup.main(["--archive", store.url, "--source", "shop", "--run", run, *arguments]))
+            return ""
+
+        try:
+            backups.run_to_the_end(store, run, address, attempt=attempt)
+        except HoldfastError as error:
+            codes.append(exit_code_of(error))
+        code, record = codes[-1], read_last(store, run)
         assert record is not None
         return code, record
 

@@ -59,8 +59,9 @@ def there_and_back(
             with connect(source) as session:
                 session.execute(script.encode())
             with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
-                with working_on(source, "source", store, held) as job:
-                    assert backup.back_up(job, "shop", [], [])["not_included"] == []
+                with hold_snapshot(source) as seen, working_on(source, "source", store, held) as job:
+                    monkeypatch.setenv(jobs.SNAPSHOT_VARIABLE, seen.snapshot.to_json())
+                    assert backup.back_up(job, "shop")["not_included"] == []
                 with working_on(target, "target", store, held) as job:
                     assert restore.restore(job, restore.Wish(None, "latest"))["equal"]
             assert definition(target) == definition(source)

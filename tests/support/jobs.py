@@ -41,7 +41,14 @@ class JobWithoutSpark(driver.Job):
         *,
         estimated_rows: int,
         at_once: int | None = None,
+        on_results: Callable[[Sequence[Any]], None] | None = None,
     ) -> list[Any]:
         self.check()
-        self.log.progress(step, estimated_rows=estimated_rows)
-        return [result for task in tasks for result in work(task, lambda rows, size: None)]
+        results = []
+        for task in tasks:
+            for result in work(task, lambda rows, size: None):
+                self.log.progress(step, estimated_rows=estimated_rows)
+                results.append(result)
+                if on_results:
+                    on_results([result])
+        return results

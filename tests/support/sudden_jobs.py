@@ -11,13 +11,15 @@ import os
 import subprocess
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from holdfast import jobs
-from holdfast.archive import locks
+from holdfast import backups, jobs
+from holdfast.archive import locks, runs
+from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.programs import need
 from holdfast.sources.postgresql.read import cut
 from holdfast.storage import open_store
@@ -104,13 +106,24 @@ def _work(order: Order, steps: Steps) -> int:
     _replace(driver, "open_store", lambda url: store)
     _replace(driver, "Job", JobWithoutSpark)
     _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
+    _replace(runs, "_INTERVAL_S", 0.0)
     to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run]
     backs_up = order.operation == "backup"
     sources = [SOURCE] if backs_up else []
     with locks.acquire(store, order.operation, sources=sources, owner=Owner(), purpose="test", wait=0) as held:
         role: Literal["source", "target"] = "source" if backs_up else "target"
         os.environ.update(jobs.job_environment(order.url, order.password, held, role))
-        return backup.main(to_run) if backs_up else restore.main(to_run)
+        if not backs_up:
+            return restore.main(to_run)
+        codes = []
+
+        def attempt(more: Mapping[str, str]) -> str:
+            os.environ.update(more)
+            codes.append(backup.main(to_run))
+            return ""
+
+        backups.run_to_the_end(store, order.run, Address(order.url, order.password), attempt=attempt)
+        return codes[-1]
 
 
 def _replace(module: object, name: str, value: object) -> None:
