@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _KEEP_ALIVE = {"keepalives_idle": "60", "keepalives_interval": "10", "keepalives_count": "6"}
 """Two minutes after the last word of a server that has lost its power, or its network, who waits for it is told so.
@@ -15,6 +19,9 @@ _KEEP_ALIVE = {"keepalives_idle": "60", "keepalives_interval": "10", "keepalives
 What is sent to one is given up by the system, on Linux after about 15 minutes: `tcp_user_timeout` would end a load,
 too, that a server which is alive lets wait for a lock. Source: PostgreSQL manual, 'Parameter Key Words'.
 """
+
+_SETTING_VARIABLES = frozenset({"PGCLIENTENCODING", "PGDATESTYLE", "PGGEQO", "PGOPTIONS", "PGPASSWORD", "PGTZ"})
+"""What of an environment PostgreSQL's programs must not take over."""
 
 
 @dataclass(frozen=True)
@@ -36,54 +43,66 @@ class Address:
         parts = _split(url)
         if not parts.path.strip("/"):
             raise UsageError(f"{hide_passwords(url)} names no database: add /database to it")
-        given = parts.password
-        login = quote(parts.username) + "@" if parts.username else ""
+        given = unquote(parts.password) if parts.password else None
+        login = quote(unquote(parts.username), safe="") + "@" if parts.username else ""
         host = parts.netloc.rpartition("@")[2]
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        query = _parameters(parts.query)
         if "sslpassword" in query:
             raise UsageError("an address may not hold an sslpassword, it would be shown: use a key without one")
         given = query.pop("password", given)
-        return cls(_join(login + host, parts.path, urlencode(query)), password or given)
+        return cls(_join(login + host, parts.path, query), password or given)
 
     @property
     def database(self) -> str:
         """Return the name of the database."""
         return unquote(urlsplit(self.url).path.strip("/"))
 
-    def link(self) -> str:
-        """Return a libpq URL without the password, whose sessions notice that the server is gone without a word."""
-        parts = urlsplit(self.url)
-        query = {**_KEEP_ALIVE, **dict(parse_qsl(parts.query, keep_blank_values=True))}
-        return _join(parts.netloc, parts.path, urlencode(query))
+    def link(self, settings: Mapping[str, str] | None = None) -> str:
+        """Return a libpq URL without the password, whose sessions notice that the server is gone without a word.
 
-    def conninfo(self) -> str:
+        :param settings: of the server, which a session is to begin with.
+        """
+        parts = urlsplit(self.url)
+        query = {**_KEEP_ALIVE, **_parameters(parts.query), "client_encoding": "UTF8"}
+        if settings:
+            made = (f"-c {name}={value}" for name, value in settings.items())
+            query["options"] = " ".join(filter(None, (query.get("options"), *made)))
+        return _join(parts.netloc, parts.path, query)
+
+    def conninfo(self, settings: Mapping[str, str] | None = None) -> str:
         """Return `link()` with the password in it: for connecting only, never for a message."""
-        link = self.link()
+        link = self.link(settings)
         secret = self.password or os.environ.get("PGPASSWORD")
         if not secret:
             return link
         parts = urlsplit(link)
         user, at, host = parts.netloc.rpartition("@")
+        query = _parameters(parts.query)
         if not at:
-            query = urlencode([*parse_qsl(parts.query), ("password", secret)])
-            return _join(parts.netloc, parts.path, query)
-        return _join(f"{user}:{quote(secret, safe='')}@{host}", parts.path, parts.query)
+            return _join(parts.netloc, parts.path, {**query, "password": secret})
+        return _join(f"{user}:{quote(secret, safe='')}@{host}", parts.path, query)
 
     def at_database(self, database: str) -> Address:
         """Return the same server and user with another database."""
         parts = urlsplit(self.url)
-        return Address(_join(parts.netloc, "/" + quote(database, safe=""), parts.query), self.password)
+        return Address(_join(parts.netloc, "/" + quote(database, safe=""), _parameters(parts.query)), self.password)
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which PostgreSQL's programs connect without asking."""
         secret = self.password or os.environ.get("PGPASSWORD")
-        kept = {key: value for key, value in os.environ.items() if key not in ("PGOPTIONS", "PGPASSWORD")}
+        kept = {key: value for key, value in os.environ.items() if key not in _SETTING_VARIABLES}
         return {**kept, **({"PGPASSWORD": secret} if secret else {})}
 
 
-def _join(netloc: str, path: str, query: str) -> str:
+def _parameters(query: str) -> dict[str, str]:
+    """Return the parameters of a URL; libpq takes a plus sign as it stands."""
+    return dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))
+
+
+def _join(netloc: str, path: str, query: Mapping[str, str]) -> str:
     """Return a URL with its slashes even where it names no host; urlunsplit leaves them out, and libpq wants them."""
-    return f"postgresql://{netloc}{path}{f'?{query}' if query else ''}"
+    given = urlencode(query, quote_via=quote)
+    return f"postgresql://{netloc}{path}{f'?{given}' if given else ''}"
 
 
 def _split(url: str) -> SplitResult:

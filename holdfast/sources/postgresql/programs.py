@@ -12,12 +12,16 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql.forms import VALUE_SETTINGS
 from holdfast.sources.postgresql.server import embedded_programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.sources.postgresql.address import Address
+
+_SETTINGS = {name: VALUE_SETTINGS[name] for name in ("lc_monetary", "quote_all_identifiers")}
+"""What pg_dump leaves as it is: defaults and bounds of type money would mean another amount where they are read."""
 
 _LINE = 200
 """Characters of a line that a program says; it repeats whole queries that have failed."""
@@ -27,7 +31,8 @@ def _candidates(name: str) -> Iterator[Path]:
     """Yield where a program may be: HOLDFAST_PG_BIN, PATH, Debian's folders, the embedded wheel."""
     if folder := os.environ.get("HOLDFAST_PG_BIN"):
         yield Path(folder) / name
-    if found := shutil.which(name):
+    # Debian's own on PATH chooses among the versions below by the clusters of the machine.
+    if (found := shutil.which(name)) and Path(found).resolve().name != "pg_wrapper":
         yield Path(found)
     yield from sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
     if (embedded := embedded_programs()) is not None:
@@ -74,7 +79,7 @@ def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...
 
     :raises HoldfastError: it failed; with its first words.
     """
-    done = _run(program, [*arguments, "--no-password", "--dbname", address.link()], address.environment())
+    done = _run(program, [*arguments, "--no-password", "--dbname", address.link(_SETTINGS)], address.environment())
     return tuple(line.strip() for line in _words(done.stderr).splitlines() if line.strip())
 
 

@@ -26,6 +26,9 @@ SETTINGS = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": "0",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "transform_null_equals": "off",
     # The locks of a session whose client lost its power or its network end with it, within two minutes.
     "tcp_keepalives_idle": "60",
     "tcp_keepalives_interval": "10",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.address import Address, hide_passwords
@@ -51,31 +52,42 @@ def test_a_password_given_apart_goes_before_the_one_in_the_url() -> None:
 
 
 ALIVE = "keepalives_idle=60&keepalives_interval=10&keepalives_count=6"
+UTF8 = "client_encoding=UTF8"
 
 
 def test_the_password_is_put_back_for_connecting_only() -> None:
-    assert Address("postgresql://me@here/shop", "a/b@c").conninfo() == f"postgresql://me:a%2Fb%40c@here/shop?{ALIVE}"
-    by_socket = f"postgresql:///shop?{ALIVE}&host=%2Ftmp"
+    assert (
+        Address("postgresql://me@here/shop", "a/b@c").conninfo()
+        == f"postgresql://me:a%2Fb%40c@here/shop?{ALIVE}&{UTF8}"
+    )
+    by_socket = f"postgresql:///shop?{ALIVE}&host=%2Ftmp&{UTF8}"
     assert Address("postgresql:///shop?host=%2Ftmp", "x").conninfo() == f"{by_socket}&password=x"
-    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me@here/shop?{ALIVE}"
+    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me@here/shop?{ALIVE}&{UTF8}"
 
 
 def test_the_environments_password_serves_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "there")
-    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me:there@here/shop?{ALIVE}"
-    assert Address("postgresql://me@here/shop", "mine").conninfo() == f"postgresql://me:mine@here/shop?{ALIVE}"
+    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me:there@here/shop?{ALIVE}&{UTF8}"
+    assert Address("postgresql://me@here/shop", "mine").conninfo() == f"postgresql://me:mine@here/shop?{ALIVE}&{UTF8}"
 
 
 def test_a_silent_server_is_noticed_as_soon_as_the_address_says() -> None:
     said = "keepalives_idle=1&keepalives_interval=2&keepalives_count=3&tcp_user_timeout=9"
-    assert Address(f"postgresql://me@here/shop?{said}").link() == f"postgresql://me@here/shop?{said}"
+    assert Address(f"postgresql://me@here/shop?{said}").link() == f"postgresql://me@here/shop?{said}&{UTF8}"
 
 
-def test_programs_get_the_password_and_none_of_our_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_may_begin_with_settings_beside_those_of_the_address() -> None:
+    address = Address.parse("postgresql://me@here/shop?options=-c%20role%3Dreader&client_encoding=LATIN1")
+    made = "options=-c%20role%3Dreader%20-c%20lc_monetary%3DC"
+    assert address.link({"lc_monetary": "C"}) == f"postgresql://me@here/shop?{ALIVE}&{made}&{UTF8}"
+
+
+def test_programs_get_the_password_and_none_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGOPTIONS", "-c search_path=evil")
+    monkeypatch.setenv("PGCLIENTENCODING", "BIG5")
     made = Address("postgresql://me@here/shop", "s3cret").environment()
     assert made["PGPASSWORD"] == "s3cret"
-    assert "PGOPTIONS" not in made
+    assert not {"PGOPTIONS", "PGCLIENTENCODING"}.intersection(made)
     assert "PGPASSWORD" not in Address("postgresql://me@here/shop").environment()
 
 
@@ -83,6 +95,17 @@ def test_names_of_databases_may_have_any_letters() -> None:
     address = Address.parse("postgresql://me:s3cret@here/postgres").at_database("my shop/ö?")
     assert (address.database, address.password) == ("my shop/ö?", "s3cret")
     assert Address.parse(address.url).database == "my shop/ö?"
+
+
+def test_users_passwords_and_parameters_may_have_any_letters() -> None:
+    given = "postgresql://we%20i%25rd%40:p%40s%2Fs+w%25@here/shop?application_name=a%20b+c%26"
+    address = Address.parse(given)
+    assert address.password == "p@s/s+w%"
+    assert address.url == "postgresql://we%20i%25rd%40@here/shop?application_name=a%20b%2Bc%26"
+    assert address.conninfo().startswith("postgresql://we%20i%25rd%40:p%40s%2Fs%2Bw%25@here/shop?")
+    assert conninfo_to_dict(address.conninfo())["user"] == "we i%rd@"
+    assert conninfo_to_dict(address.link())["application_name"] == "a b+c&"
+    assert Address.parse(address.url, address.password) == address
 
 
 @pytest.mark.parametrize(

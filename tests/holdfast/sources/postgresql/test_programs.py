@@ -50,6 +50,18 @@ def test_the_named_folder_is_looked_into_first(tmp_path: Path, monkeypatch: pyte
     assert next(programs._candidates("pg_dump")) == tmp_path / "pg_dump"
 
 
+def test_debians_wrapper_on_path_is_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = tmp_path / "pg_wrapper"
+    wrapper.write_text("#!/bin/sh\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "pg_dump").symlink_to(wrapper)
+    assert tmp_path / "pg_dump" not in programs._candidates("pg_dump")
+    (tmp_path / "pg_dump").unlink()
+    (tmp_path / "pg_dump").symlink_to("/bin/true")
+    assert tmp_path / "pg_dump" in programs._candidates("pg_dump")
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Callable[[str], Path]:
     def make(body: str) -> Path:
