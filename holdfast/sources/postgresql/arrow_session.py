@@ -15,6 +15,7 @@ from adbc_driver_manager import AdbcConnection, AdbcStatement
 from adbc_driver_manager import Error as DriverError
 
 from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql.outages import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +43,13 @@ class SessionError(HoldfastError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class BrokenOffError(Exception):
+    """A query that had begun did not come to its end: the connection was lost, or the server ended it.
+
+    Tried again it may succeed, so it is none of the errors that end a job at once.
+    """
 
 
 class ArrowSession:
@@ -78,7 +86,7 @@ class ArrowSession:
         """Yield the rows of a query in batches of about BATCH_BYTES.
 
         :raises SessionError: the server refused it.
-        :raises OSError, pa.ArrowException: it broke off in the middle, for whatever reason.
+        :raises BrokenOffError: it did not come to its end.
         """
         with AdbcStatement(self._connection) as prepared:
             with self._named_errors():
@@ -86,7 +94,17 @@ class ArrowSession:
                 prepared.set_sql_query(query)
                 stream, _ = prepared.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:
-                yield from reader
+                while (batch := self._next(reader)) is not None:
+                    yield batch
+                    del batch  # or it would be kept while the next one is read
+
+    def _next(self, reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+        try:
+            return reader.read_next_batch()
+        except StopIteration:
+            return None
+        except (OSError, pa.ArrowException) as error:
+            raise BrokenOffError(f"reading from {self._address.url} broke off: {self._said(error)}") from error
 
     def close(self) -> None:
         """End the session."""
@@ -104,7 +122,9 @@ class ArrowSession:
         try:
             yield
         except DriverError as error:
-            said = " ".join(str(error).split())
-            if self._address.password:
-                said = said.replace(self._address.password, "***")
-            raise SessionError(f"reading from {self._address.url} failed: {said[:600]}", error.sqlstate) from error
+            message = f"reading from {self._address.url} failed: {self._said(error)}"
+            raise SessionError(message, error.sqlstate) from error
+
+    def _said(self, error: Exception) -> str:
+        said = words(error)
+        return (said.replace(self._address.password, "***") if self._address.password else said)[:600]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import psycopg
 import pytest
@@ -16,6 +13,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.readiness import check_database, check_server, choose_databases
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from tests.support.servers import Standby
 
 pytestmark = pytest.mark.service
 
@@ -223,29 +221,12 @@ def standby(postgres: PostgresServer) -> Iterator[Callable[[], PostgresServer]]:
     copies: list[PostgresServer] = []
 
     def make() -> PostgresServer:
-        copies.append(_Standby(postgres).start())
+        copies.append(Standby(postgres).start())
         return copies[-1]
 
     yield make
     for each in copies:
         each.stop()
-
-
-class _Standby(PostgresServer):
-    """A server whose data are another's, which it follows."""
-
-    def __init__(self, primary: PostgresServer) -> None:
-        super().__init__(programs=primary.programs, settings={"max_standby_streaming_delay": "30s"})
-        self._primary = primary
-        self.password = primary.password
-
-    def _initialise(self, base: Any, password_file: Any, identity: dict[str, Any]) -> None:
-        command = [
-            *(str(self.programs / "pg_basebackup"), "-D", str(base / "data"), "-R", "-X", "stream", "-c", "fast"),
-            *("-d", f"postgresql://postgres@127.0.0.1:{self._primary.port}/postgres", "--no-sync"),
-        ]
-        password = {**os.environ, "PGPASSWORD": self._primary.password}
-        subprocess.run(command, check=True, capture_output=True, cwd=base, env=password, **identity)
 
 
 def test_a_standby_is_ready_but_for_what_is_unlogged_and_says_what_it_cancels(

@@ -1,0 +1,128 @@
+"""A network between clients and a server of this machine, that is cut or falls silent at a chosen moment."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal
+
+Fault = Literal["reset", "closed", "silent"]
+"""What becomes of every connection: it is reset, ended as if by the other side, or no packet comes through any more."""
+
+NEVER = float("inf")
+
+_CHUNK = 1 << 14
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
+
+
+class Proxy:
+    """Carries bytes to a port of this machine and back, until the fault.
+
+    :param to_server, to_client: the fault happens when so many bytes went that way in one connection.
+    :param lasting: nobody can connect after the fault.
+    """
+
+    def __init__(self, target: int, fault: Fault, *, to_server: float, to_client: float, lasting: bool) -> None:
+        self._target = target
+        self._fault = fault
+        self._most = {"server": to_server, "client": to_client}
+        self._lasting = lasting
+        self._writers: list[asyncio.StreamWriter] = []
+        self._broken: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._end = asyncio.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.happened = threading.Event()
+        self.port: int = self._listener.getsockname()[1]
+
+    def run(self) -> None:
+        """Serve until `stop`; its thread does nothing else."""
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    def stop(self) -> None:
+        """End all connections and `run`."""
+        self._loop.call_soon_threadsafe(self._end.set)
+
+    def break_now(self) -> None:
+        """Let the fault happen, whatever has been carried."""
+        self._loop.call_soon_threadsafe(self._break)
+
+    async def _serve(self) -> None:
+        async with await asyncio.start_server(self._connect, sock=self._listener):
+            await self._end.wait()
+            for writer in self._writers:
+                with suppress(OSError):  # it has ended by itself
+                    _reset(writer.transport)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.happened.is_set() and self._lasting:
+            writer.transport.abort()
+            return
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers += [writer, to_server]
+        with suppress(asyncio.CancelledError):  # the proxy is stopped
+            await asyncio.gather(
+                self._carry(reader, to_server, self._most["server"]),
+                self._carry(from_server, writer, self._most["client"]),
+            )
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: float) -> None:
+        carried = 0
+        with suppress(OSError):
+            while chunk := await reader.read(_CHUNK):
+                carried += len(chunk)
+                if carried >= most and not self.happened.is_set():
+                    self._break()
+                if writer in self._broken:
+                    break
+                writer.write(chunk)
+                await writer.drain()
+        if writer not in self._broken:
+            writer.close()
+
+    def _break(self) -> None:
+        self.happened.set()
+        self._broken = set(self._writers)
+        for writer in self._writers:
+            with suppress(OSError):  # it has ended by itself
+                _BREAK[self._fault](writer.transport)
+
+
+def _reset(transport: asyncio.WriteTransport) -> None:
+    """End a connection so that the other side knows at once, also where it was silent."""
+    connection = transport.get_extra_info("socket")
+    with suppress(OSError):  # there was no filter
+        connection.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+
+
+def _silence(transport: asyncio.WriteTransport) -> None:
+    """Drop what comes before it is acknowledged, as where a cable was pulled or a host has lost its power."""
+    drop_everything = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # one instruction: return 0
+    program = struct.pack("HP", 1, ctypes.addressof(drop_everything))
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+
+
+_BREAK = {"reset": _reset, "closed": lambda transport: transport.close(), "silent": _silence}
+
+
+@contextmanager
+def faulty_network(
+    target: int, fault: Fault, *, to_server: float = NEVER, to_client: float = NEVER, lasting: bool = True
+) -> Iterator[Proxy]:
+    """Run a proxy before a port, until the block ends."""
+    proxy = Proxy(target, fault, to_server=to_server, to_client=to_client, lasting=lasting)
+    thread = threading.Thread(target=proxy.run, name="proxy")
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.stop()
+        thread.join()

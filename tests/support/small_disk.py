@@ -1,0 +1,27 @@
+"""A disk that is soon full: a file system of a few megabytes in memory."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a disk of so many bytes, such as `8m`, on a new folder; skips the test where that is not allowed.
+
+    It belongs to whom the folder above belongs to.
+    """
+    folder.mkdir()
+    options = f"size={size},mode=0700,uid={folder.parent.stat().st_uid},gid={folder.parent.stat().st_gid}"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("this user may not mount file systems: no disk can be made to be full")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
