@@ -10,35 +10,35 @@ import argparse
 import os
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.archive.blocks import read_batches, read_file
-from holdfast.archive.model import FileRecord, iso
+from holdfast.archive.model import iso
 from holdfast.archive.points import only_source, resolve
-from holdfast.errors import DamagedError, ReportedError, exit_code_of, sentence
+from holdfast.errors import DamagedError, RefusedError, ReportedError, exit_code_of, sentence
 from holdfast.sources.postgresql import ledger, load, objects
-from holdfast.sources.postgresql.catalog import Catalog, Table
-from holdfast.sources.postgresql.dump import restore_post_data, restore_pre_data
+from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.hashing import ContentHash
-from holdfast.sources.postgresql.plan import RestorePlan, make_plan
+from holdfast.sources.postgresql.obstacles import named
+from holdfast.sources.postgresql.plan import make_plan
 from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
 from sparkjobs.driver import Job, database_address, pack, run_application
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from holdfast.archive.model import Block
+    from holdfast.archive.model import Block, FileRecord
     from holdfast.archive.state import Placed
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Relation, SequenceValue
-    from holdfast.sources.postgresql.plan import NotRestored
-    from holdfast.sources.postgresql.rename import Name
+    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.plan import NotRestored, RestorePlan
+    from holdfast.sources.postgresql.target import Target
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]
@@ -47,6 +47,9 @@ _TASK_BYTES = 8 << 20
 """How many stored bytes one task loads, unless a single file is larger."""
 
 _SESSIONS = max(2, os.cpu_count() or 2)
+
+_FOR_GOOD = (2, 4, 5)
+"""Exit codes of errors that come again as often as it is tried: wrong use, damage, refusals of the server's too."""
 
 _TOLD = 20
 """How many things that are not restored are told before the work begins; all are in the summary."""
@@ -72,6 +75,16 @@ class Wish:
         """Say whether other things may be in the target."""
         return bool(self.tables or self.maps)
 
+    def claim(self, archive: str, placed: Placed, run: str) -> ledger.Claim:
+        """Return what a run notes of it in the target.
+
+        :param archive: its id.
+        """
+        maps = [f"{ident(old)}={ident(new)}" for old, new in self.maps.schemas.items()]
+        maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in self.maps.tables.items()]
+        tables, maps = sorted(set(self.tables)), sorted(maps)
+        return ledger.Claim(archive, placed.block.id, tuple(tables), tuple(maps), placed.commit, run)
+
 
 class FileLoader:
     """The work of one Spark task: load a few files. Travels in the task's closure, with password and store settings."""
@@ -89,46 +102,156 @@ class FileLoader:
                 yield rows
 
 
-class Everything:
-    """Brings back a whole database, by pg_restore."""
+class Restoring:
+    """One restore into its target, which `session` keeps others out of."""
 
-    def __init__(self, address: Address, dump: bytes, catalog: Catalog) -> None:
+    def __init__(self, job: Job, address: Address, session: Any, claim: ledger.Claim, block: Block, wish: Wish) -> None:
+        self._job = job
         self._address = address
-        self._dump = dump
-        self.tables: Mapping[str, Table] = {str(table.oid): table for table in catalog.tables}
-        self.sequences: Sequence[SequenceValue] = catalog.sequences
-        self.views: Sequence[Relation] = catalog.materialized_views
-        self.analyzed: Sequence[Name] | None = None
+        self._session = session
+        self._claim = claim
+        self._block = block
+        self._wish = wish
+        self._catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
+        self._left: ledger.Unfinished | None = None
+        load.check_target(session, address, self._catalog)
+        self.plan = self._begin()
 
-    def create_tables(self, session: Any) -> None:
-        """Create all that rows need, and before it the mark of an unfinished target."""
-        ledger.create_ledger(session)
-        restore_pre_data(self._address, self._dump, server_version=session.info.server_version)
+    def _begin(self) -> RestorePlan:
+        """Plan it, and mark the target as unfinished, or go on where it is; a dry run does neither."""
+        left = ledger.read_ledger(self._session)
+        if left is not None:
+            why = self._claim.difference(left.claim)
+            plan = None if why else self._plan(left.found)
+            if plan is not None and plan.digest == left.plan:
+                load.check_roles(self._session, self._address, plan.roles)
+                self._left = left
+                self._job.say(self._going_on(left, plan))
+                return plan
+            self._make_way(left, why or "this release plans it otherwise")
+        if not self._wish.is_beside:
+            load.check_empty(self._session, self._address)
+        found = read_target(self._session)
+        plan = self._plan(found)
+        load.check_roles(self._session, self._address, plan.roles)
+        if not self._wish.dry_run:
+            ledger.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
+        return plan
 
-    def create_rest(self, session: Any) -> tuple[NotRestored, ...]:
-        """Create all that follows the rows."""
-        restore_post_data(self._address, self._dump, server_version=session.info.server_version, jobs=_SESSIONS)
-        return ()
+    def _plan(self, found: Target) -> RestorePlan:
+        block = self._block
+        if block.schema_dump is None:
+            raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
+        dump = read_file(self._job.store, block.schema_dump)
+        stored = {int(record.id): (record.rows, sum(file.size for file in record.files)) for record in block.tables}
+        entries = read_entries(dump, server_version=self._session.info.server_version)
+        return make_plan(self._catalog, entries, found, globs=self._wish.tables, maps=self._wish.maps, stored=stored)
+
+    def _make_way(self, left: ledger.Unfinished, why: str) -> None:
+        """Drop what another restore has left, where nothing but that is dropped.
+
+        :raises RefusedError: that one was of everything, or this is a dry run.
+        """
+        holds = f"{self._address.url} holds {left.claim.describe()}, and {why}"
+        if left.steps and not left.claim.is_undoable:
+            raise RefusedError(
+                f"{holds}: go on with that one (--at commit:{left.claim.commit}), or drop the database, create it "
+                "empty and restore again"
+            )
+        if self._wish.dry_run:
+            raise RefusedError(f"{holds}: the next restore that is not a dry run drops what that has left")
+        dropped = ledger.undo(self._session)
+        self._job.say(f"dropped what {left.claim.describe()} had left, since {why}: {named(dropped) or 'nothing yet'}")
+
+    def _going_on(self, left: ledger.Unfinished, plan: RestorePlan) -> str:
+        files = self._files(plan)
+        would = "would go on" if self._wish.dry_run else "going on"
+        return f"{would} with run {left.claim.run}'s restore: {_loaded(files, left)} of {len(files)} files were in"
+
+    def _files(self, plan: RestorePlan) -> list[tuple[Table, FileRecord]]:
+        """Return what there is to load, with the table that each file goes into."""
+        tables = {str(table.source.oid): table.target for table in plan.tables}
+        return [
+            (tables[record.id], file)
+            for record in self._block.tables
+            if record.id in tables
+            for file in record.files
+            if file.rows
+        ]
+
+    def resumed(self) -> dict[str, Any] | None:
+        """Return what was in the target already, and which run began; None where this one does."""
+        if self._left is None:
+            return None
+        done = [file for _, file in self._files(self.plan) if file.path in self._left.steps]
+        return {"run": self._left.claim.run, "files": len(done), "rows": sum(file.rows for file in done)}
+
+    def run(self) -> dict[str, Any]:
+        """Restore, and return what the plan could not foresee and what it left out."""
+        plan = self.plan
+        told = [f"not restored: {each.what}: {each.reason}" for each in plan.not_restored]
+        self._job.say(
+            *told[:_TOLD], *([f"not restored: {len(told) - _TOLD} more, in the summary"] if told[_TOLD:] else [])
+        )
+        try:
+            late = self._run()
+        except Exception as error:
+            said = "; ".join(filter(None, (sentence(error), self._what_is_left(error))))
+            raise ReportedError(said, exit_code_of(error)) from error
+        self._job.say(*(f"not restored: {each.what}: {each.reason}" for each in late))
+        return {
+            "not_restored": [each.describe() for each in (*plan.not_restored, *late)],
+            "skipped_existing": list(plan.skipped_existing),
+            **(_size(plan) if plan.beside else {}),
+        }
+
+    def _run(self) -> tuple[NotRestored, ...]:
+        job, plan, address = self._job, self.plan, self._address
+        steps = self._left.steps if self._left else frozenset()
+        missing = [pair for pair in self._files(plan) if pair[1].path not in steps]
+        if missing:
+            _ = job.spark
+        tables = {str(table.source.oid): table.target for table in plan.tables}
+        records = [record for record in self._block.tables if record.id in tables]
+        rows, size = sum(record.rows for record in records), sum(table.size for table in plan.tables)
+        job.log.progress("creating tables")
+        objects.create_tables(address, plan)
+        tasks = pack(missing, lambda pair: pair[1].size, room=_TASK_BYTES)
+        left_rows = sum(file.rows for _, file in missing)
+        job.map("loading rows", tasks, FileLoader(job.store, address), estimated_rows=left_rows)
+        job.check()
+        load.set_sequences(self._session, plan.sequences)
+        job.log.progress("building indexes and constraints", rows=rows, size=size)
+        late = objects.create_rest(address, plan, sessions=_SESSIONS)
+        job.check()
+        job.log.progress("refreshing views and statistics", rows=rows, size=size)
+        load.refresh_views(address, plan.materialized_views)
+        load.analyze(address, plan.to_analyze(), sessions=_SESSIONS)
+        job.log.progress("comparing with the archive", rows=rows, size=size)
+        expected = {int(record.id): ContentHash.parse(record.digest) for record in records}
+        load.compare(address, expected, [tables[record.id] for record in records], sessions=_SESSIONS)
+        ledger.drop_ledger(self._session)
+        return late
+
+    def _what_is_left(self, error: Exception) -> str:
+        """Take back what was created beside other things, where to try again would fail again; say what is there."""
+        for_good = exit_code_of(error) in _FOR_GOOD
+        try:
+            with connect(self._address) as session:  # the restore's own may be the one that broke
+                left = ledger.read_ledger(session)
+                if left is None:
+                    return ""
+                if for_good and left.claim.is_undoable:
+                    return f"what it had created in the target was dropped again ({len(ledger.undo(session))} objects)"
+        except Exception as trouble:  # noqa: BLE001 - the first error matters more
+            return f"what it had done is still there ({sentence(trouble)})"
+        files = self._files(self.plan)
+        once = "once that is mended, run it again" if for_good else "run it again"
+        return f"{once}: it goes on from {_loaded(files, left)} of {len(files)} files"
 
 
-class Chosen:
-    """Brings back what a plan says, beside whatever is there."""
-
-    def __init__(self, address: Address, plan: RestorePlan) -> None:
-        self._address = address
-        self._plan = plan
-        self.tables: Mapping[str, Table] = {str(table.source.oid): table.target for table in plan.tables}
-        self.sequences: Sequence[SequenceValue] = plan.sequences
-        self.views: Sequence[Relation] = plan.materialized_views
-        self.analyzed: Sequence[Name] | None = plan.to_analyze()
-
-    def create_tables(self, session: Any) -> None:
-        """Create all that rows need."""
-        objects.create_tables(self._address, self._plan)
-
-    def create_rest(self, session: Any) -> tuple[NotRestored, ...]:
-        """Create all that follows the rows; returns what the target did not allow."""
-        return objects.create_rest(self._address, self._plan, sessions=_SESSIONS)
+def _loaded(files: Sequence[tuple[Table, FileRecord]], left: ledger.Unfinished) -> int:
+    return sum(file.path in left.steps for _, file in files)
 
 
 def restore(job: Job, wish: Wish) -> dict[str, Any]:
@@ -137,92 +260,16 @@ def restore(job: Job, wish: Wish) -> dict[str, Any]:
     archive = Archive.open(job.store)
     name = only_source(archive.state, wish.source)
     placed = resolve(archive.state, name, wish.at)
-    block = placed.block
     address = database_address("target")
-    catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
-    if block.schema_dump is None:
-        raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
-    dump = read_file(job.store, block.schema_dump)
     with load.hold_target(address) as session:
-        if not wish.dry_run and (dropped := load.undo_unfinished(session)):
-            job.say(f"dropped what an unfinished restore had left: {', '.join(dropped)}")
-        load.check_target(session, address, catalog)
-        if not wish.is_beside:
-            load.check_empty(session, address)
-        plan = _plan(session, address, dump, catalog, block, wish) if wish.is_beside or wish.dry_run else None
-        load.check_roles(session, address, plan.roles if plan and wish.is_beside else catalog.roles)
-        summary = _summary(name, placed)
-        if wish.dry_run and plan is not None:
+        claim = wish.claim(archive.identity.id, placed, job.run)
+        restoring = Restoring(job, address, session, claim, placed.block, wish)
+        summary = {**_summary(name, placed), "resumed": restoring.resumed()}
+        if wish.dry_run:
+            plan = restoring.plan
             return {**summary, "dry_run": True, "plan": plan.describe(), **_size(plan)}
-        if plan is None:
-            _restore_into(job, address, session, block, Everything(address, dump, catalog))
-        else:
-            summary |= _size(plan) | _restore_chosen(job, address, session, block, plan)
+        summary |= restoring.run()
     return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": True}
-
-
-def _plan(session: Any, address: Address, dump: bytes, catalog: Catalog, block: Block, wish: Wish) -> RestorePlan:
-    stored = {int(record.id): (record.rows, sum(file.size for file in record.files)) for record in block.tables}
-    entries = read_entries(dump, server_version=session.info.server_version)
-    return make_plan(catalog, entries, read_target(session), globs=wish.tables, maps=wish.maps, stored=stored)
-
-
-def _restore_chosen(job: Job, address: Address, session: Any, block: Block, plan: RestorePlan) -> dict[str, Any]:
-    told = [f"not restored: {each.what}: {each.reason}" for each in plan.not_restored]
-    job.say(*told[:_TOLD], *([f"not restored: {len(told) - _TOLD} more, in the summary"] if told[_TOLD:] else []))
-    with _undone_where_it_fails(address):
-        late = _restore_into(job, address, session, block, Chosen(address, plan))
-    job.say(*(f"not restored: {each.what}: {each.reason}" for each in late))
-    return {
-        "not_restored": [each.describe() for each in (*plan.not_restored, *late)],
-        "skipped_existing": list(plan.skipped_existing),
-    }
-
-
-@contextmanager
-def _undone_where_it_fails(address: Address) -> Iterator[None]:
-    """Take back what was created where the restore does not come to its end.
-
-    What a kill leaves, the next restore drops.
-    """
-    try:
-        yield
-    except BaseException as error:
-        try:
-            with connect(address) as session:
-                dropped = load.undo_unfinished(session)
-            said = f"what it had created in the target was dropped again ({len(dropped)} objects)" if dropped else ""
-        except Exception as trouble:  # noqa: BLE001 - the first error matters more
-            said = f"what it had created is still there, and the next restore drops it ({sentence(trouble)})"
-        if isinstance(error, Exception):
-            raise ReportedError("; ".join(filter(None, (sentence(error), said))), exit_code_of(error)) from error
-        raise
-
-
-def _restore_into(
-    job: Job, address: Address, session: Any, block: Block, way: Everything | Chosen
-) -> tuple[NotRestored, ...]:
-    _ = job.spark
-    records = [record for record in block.tables if record.id in way.tables]
-    rows, size = sum(record.rows for record in records), sum(file.size for record in records for file in record.files)
-    job.log.progress("creating tables")
-    way.create_tables(session)
-    files = [(way.tables[record.id], file) for record in records for file in record.files if file.rows]
-    tasks = pack(files, lambda pair: pair[1].size, room=_TASK_BYTES)
-    job.map("loading rows", tasks, FileLoader(job.store, address), estimated_rows=rows)
-    job.check()
-    load.set_sequences(session, way.sequences)
-    job.log.progress("building indexes and constraints", rows=rows, size=size)
-    late = way.create_rest(session)
-    job.check()
-    job.log.progress("refreshing views and statistics", rows=rows, size=size)
-    load.refresh_views(session, way.views)
-    load.analyze(session, way.analyzed)
-    job.log.progress("comparing with the archive", rows=rows, size=size)
-    expected = {int(record.id): ContentHash.parse(record.digest) for record in records}
-    load.compare(address, expected, [way.tables[record.id] for record in records], sessions=_SESSIONS)
-    ledger.drop_ledger(session)
-    return late
 
 
 def _size(plan: RestorePlan) -> dict[str, int]:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.archive import Archive
+from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.plan import RestorePlan
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
 from tests.support.jobs import RunJob, failed
@@ -25,6 +27,8 @@ def shop(create_database: CreateDatabase) -> Address:
         "create role clerk",
         "create table orders (id int generated always as identity primary key, name text)",
         "insert into orders (name) select 'order ' || i from generate_series(1, 1000) i",
+        "create table words (word text)",
+        "insert into words values ('a'), ('b'), ('c')",
         "create materialized view totals as select count(*) as orders from orders",
         "grant select on orders to clerk",
     )
@@ -42,8 +46,9 @@ def test_everything_comes_back_and_no_mark_is_left(
     target = create_database()
     code, record = run_restore(target)
     assert record.result is not None
-    assert (code, record.result["rows"], record.result["equal"], record.result["source"]) == (0, 1000, True, "shop")
+    assert (code, record.result["rows"], record.result["equal"], record.result["source"]) == (0, 1003, True, "shop")
     assert relations(target) == relations(shop)
+    assert record.result["resumed"] is None
     with connect(target) as session:
         assert session.execute("select nextval('public.orders_id_seq')").fetchone() == (1001,)
         assert session.execute("select orders from public.totals").fetchone() == (1000,)
@@ -85,19 +90,78 @@ def test_roles_that_the_target_lacks_are_named(
     assert relations(target) == []
 
 
-def test_a_damaged_file_is_named_and_the_target_stays_marked(
-    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore
-) -> None:
+def damage(store: ObjectStore, table: str) -> Callable[[], None]:
+    """Change a byte of a table's first file; returns what mends it."""
     (block,) = Archive.open(store).commits[0].add
-    (path,) = [file.path for table in block.tables for file in table.files]
-    body = bytearray(store.get(path))
+    path = next(file.path for each in block.tables if each.name == table for file in each.files)
+    whole = store.get(path)
+    body = bytearray(whole)
     body[len(body) // 2] ^= 1
     store.put(path, bytes(body))
+    return lambda: store.put(path, whole)
+
+
+def test_a_restore_that_failed_goes_on_once_its_file_is_mended(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore, shop: Address
+) -> None:
+    mend = damage(store, "words")
     target = create_database()
+    ran = run_restore(target)
+    code, message = failed(ran)
+    assert code == 4
+    assert "is damaged" in message
+    assert message.endswith("once that is mended, run it again: it goes on from 1 of 2 files")
+    mend()
+    code, again = run_restore(target)
+    assert again.result is not None, again.error
+    assert (code, again.result["equal"], again.result["rows"]) == (0, True, 1003)
+    assert again.result["resumed"] == {"run": ran[1].run, "files": 1, "rows": 1000}
+    assert again.said[0] == f"going on with run {ran[1].run}'s restore: 1 of 2 files were in"
+    assert relations(target) == relations(shop)
+
+
+def test_an_unfinished_restore_of_everything_is_gone_on_with_or_the_database_is_dropped(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore
+) -> None:
+    damage(store, "words")
+    target = create_database()
+    _, first = run_restore(target)
+    before = relations(target)
+    for options in (["--tables", "public.orders"], ["--map", "public=x"], ["--tables", "public.orders", "--dry-run"]):
+        code, message = failed(run_restore(target, *options))
+        assert code == 5
+        assert f"holds an unfinished restore of commit 1 (run {first.run}), and this one is of other tables" in message
+        assert "go on with that one (--at commit:1), or drop the database, create it empty and restore again" in message
+    code, planned = run_restore(target, "--dry-run")
+    assert (code, planned.said) == (0, (f"would go on with run {first.run}'s restore: 1 of 2 files were in",))
+    assert relations(target) == before
+
+
+def test_an_unfinished_restore_that_has_done_nothing_is_in_nobodys_way(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = create_database()
+    with monkeypatch.context() as patch:
+        patch.setattr("sparkjobs.restore.objects.create_tables", refuse)
+        assert run_restore(target)[0] == 5
+    code, record = run_restore(target, "--tables", "public.orders")
+    assert (code, "nothing yet" in record.said[0]) == (0, True)
+
+
+def refuse(address: Address, plan: RestorePlan) -> None:
+    raise RefusedError("no room")
+
+
+def test_what_another_release_plans_otherwise_is_not_gone_on_with(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore
+) -> None:
+    damage(store, "words")
+    target = create_database()
+    assert run_restore(target)[0] == 4
+    with connect(target) as session:
+        session.execute("update holdfast_restore.restore set plan = 'of an older release'")
     code, message = failed(run_restore(target))
-    assert (code, path in message) == (4, True)
-    code, message = failed(run_restore(target))
-    assert (code, "holds an unfinished restore" in message) == (5, True)
+    assert (code, "this release plans it otherwise" in message) == (5, True)
 
 
 def test_another_restore_into_the_same_database_is_kept_out(
@@ -136,15 +200,17 @@ def test_an_archive_without_backups_restores_nothing(run_restore: RunJob, create
 def test_a_lost_connection_is_one_sentence(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang_up(address: Address, dump: bytes, *, server_version: int) -> None:
+    def hang_up(address: Address, plan: RestorePlan, *, sessions: int) -> tuple[()]:
         with connect(address) as other:
             other.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity "
                 "where datname = current_database() and pid <> pg_backend_pid()"
             )
+        return ()
 
-    monkeypatch.setattr("sparkjobs.restore.restore_pre_data", hang_up)
+    monkeypatch.setattr("sparkjobs.restore.objects.create_rest", hang_up)
     code, message = failed(run_restore(create_database()))
     assert code == 1
     assert "\n" not in message
-    assert "terminating connection due to administrator command" in message or "UndefinedTable" in message
+    assert "terminating connection due to administrator command" in message
+    assert message.endswith("run it again: it goes on from 2 of 2 files")

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from holdfast.archive import Archive
@@ -213,27 +214,76 @@ def test_a_restore_that_fails_takes_back_what_it_created_and_nothing_else(
     assert rows(live, "select to_regnamespace('holdfast_restore')") == [(None,)]
 
 
-def test_what_a_killed_restore_left_is_dropped_by_the_next_one_and_nothing_else(
-    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore
-) -> None:
-    live = create_database("create table mine (id int)", "create type state as enum ('open', 'paid')")
-    before = schema_of(live)
+def kill(store: ObjectStore, live: Address, *options: str) -> None:
+    """Restore, and kill the driver while it loads `guarded`."""
     with loading_held_up(live) as gate:
-        killed = start("restore", store.url, "--to", live.url, "--tables", "public.*", "--json", address=live)
+        killed = start("restore", store.url, "--to", live.url, *options, "--json", address=live)
         gate.wait_for_somebody()
         job = job_of(killed)
         job.driver.kill()
         assert finish(killed).code == 1
         until(lambda: all_gone(job.all), "the job to end")
+
+
+def test_a_killed_restore_is_gone_on_with_as_it_was_planned(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore, shop: Address
+) -> None:
+    live = create_database(
+        "create table mine (id int)", "create schema other", "create table other.orders_pkey (n int)"
+    )
+    options = ["--tables", "public.*", "--map", "public=other"]
+    kill(store, live, *options)
+    assert rows(live, "select to_regclass('other.orders') is not null") == [(True,)]
+    code, planned = run_restore(live, *options, "--dry-run")
+    assert (code, planned.said[0].startswith("would go on with run restore")) == (0, True)
+    with connect(live) as session:
+        session.execute("create table other.of_state (came text)")  # an index of this restore is called like that
+        session.execute("drop table other.of_state")
+    code, record = run_restore(live, *options)
+    result = done((code, record))
+    assert (result["equal"], result["tables"], result["rows"]) == (True, 5, 2102)
+    assert result["resumed"]["run"] in record.said[0]
+    assert digest(live, "other.orders") == digest(shop, "public.orders")
+    assert rows(
+        live,
+        "select indexrelid::regclass::text from pg_index where indisprimary and indrelid = 'other.orders'::regclass",
+    ) == [("other.orders_pkey1",)]
+    assert rows(live, "select to_regnamespace('holdfast_restore')") == [(None,)]
+
+
+def test_what_a_killed_restore_left_is_dropped_by_another_one_and_nothing_else(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore
+) -> None:
+    live = create_database("create table mine (id int)", "create type state as enum ('open', 'paid')")
+    before = schema_of(live)
+    kill(store, live, "--tables", "public.*")
     assert rows(live, "select to_regclass('public.orders') is not null") == [(True,)]
-    code, message = failed(run_restore(live, "--tables", "public.*", "--dry-run"))
+    other = ["--tables", "public.customers", "--tables", "public.events_1"]
+    code, message = failed(run_restore(live, *other, "--dry-run"))
     assert (code, "the next restore that is not a dry run drops what that has left" in message) == (5, True)
-    code, record = run_restore(live, "--tables", "public.customers", "--tables", "public.events_1")
-    assert record.said[0].startswith("dropped what an unfinished restore had left: table public.orders")
+    code, record = run_restore(live, *other)
+    assert "had left, since this one is of other tables or names: table public.orders" in record.said[0]
     assert done((code, record))["rows"] == 599
+    assert record.result["resumed"] is None
     with connect(live) as session:
         session.execute("drop table public.customers, public.events_1")
     assert schema_of(live) == before
+
+
+def test_a_restore_that_lost_its_connection_leaves_what_it_did_and_goes_on(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = create_database("create table mine (id int)")
+    with monkeypatch.context() as patch:
+        patch.setattr("sparkjobs.restore.objects.create_rest", lose)
+        code, message = failed(run_restore(live, "--tables", "public.orders"))
+    assert (code, message.endswith("run it again: it goes on from 1 of 1 files")) == (1, True)
+    result = done(run_restore(live, "--tables", "public.orders"))
+    assert (result["resumed"]["files"], result["resumed"]["rows"], result["equal"]) == (1, 1000, True)
+
+
+def lose(*_: object, **__: object) -> None:
+    raise psycopg.OperationalError("server closed the connection unexpectedly")
 
 
 def test_a_key_that_the_targets_own_rows_do_not_satisfy_is_left_out_and_told(

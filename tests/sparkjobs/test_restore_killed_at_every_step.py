@@ -1,7 +1,7 @@
 """A restore's process is killed at each of its steps, one after the other; then it is run again.
 
-What a restore has done is never taken for whole before it is: the next one finishes the work, or starts from
-nothing, or refuses a target that is marked as unfinished. Only a target that holds everything is without the mark.
+What a restore has done is never taken for whole before it is: the next one goes on with what is there, and loads no
+file that is in. Only a target that holds everything is without the mark.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest
 from holdfast.archive import Archive, lockplan
 from holdfast.archive.verify import verify
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.ledger import read_ledger
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
@@ -29,6 +30,9 @@ from tests.support.steps import When
 from tests.support.sudden_jobs import Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
+
+FILES = 3
+"""Of the backup: one table has two."""
 
 LANES = 2
 """Restores at work at the same moment, each from an archive of its own."""
@@ -133,7 +137,7 @@ def kill_at_every_step(lanes: list[Lane], when: When, truth: object) -> list[str
     """Kill a restore at its first step, another one at its second, until one is made; the steps' names, in order."""
     numbers = itertools.count(1)
     killed: dict[int, str] = {}
-    said: set[str] = set()
+    said: set[str | int] = set()
 
     def work(lane: Lane) -> None:
         for at in numbers:
@@ -152,23 +156,34 @@ def kill_at_every_step(lanes: list[Lane], when: When, truth: object) -> list[str
     with ThreadPoolExecutor(len(lanes)) as pool:
         for done in [pool.submit(work, lane) for lane in lanes]:
             done.result()
-    assert said == {"whole", "unfinished", "not empty"}  # killed early, in the middle, and when all was done
+    assert said >= {"begun anew", "not empty", *range(FILES + 1)}  # killed early, when all was done, and in the middle
     return [killed[at] for at in sorted(killed)]
 
 
-def run_again(lane: Lane, target: Address, at: int, place: str, truth: object) -> str:
-    """Check that the next restore makes the target whole, or refuses it for a reason that holds."""
+def run_again(lane: Lane, target: Address, at: int, place: str, truth: object) -> str | int:
+    """Check that the next restore makes the target whole, with what is in, or refuses it since it is.
+
+    Returns how it went: the number of files it found where it went on.
+    """
     until(lambda: nobody_in(target), f"sessions to go ({place})", limit_s=NOTICE_S)
+    with connect(target) as session:
+        left = read_ledger(session)
     again = lane.run("restore", target, f"again-{at}")
-    if again.code == 0:
+    loaded = again.steps.count("COPY __enter__")
+    if left is None and again.code != 0:
+        assert (again.code, loaded) == (5, 0), f"{place}, run again: {again.said}"
+        assert "not empty" in again.said, f"{place}, run again: {again.said}"
         assert state_of(target) == truth, place
-        return "whole"
-    assert again.code == 5, f"{place}, run again: {again.said}"
-    if "unfinished restore" in again.said:
-        return "unfinished"
-    assert "not empty" in again.said, f"{place}, run again: {again.said}"
+        return "not empty"
+    assert again.code == 0, f"{place}, run again: {again.said}"
     assert state_of(target) == truth, place
-    return "not empty"
+    if left is None:
+        assert loaded == FILES, place
+        return "begun anew"
+    files = sum(step.startswith("data/") for step in left.steps)
+    assert loaded == FILES - files, place
+    assert f"going on with run killed-{at}'s restore: {files} of {FILES} files were in" in again.said, place
+    return files
 
 
 def nothing_harmed(lane: Lane) -> None:

@@ -1,16 +1,20 @@
-"""What a restore notes in its target while it runs: files loaded, and objects that can be taken back.
+"""What a restore notes in its target while it runs: which one it is, what is done, and what can be taken back.
 
-A note is made in the transaction that does what it says, so it is true after a crash at any point.
+A note is made in the transaction that does what it says, so it is true after a crash at any point, and a step that is
+tried twice is done once.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from holdfast.errors import BusyError, RefusedError
+from holdfast.sources.postgresql.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,17 +72,94 @@ where contype = 'f' and conparentid = 0 and (conrelid, 1259) in (select object, 
 """
 
 
-def create_ledger(session: Connection, *, undoable: bool = False) -> None:
-    """Create the table that makes loading exactly-once.
+@dataclass(frozen=True)
+class Claim:
+    """Which restore a target is unfinished of. Two are the same where one can go on with the other.
 
-    :param undoable: note what is created, too, so that `undo` can drop it.
+    :param archive: its id.
+    :param block: id of the backup.
+    :param tables: globs; none means everything.
+    :param maps: as `old=new`.
+    :param commit: of the backup, for people.
+    :param run: which began it.
     """
-    session.execute(f"create schema {LEDGER}")
-    session.execute(f"create table {LEDGER}.loaded (file text primary key, rows int8 not null)")
-    if undoable:
+
+    archive: str
+    block: str
+    tables: tuple[str, ...]
+    maps: tuple[str, ...]
+    commit: int = field(compare=False)
+    run: str = field(compare=False)
+
+    @property
+    def is_undoable(self) -> bool:
+        """Say whether it notes what it creates: other things may be in its target."""
+        return bool(self.tables or self.maps)
+
+    def difference(self, left: Claim) -> str:
+        """Return, in words, why this restore cannot go on with what another one has left; "" where it can."""
+        if self.archive != left.archive:
+            return "this one is from another archive"
+        if self.block != left.block:
+            return f"this one is of commit {self.commit}"
+        return "" if self == left else "this one is of other tables or names"
+
+    def describe(self) -> str:
+        """Return which restore it is, for people."""
+        return f"an unfinished restore of commit {self.commit} (run {self.run})"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """What a restore that has not come to its end left in its target.
+
+    :param plan: digest of what it creates.
+    :param found: what the target had before it.
+    :param steps: those that are done; the step of a file is its path.
+    """
+
+    claim: Claim
+    plan: str
+    found: Target
+    steps: frozenset[str]
+
+
+def create_ledger(session: Connection, claim: Claim, *, plan: str = "", found: Target | None = None) -> None:
+    """Mark a target as unfinished. From now on each step is done once, by `once`."""
+    with session.transaction():
+        session.execute(f"create schema {LEDGER}")
+        session.execute(f"create table {LEDGER}.done (step text primary key)")
         session.execute(
             f"create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid)"
         )
+        session.execute(f"create table {LEDGER}.restore (claim text, plan text, found text)")
+        session.execute(
+            f"insert into {LEDGER}.restore values (%s, %s, %s)",
+            (json.dumps(asdict(claim)), plan, json.dumps(sorted((found or Target()).objects))),
+        )
+
+
+def read_ledger(session: Connection) -> Unfinished | None:
+    """Return what an unfinished restore left; None where there is none.
+
+    :raises RefusedError: there is a schema of this name that is something else.
+    """
+    if session.execute(f"select to_regnamespace('{LEDGER}')").fetchone() == (None,):
+        return None
+    try:
+        row = session.execute(f"select claim, plan, found from {LEDGER}.restore").fetchone()
+    except psycopg.errors.UndefinedTable:
+        row = None
+    if row is None:
+        raise RefusedError(
+            f"the target has a schema {LEDGER} that no restore of this release has made: drop it, or restore into "
+            "another database"
+        )
+    claim = json.loads(row[0])
+    claim |= {name: tuple(claim[name]) for name in ("tables", "maps")}
+    found = Target(frozenset((kind, schema, name) for kind, schema, name in json.loads(row[2])))
+    steps = frozenset(str(step) for (step,) in session.execute(f"select step from {LEDGER}.done"))
+    return Unfinished(Claim(**claim), str(row[1]), found, steps)
 
 
 def drop_ledger(session: Connection) -> None:
@@ -86,10 +167,15 @@ def drop_ledger(session: Connection) -> None:
     session.execute(f"drop schema {LEDGER} cascade")
 
 
-def is_undoable(session: Connection) -> bool:
-    """Say whether an unfinished restore has noted what it created."""
-    row = session.execute(f"select to_regclass('{LEDGER}.created')").fetchone()
-    return row is not None and row[0] is not None
+@contextmanager
+def once(session: Connection, step: str) -> Iterator[bool]:
+    """Do a step in one transaction, which notes it; yields whether it is still to be done.
+
+    A second attempt waits here for the transaction of the first one, so that they can never both do it.
+    """
+    with session.transaction():
+        noted = session.execute(f"insert into {LEDGER}.done values (%s) on conflict do nothing", (step,))
+        yield noted.rowcount == 1
 
 
 @contextmanager

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import sql
 
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.hashing import ContentHash, hash_query
-from holdfast.sources.postgresql.ledger import LEDGER, is_undoable, undo
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.ledger import once
+from holdfast.sources.postgresql.parallel import run_parallel
+from holdfast.sources.postgresql.session import connect, server_error
 from holdfast.sources.postgresql.sql import qualified
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ select format('schema %I', nspname) from pg_catalog.pg_namespace
 where nspname not in ('pg_catalog', 'information_schema', 'public') and nspname !~ '^pg_(toast|temp)'
   and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_namespace'::regclass
     and d.objid = pg_namespace.oid and d.deptype = 'e')
+union all
+(select format('large object %s', oid) from pg_catalog.pg_largeobject_metadata order by oid limit 100)
 order by 1
 """
 
@@ -75,15 +76,8 @@ def hold_target(address: Address) -> Iterator[Connection]:
 def check_target(session: Connection, address: Address, catalog: Catalog) -> None:
     """Make sure that a target can take what comes from this source, whatever of it is chosen.
 
-    :raises RefusedError: it holds an unfinished restore, is older, or has another encoding.
+    :raises RefusedError: it is older, or has another encoding.
     """
-    if session.execute(f"select to_regnamespace('{LEDGER}')").fetchone() != (None,):
-        remedy = (
-            "the next restore that is not a dry run drops what that has left"
-            if is_undoable(session)
-            else "drop that database, create it empty and restore again"
-        )
-        raise RefusedError(f"{address.url} holds an unfinished restore: {remedy}")
     version = session.info.server_version
     if version // 10000 < catalog.server_version // 10000:
         raise RefusedError(
@@ -125,53 +119,61 @@ def check_roles(session: Connection, address: Address, roles: Sequence[str]) -> 
         )
 
 
-def undo_unfinished(session: Connection) -> tuple[str, ...]:
-    """Drop what an earlier restore of chosen tables has left, if one was ended in the middle. Returns what was dropped.
-
-    :raises RefusedError: something uses it by now.
-    """
-    return undo(session) if is_undoable(session) else ()
-
-
 def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa.RecordBatch]) -> int:
     """Load a file's rows in one transaction; a file that is in already is left alone. Returns rows loaded.
 
     A reply lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
+
+    :raises RefusedError: the table does not take these rows, and never will.
     """
-    with session.transaction(), session.cursor() as cursor:
-        cursor.execute("SET LOCAL synchronous_commit = off")
-        # A second attempt waits here for the first one's transaction, so they can never both load.
-        cursor.execute(f"insert into {LEDGER}.loaded values (%s, 0) on conflict do nothing", (file,))
-        if cursor.rowcount == 0:
-            return 0
-        return copy_in(cursor, qualified(table.table_schema, table.name), table.columns, batches)
+    name = qualified(table.table_schema, table.name)
+    try:
+        with once(session, file) as is_new, session.cursor() as cursor:
+            if not is_new:
+                return 0
+            cursor.execute("SET LOCAL synchronous_commit = off")
+            return copy_in(cursor, name, table.columns, batches)
+    except psycopg.OperationalError:
+        raise
+    except psycopg.Error as error:
+        raise server_error(f"{table.label} does not take its rows", error) from error
 
 
-def set_sequences(session: Connection, sequences: Iterable[SequenceValue]) -> None:
+def set_sequences(session: Connection, sequences: Sequence[SequenceValue]) -> None:
     """Put every sequence where it stood."""
-    for value in sequences:
-        session.execute(
-            sql.SQL("select pg_catalog.setval({}::regclass, {}, {})").format(
-                sql.Literal(qualified(value.sequence_schema, value.name)),
-                sql.Literal(value.last_value),
-                sql.Literal(value.is_called),
-            )
-        )
+    session.execute(
+        "select pg_catalog.setval(s.name::regclass, s.value, s.is_called) "
+        "from unnest(%s::text[], %s::int8[], %s::bool[]) s (name, value, is_called)",
+        (
+            [qualified(value.sequence_schema, value.name) for value in sequences],
+            [value.last_value for value in sequences],
+            [value.is_called for value in sequences],
+        ),
+    )
 
 
-def refresh_views(session: Connection, views: Iterable[Relation]) -> None:
-    """Fill the materialised views that were filled, those that others read first."""
-    for view in views:
-        session.execute(sql.SQL("refresh materialized view {}").format(sql.Identifier(view.relation_schema, view.name)))
+def refresh_views(address: Address, views: Sequence[Relation]) -> None:
+    """Fill the materialised views that were filled, one after the other: those that others read come first."""
+
+    def refresh(session: Connection, view: Relation) -> None:
+        name = qualified(view.relation_schema, view.name)
+        with once(session, f"refresh {name}") as is_new:
+            if is_new:
+                session.execute(f"refresh materialized view {name}".encode())
+
+    run_parallel(address, views, refresh, sessions=1)
 
 
-def analyze(session: Connection, relations: Iterable[tuple[str, str]] | None = None) -> None:
-    """Give the planner statistics of these relations, by schema and name, or of the whole database."""
-    if relations is None:
-        session.execute("analyze")
-        return
-    for name in relations:
-        session.execute(sql.SQL("analyze {}").format(sql.Identifier(*name)))
+def analyze(address: Address, relations: Sequence[tuple[str, str]], *, sessions: int) -> None:
+    """Give the planner statistics of these relations, by schema and name.
+
+    :param sessions: how many to use at once.
+    """
+
+    def gather(session: Connection, name: tuple[str, str]) -> None:
+        session.execute(f"analyze {qualified(*name)}".encode())
+
+    run_parallel(address, relations, gather, sessions=sessions)
 
 
 def content_hash(session: Connection, table: Table) -> ContentHash:
@@ -193,16 +195,14 @@ def compare(address: Address, expected: Mapping[int, ContentHash], tables: Seque
     :raises DamagedError: naming the tables that differ, and how.
     """
 
-    def check(table: Table) -> str | None:
-        with connect(address) as session:
-            found = content_hash(session, table)
+    def check(session: Connection, table: Table) -> str | None:
+        found = content_hash(session, table)
         wanted = expected[table.oid]
         if found == wanted:
             return None
         what = "rows with other contents" if found.rows == wanted.rows else f"rows instead of {wanted.rows}"
         return f"{table.label} has {found.rows} {what}"
 
-    with ThreadPoolExecutor(sessions) as pool:
-        different = [said for said in pool.map(check, tables) if said]
+    different = [said for said in run_parallel(address, tables, check, sessions=sessions) if said]
     if different:
         raise DamagedError(f"restored, but not equal to the archive: {'; '.join(different)}")

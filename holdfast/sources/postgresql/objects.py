@@ -1,22 +1,26 @@
-"""Create the objects of a plan: those that rows need in one transaction, the others when the rows are there."""
+"""Create the objects of a plan: those that rows need first, the others when the rows are there.
+
+Each step is done once, whoever tries it again (`ledger.once`), so a restore that was ended goes on from any point.
+"""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from itertools import groupby
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from holdfast.errors import HoldfastError
-from holdfast.sources.postgresql.ledger import create_ledger, noted
+from holdfast.sources.postgresql.ledger import noted, once
+from holdfast.sources.postgresql.parallel import run_parallel
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.selection import ATTACHED, FOLLOWERS
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.session import connect, server_error
+from holdfast.sources.postgresql.stages import after, stages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.plan import RestorePlan
@@ -27,10 +31,11 @@ if TYPE_CHECKING:
 LOCK_WAIT_S = 60.0
 """How long a foreign key waits for a table that others use, while their writers queue behind it."""
 
-_INDEXES = frozenset({"INDEX", "CONSTRAINT"})
+_BATCH = 500
+"""Entries in one transaction: it keeps the lock of each table, and a server has room for a few thousand."""
 
 # pg_dump's own; the rest of its settings are those of every session.
-_SETTINGS = ("check_function_bodies = off", "xmloption = content", "client_min_messages = warning")
+_SETTINGS = ("set check_function_bodies = off", "set xmloption = content", "set client_min_messages = warning")
 
 # A table of this transaction has privileges already only where the target has defaults for new objects.
 _GRANTED_BY_DEFAULT = """
@@ -45,31 +50,33 @@ where a.grantee <> c.relowner and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
 """
 
 
-@contextmanager
-def _session(address: Address) -> Iterator[Connection]:
-    with connect(address) as session:
-        for setting in _SETTINGS:
-            session.execute(f"SET {setting}".encode())
-        yield session
-
-
 def create_tables(address: Address, plan: RestorePlan) -> None:
-    """Create everything that rows need, with the note of it, in one transaction.
+    """Create everything that rows need.
 
-    :raises HoldfastError: something could not be created; then nothing is.
+    :raises HoldfastError: something could not be created. Beside other things, nothing is, then.
     """
     entries = [entry for entry in plan.entries if entry.section == "pre-data"]
-    with _session(address) as session, session.transaction():
-        create_ledger(session, undoable=True)
-        with noted(session):
-            for entry in entries:
-                if entry.kind != "ACL":
-                    _run(session, entry)
-        for kind, name, role in session.execute(_GRANTED_BY_DEFAULT).fetchall():
-            session.execute(f"revoke all on {kind} {name} from {role}".encode())
-        for entry in entries:
-            if entry.kind == "ACL":
-                _run(session, entry)
+    size = len(entries) if plan.beside else _BATCH
+    with connect(address) as session:
+        for setting in _SETTINGS:
+            session.execute(setting.encode())
+        for start in range(0, len(entries), size or 1):
+            with once(session, f"create {start}") as is_new:
+                if is_new:
+                    (_create_beside if plan.beside else _create)(session, entries[start : start + size])
+
+
+def _create(session: Connection, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        _run(session, entry)
+
+
+def _create_beside(session: Connection, entries: Sequence[Entry]) -> None:
+    with noted(session):
+        _create(session, [entry for entry in entries if entry.kind != "ACL"])
+    for kind, name, role in session.execute(_GRANTED_BY_DEFAULT).fetchall():
+        session.execute(f"revoke all on {kind} {name} from {role}".encode())
+    _create(session, [entry for entry in entries if entry.kind == "ACL"])
 
 
 def create_rest(address: Address, plan: RestorePlan, *, sessions: int) -> tuple[NotRestored, ...]:
@@ -78,65 +85,43 @@ def create_rest(address: Address, plan: RestorePlan, *, sessions: int) -> tuple[
     A foreign key to a table that the target had before may fail for reasons that lie in that table. It is left
     out then, and returned with the server's words.
 
-    :param sessions: how many to use at once for indexes.
+    :param sessions: how many to use at once for indexes and keys.
     :raises HoldfastError: anything else could not be created.
     """
-    left: list[NotRestored] = []
-    entries = [entry for entry in plan.entries if entry.section == "post-data"]
-    for indexes, stretch in groupby(entries, key=lambda entry: entry.kind in _INDEXES):
-        if indexes:
-            for wave in waves(list(stretch)):
-                _run_at_once(address, wave, sessions)
-            continue
-        with _session(address) as session:
-            for entry in stretch:
-                left += _run_alone(session, entry, borrowed=entry.id in plan.borrowed)
-    return tuple(left)
+    left: list[NotRestored | None] = []
+    for stage in stages(plan.entries):
+        left += run_parallel(
+            address,
+            stage.entries,
+            partial(_create_once, plan),
+            sessions=sessions if stage.is_parallel else 1,
+            settings=_SETTINGS,
+            after=after(stage, plan.entries),
+        )
+    return tuple(each for each in left if each is not None)
 
 
-def _run_alone(session: Connection, entry: Entry, *, borrowed: bool) -> Iterator[NotRestored]:
+def _create_once(plan: RestorePlan, session: Connection, entry: Entry) -> NotRestored | None:
+    borrowed = entry.id in plan.borrowed
+    is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
     try:
-        with session.transaction():
+        with once(session, f"create {entry.id} {entry.kind}") as is_new:
+            if not is_new:
+                return None
             if borrowed:
                 session.execute(f"set local lock_timeout = {int(LOCK_WAIT_S * 1000)}")
-            if entry.kind in ATTACHED | FOLLOWERS:
+            with noted(session) if is_object else nullcontext():
                 _run(session, entry)
-            else:
-                with noted(session):
-                    _run(session, entry)
     except HoldfastError as error:
         if not borrowed or session.broken:
             raise
-        yield NotRestored(entry.label, " ".join(str(error.__cause__ or error).split()), entry.sql)
-
-
-def waves(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Yield entries that need none of each other: a partition's index comes after its parent's."""
-    waiting = list(entries)
-    while waiting:
-        ids = {entry.id for entry in waiting}
-        ready = [entry for entry in waiting if not ids.intersection(entry.needs)]
-        yield ready or waiting
-        waiting = [entry for entry in waiting if ids.intersection(entry.needs)] if ready else []
-
-
-def _run_at_once(address: Address, entries: Sequence[Entry], sessions: int) -> None:
-    """Build indexes in several sessions, those of one table in one."""
-    by_table: dict[int, list[Entry]] = {}
-    for entry in entries:
-        by_table.setdefault(entry.owner, []).append(entry)
-
-    def build(group: list[Entry]) -> None:
-        with _session(address) as session:
-            for entry in group:
-                _run(session, entry)
-
-    with ThreadPoolExecutor(sessions) as pool:
-        list(pool.map(build, by_table.values()))
+        return NotRestored(entry.label, " ".join(str(error.__cause__ or error).split()), entry.sql)
+    return None
 
 
 def _run(session: Connection, entry: Entry) -> None:
     try:
-        session.execute(f"{entry.settings} {entry.sql}".encode())
+        # Names that all databases of a server share may be in no encoding at all.
+        session.execute(f"{entry.settings} {entry.sql}".encode("utf-8", "surrogateescape"))
     except psycopg.Error as error:
-        raise HoldfastError(f"{entry.label} could not be created: {' '.join(str(error).split())}") from error
+        raise server_error(f"{entry.label} could not be created", error) from error

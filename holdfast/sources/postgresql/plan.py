@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import RefusedError, UsageError
@@ -60,19 +63,27 @@ class RestorePlan:
     :param renamed: indexes, sequences and statistics whose names are taken or follow their table's.
     :param touches: what of the target's own is locked or changed, in words.
     :param unchanged: what speaks of mapped names in texts that are not rewritten.
+    :param beside: other things may be in the target, so what is created must be told from them.
     """
 
     tables: tuple[PlannedTable, ...]
     entries: tuple[Entry, ...]
-    borrowed: frozenset[int]
     sequences: tuple[SequenceValue, ...]
     materialized_views: tuple[Relation, ...]
     roles: tuple[str, ...]
-    renamed: tuple[tuple[str, str], ...]
-    skipped_existing: tuple[str, ...]
-    not_restored: tuple[NotRestored, ...]
-    touches: tuple[str, ...]
-    unchanged: tuple[str, ...]
+    borrowed: frozenset[int] = frozenset()
+    renamed: tuple[tuple[str, str], ...] = ()
+    skipped_existing: tuple[str, ...] = ()
+    not_restored: tuple[NotRestored, ...] = ()
+    touches: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    beside: bool = True
+
+    @cached_property
+    def digest(self) -> str:
+        """Return what tells it from a plan that creates anything else, or in another order."""
+        texts = ((entry.id, entry.settings, entry.sql) for entry in self.entries)
+        return hashlib.sha256(json.dumps([*texts]).encode()).hexdigest()
 
     def to_analyze(self) -> list[Name]:
         """Return the relations to gather statistics of; a partitioned table's include its partitions'."""
@@ -113,11 +124,22 @@ def make_plan(
 ) -> RestorePlan:
     """Plan a restore of the tables that match `globs` (none: of everything), renamed by `maps`.
 
+    Everything under its own names comes as it is in the dump, whatever the target has: that must be empty.
+
     :param stored: rows and bytes in the archive, by the table's oid.
     :raises UsageError: a glob or a map is about nothing.
     :raises RefusedError: it cannot work in this target; says what to do.
     """
     maps = maps or Maps()
+    if not globs and not maps:
+        return RestorePlan(
+            tables=tuple(PlannedTable(table, table, *stored.get(table.oid, (0, 0))) for table in catalog.tables),
+            entries=tuple(entries),
+            sequences=tuple(catalog.sequences),
+            materialized_views=tuple(catalog.materialized_views),
+            roles=tuple(catalog.roles),
+            beside=False,
+        )
     check_routines(entries, maps)
     chosen = _choose(catalog, globs)
     selection = Selection(entries, catalog, target, maps, chosen, whole=not globs)
@@ -227,8 +249,7 @@ def _table_of(selection: Selection, entry: Entry) -> tuple[str, str] | None:
 
 
 def _renamed(selection: Selection, entry: Entry, names: Names) -> Entry:
-    owner = selection.owner(entry)
-    return replace(entry, sql=names.rewrite(entry, _table_of(selection, entry)), owner=owner.id if owner else 0)
+    return replace(entry, sql=names.rewrite(entry, _table_of(selection, entry)))
 
 
 def _without_unused_schemas(

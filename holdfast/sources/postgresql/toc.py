@@ -52,7 +52,6 @@ class Entry:
     :param oid: of the object in the source; 0 where the entry is no object of its own.
     :param schema: "" for what is in none.
     :param sql: the statements; `settings` must be made before them.
-    :param owner: number of the entry that it belongs to; 0 until a plan knows it.
     """
 
     id: int
@@ -65,7 +64,6 @@ class Entry:
     needs: tuple[int, ...]
     sql: str
     settings: str = ""
-    owner: int = 0
 
     @property
     def is_relation(self) -> bool:

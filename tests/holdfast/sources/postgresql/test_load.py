@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -40,11 +41,14 @@ def target(new_database: Callable[..., Address]) -> Address:
     return new_database()
 
 
+CLAIM = ledger.Claim("archive", "block", (), (), commit=1, run="run")
+
+
 @pytest.fixture
 def session(address: Address, catalog: Catalog) -> Iterator[psycopg.Connection[Any]]:
     """A session in the source itself: its table serves as the one to load."""
     with connect(address) as connection:
-        ledger.create_ledger(connection)
+        ledger.create_ledger(connection, CLAIM)
         yield connection
 
 
@@ -177,13 +181,62 @@ def test_two_attempts_at_one_file_at_once_load_it_once(
     assert count(session) == 1
 
 
-def test_sequences_and_views_come_back_in_their_order(session: psycopg.Connection[Any], catalog: Catalog) -> None:
+def test_sequences_and_views_come_back_in_their_order(
+    address: Address, session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
     load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2, 3))
     session.execute("select setval('public.numbers', 1, false)")
     load.set_sequences(session, catalog.sequences)
-    load.refresh_views(session, catalog.materialized_views)
+    load.refresh_views(address, catalog.materialized_views)
     assert session.execute("select nextval('public.numbers')").fetchone() == (42,)
     assert session.execute("select n from public.a").fetchone() == (3,)
+
+
+def test_rows_that_a_table_does_not_take_are_refused_with_the_servers_words(
+    session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    session.execute("alter table public.orders add check (id > 1)")
+    with pytest.raises(RefusedError, match=r"^public\.orders does not take its rows: .* violates check constraint"):
+        load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
+
+
+def test_a_lost_connection_is_no_refusal(address: Address, session: psycopg.Connection[Any], catalog: Catalog) -> None:
+    with connect(address) as other:
+        other.execute("select pg_terminate_backend(%s)", (session.info.backend_pid,))
+    with pytest.raises(psycopg.OperationalError):
+        load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
+
+
+def test_a_ledger_tells_which_restore_it_is_and_what_is_done(
+    session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
+    left = ledger.read_ledger(session)
+    assert left is not None
+    assert (left.claim, left.steps) == (CLAIM, {"data/x"})
+    assert CLAIM.difference(left.claim) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"archive": "other"}, "this one is from another archive"),
+        ({"block": "other", "commit": 2}, "this one is of commit 2"),
+        ({"tables": ("a.*",)}, "this one is of other tables or names"),
+        ({"maps": ("a=b",)}, "this one is of other tables or names"),
+        ({"run": "another", "commit": 7}, ""),
+    ],
+)
+def test_a_restore_goes_on_with_the_same_one_only(change: dict[str, Any], words: str) -> None:
+    assert replace(CLAIM, **change).difference(CLAIM) == words
+
+
+def test_a_schema_that_is_called_like_a_ledger_is_no_ledger(target: Address) -> None:
+    with connect(target) as session:
+        assert ledger.read_ledger(session) is None
+        session.execute("create schema holdfast_restore")
+        with pytest.raises(RefusedError, match="that no restore of this release has made"):
+            ledger.read_ledger(session)
 
 
 def test_the_ledger_is_gone_in_the_end(session: psycopg.Connection[Any]) -> None:

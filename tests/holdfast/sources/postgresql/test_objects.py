@@ -29,6 +29,14 @@ pytestmark = pytest.mark.service
 SQL = Path(__file__).parents[3] / "fixtures" / "postgresql"
 
 
+CLAIM = ledger.Claim("archive", "block", ("*",), (), commit=1, run="run")
+
+
+def begin(target: Address) -> None:
+    with connect(target) as session:
+        ledger.create_ledger(session, CLAIM)
+
+
 @dataclass(frozen=True)
 class Source:
     """The database, and what a backup keeps of it."""
@@ -36,6 +44,10 @@ class Source:
     server: PostgresServer
     catalog: Catalog
     entries: tuple[Entry, ...]
+
+    @property
+    def address(self) -> Address:
+        return Address(self.server.url("source"), self.server.password)
 
     def database(self, name: str, template: str = "template0") -> Address:
         """Make a database anew."""
@@ -52,6 +64,7 @@ class Source:
 
     def create(self, target: Address, *globs: str, maps: tuple[str, ...] = ()) -> RestorePlan:
         plan = self.plan(target, *globs, maps=maps)
+        begin(target)
         objects.create_tables(target, plan)
         assert objects.create_rest(target, plan, sessions=2) == ()
         return plan
@@ -155,6 +168,40 @@ def test_each_table_alone_comes_into_an_empty_database_and_is_taken_back(source:
     assert schema_of(target) == before
 
 
+def test_everything_comes_as_it_was_and_each_step_is_done_once(source: Source) -> None:
+    target = source.database("everything")
+    plan = source.create(target)
+    assert plan.beside is False
+    for _ in ("again", "and again"):
+        objects.create_tables(target, plan)
+        assert objects.create_rest(target, plan, sessions=4) == ()
+    with connect(target) as session:
+        assert session.execute("select count(*) from holdfast_restore.created").fetchone() == (0,)
+        ledger.drop_ledger(session)
+    assert schema_of(target) == schema_of(source.address)
+
+
+def test_what_an_error_ends_goes_on_behind_what_is_done(source: Source) -> None:
+    target = source.database("halfway")
+    plan = source.plan(target)
+    begin(target)
+    objects.create_tables(target, plan)
+    with connect(target) as session:
+        session.execute("insert into public.unlogged_table values (1), (1)")
+        with pytest.raises(RefusedError, match=r"unlogged_table_pkey could not be created"):
+            objects.create_rest(target, plan, sessions=1)
+        built = "select count(*) from holdfast_restore.done where step like '% CONSTRAINT'"
+        before = session.execute(built).fetchone()
+        session.execute("truncate public.unlogged_table")
+        objects.create_rest(target, plan, sessions=2)
+        after = session.execute(built).fetchone()
+        assert before
+        assert after
+        assert 0 < before[0] < after[0]
+        ledger.drop_ledger(session)
+    assert schema_of(target) == schema_of(source.address)
+
+
 def name_of(table: Table) -> str:
     return f"{ident(table.table_schema)}.{ident(table.name)}"
 
@@ -177,22 +224,12 @@ def copy_of(name: str) -> str:
     return f'The "copy" of {name}'.encode()[:63].decode("utf-8", "ignore")
 
 
-def test_an_index_of_a_partition_waits_for_that_of_its_table(source: Source) -> None:
-    plan = source.plan(source.database("nothing"), "public.measured")
-    indexes = [entry for entry in plan.entries if entry.kind in ("INDEX", "CONSTRAINT")]
-    done: set[int] = set()
-    for wave in objects.waves(indexes):
-        missing = {each for entry in wave for each in entry.needs} & {entry.id for entry in indexes} - done
-        assert missing == set()
-        done |= {entry.id for entry in wave}
-    assert done == {entry.id for entry in indexes}
-
-
 def test_what_cannot_be_created_leaves_nothing(source: Source) -> None:
     target = source.database("failing")
     plan = source.plan(target, "public.kinds")
     with connect(target) as session:
         session.execute("create type public.mood as enum ('other')")
+    begin(target)
     before = schema_of(target)
     with pytest.raises(HoldfastError, match=r"^type public\.mood could not be created: .* already exists"):
         objects.create_tables(target, plan)
@@ -221,7 +258,7 @@ def test_what_others_use_by_now_is_not_dropped(source: Source) -> None:
         undo(target)
     with connect(target) as session:
         assert session.execute("select count(*) from public.mine").fetchone() == (0,)
-        assert ledger.is_undoable(session)
+        assert ledger.read_ledger(session) is not None
 
 
 def test_what_others_read_is_not_waited_for_endlessly(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,11 +274,10 @@ def test_what_others_read_is_not_waited_for_endlessly(source: Source, monkeypatc
 
 def test_what_others_create_meanwhile_is_never_taken_for_ours(source: Source) -> None:
     target = source.database("meanwhile")
-    with connect(target) as session, connect(target) as other, session.transaction():
-        ledger.create_ledger(session, undoable=True)
-        with ledger.noted(session):
-            session.execute("create table public.ours (id int)")
-            other.execute("create table public.theirs (id int)")
+    begin(target)
+    with connect(target) as session, connect(target) as other, session.transaction(), ledger.noted(session):
+        session.execute("create table public.ours (id int)")
+        other.execute("create table public.theirs (id int)")
     assert undo(target) == ("table public.ours",)
     with connect(target) as session:
         assert session.execute("select count(*) from public.theirs").fetchone() == (0,)
@@ -250,6 +286,7 @@ def test_what_others_create_meanwhile_is_never_taken_for_ours(source: Source) ->
 def test_an_index_that_fails_ends_the_restore_with_the_servers_words(source: Source) -> None:
     target = source.database("twins")
     plan = source.plan(target, "public.unlogged_table")
+    begin(target)
     objects.create_tables(target, plan)
     with connect(target) as session:
         session.execute("insert into public.unlogged_table values (1), (1)")
@@ -266,6 +303,7 @@ def test_a_key_waits_for_a_busy_table_of_the_target_only_so_long(
     with connect(target) as session:
         ledger.drop_ledger(session)
     plan = source.plan(target, "public.round_a")
+    begin(target)
     objects.create_tables(target, plan)
     with connect(target) as writer, writer.transaction():
         writer.execute("insert into public.round_b values (1)")

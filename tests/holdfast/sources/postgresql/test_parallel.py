@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.parallel import run_parallel
+from holdfast.sources.postgresql.session import connect
+from tests.support.command import until
+
+pytestmark = pytest.mark.service
+
+Session = psycopg.Connection[tuple[Any, ...]]
+
+
+def test_results_come_in_the_order_of_the_items(address: Address) -> None:
+    def double(session: Session, item: int) -> int:
+        row = session.execute("select %s * 2", (item,)).fetchone()
+        assert row
+        return int(row[0])
+
+    assert run_parallel(address, range(20), double, sessions=3) == [2 * each for each in range(20)]
+    assert run_parallel(address, [], double, sessions=3) == []
+
+
+def test_sessions_are_at_work_at_once_and_no_more_than_allowed(address: Address) -> None:
+    both = threading.Barrier(2, timeout=10)
+    pids: set[int] = set()
+
+    def meet(session: Session, item: int) -> None:
+        pids.add(session.info.backend_pid)
+        both.wait()
+
+    run_parallel(address, range(6), meet, sessions=2)
+    assert len(pids) == 2
+
+
+def test_an_item_begins_when_those_before_it_are_done(address: Address) -> None:
+    done: list[int] = []
+
+    def note(session: Session, item: int) -> None:
+        done.append(item)
+
+    run_parallel(address, range(4), note, sessions=4, after={0: [3], 3: [1, 2]})
+    assert done[2:] == [3, 0]
+
+
+def test_sessions_begin_with_their_settings(address: Address) -> None:
+    def show(session: Session, item: int) -> Any:
+        return session.execute("show xmloption").fetchone()
+
+    assert run_parallel(address, [1], show, sessions=1, settings=["set xmloption = document"]) == [("document",)]
+
+
+def test_an_error_ends_what_the_other_sessions_are_at(address: Address) -> None:
+    def work(session: Session, item: int) -> None:
+        if item == 0:
+            session.execute("select pg_sleep(600)")
+        with connect(address) as watcher:
+            sleeps = "select count(*) from pg_stat_activity where query = 'select pg_sleep(600)'"
+            until(lambda: watcher.execute(sleeps).fetchone() == (1,), "the other session to sleep")
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        run_parallel(address, [0, 1], work, sessions=2)
