@@ -29,6 +29,7 @@ from holdfast.archive.runs import RunLog
 from holdfast.errors import HoldfastError, ReportedError, SparkEndedError, UsageError, exit_code_of, sentence
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, URL_VARIABLES, process_start
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
 from locking import LockError, LockStateUnknown
 from locking.store import StoreError
@@ -348,7 +349,7 @@ def run_application(operation: str, *, archive: str, run: str, work: Callable[[J
                 f"start this job with 'holdfast {operation}' or its Airflow operator: it needs their locks"
             )
         job = Job(store, run, operation, attach(store, handles))
-        with job.log as log, job.watched():
+        with job.log as log, job.watched(), _outages_explained():
             job.check()
             log.result = work(job)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
@@ -356,6 +357,18 @@ def run_application(operation: str, *, archive: str, run: str, work: Callable[[J
         print(f"holdfast {operation}: {sentence(error)}", file=sys.stderr)  # noqa: T201
         return code
     return 0
+
+
+@contextmanager
+def _outages_explained() -> Iterator[None]:
+    """Say what to do about a server that was lost, or cannot be written."""
+    try:
+        yield
+    except Exception as error:
+        url = next((os.environ[name] for name in URL_VARIABLES.values() if name in os.environ), "the database")
+        if (told := explained(error, url)) is not None:
+            raise told from error
+        raise
 
 
 def database_address(role: str) -> Address:
