@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,10 +40,16 @@ class FakeSpark:
 
     note: Path
     play: Callable[[str], None]
+    gone: list[str]
+    """Why a snapshot is not held any more: one reason each time that is asked."""
 
     def seen(self) -> dict[str, Any]:
         """What it found when it ran: argv, env, locks, pids."""
         return dict(json.loads(self.note.read_text()))
+
+    def starts(self) -> list[str]:
+        """The snapshot that it was told each time it was started."""
+        return self.note.with_suffix(".starts").read_text().splitlines()
 
 
 @pytest.fixture
@@ -99,7 +108,16 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     submit = SparkSubmitHook.submit
     monkeypatch.setattr(SparkSubmitHook, "submit", submit_and_close)
     monkeypatch.setattr("holdfast_airflow.operators.job.job_environment", with_fake_first)
-    return FakeSpark(note, lambda part: monkeypatch.setenv("FAKE_SPARK", part))
+    numbers = itertools.count(1)
+    gone: list[str] = []
+
+    @contextmanager
+    def hold_snapshot(address: object) -> Iterator[SimpleNamespace]:
+        snapshot = SimpleNamespace(to_json=partial(str, f"snapshot {next(numbers)}"))
+        yield SimpleNamespace(snapshot=snapshot, why_gone=lambda: gone.pop() if gone else "")
+
+    monkeypatch.setattr("holdfast.backups.hold_snapshot", hold_snapshot)
+    return FakeSpark(note, lambda part: monkeypatch.setenv("FAKE_SPARK", part), gone)
 
 
 @pytest.fixture

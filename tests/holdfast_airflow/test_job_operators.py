@@ -20,7 +20,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 import locking
 from holdfast.archive import Archive
+from holdfast.archive.runs import read_last
 from holdfast.config import find_archive
+from holdfast.errors import RefusedError
 from holdfast.storage import ObjectStore
 from holdfast_airflow.assets import backups_of
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
@@ -37,8 +39,10 @@ class Spark(Protocol):
 
     note: Path
     play: Callable[[str], None]
+    gone: list[str]
 
     def seen(self) -> dict[str, Any]: ...
+    def starts(self) -> list[str]: ...
 
 
 def backup(**more: Any) -> BackupOperator:
@@ -295,6 +299,75 @@ def test_job_that_fails_after_its_commit_has_succeeded(
     assert run(backup(), context)["commit"] == 1
 
 
+def test_job_that_was_killed_is_started_again_in_the_same_snapshot(
+    store: ObjectStore, spark: Spark, context: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark.play("die once")
+    assert run(backup(), context)["commit"] == 1
+    first, second = spark.starts()
+    assert first == second != ""
+    said = "the job was ended from outside while reading tables: starting it again (attempt 2 of 3)"
+    assert said in capsys.readouterr().out
+    (name,) = {info.key.split("/")[1] for info in store.list("runs/").objects}
+    record = read_last(store, name)
+    assert record is not None
+    assert record.said == (said,)
+
+
+def test_job_that_is_killed_each_time_is_given_up(store: ObjectStore, spark: Spark, context: dict[str, Any]) -> None:
+    spark.play("die")
+    with pytest.raises(JobFailed, match="was ended while reading tables"):
+        run(backup(), context)
+    assert len(spark.starts()) == 3
+    assert locks_of(store) == []
+
+
+def test_job_whose_snapshot_is_gone_is_started_again_in_a_new_one_and_says_why(
+    store: ObjectStore,
+    spark: Spark,
+    context: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spark.gone.append("server closed the connection")
+    spark.play("die once")
+    assert run(backup(), context)["commit"] == 1
+    assert len(set(spark.starts())) == len(spark.starts()) == 2
+    said = "starting again from nothing: the session that held the snapshot was cut (server closed"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["refuse", "bad usage"])
+def test_job_that_said_why_it_failed_is_not_started_again(
+    store: ObjectStore, spark: Spark, context: dict[str, Any], part: str
+) -> None:
+    spark.play(part)
+    with pytest.raises(JobRefused):
+        run(backup(), context)
+    assert len(spark.starts()) == 1
+
+
+def test_job_that_was_killed_after_its_commit_has_succeeded(
+    store: ObjectStore, spark: Spark, context: dict[str, Any]
+) -> None:
+    spark.play("die after the commit")
+    assert run(backup(), context)["commit"] == 1
+    assert len(spark.starts()) == len(Archive.open(store).commits) == 1
+
+
+def test_snapshot_that_cannot_be_taken_fails_the_task_before_spark_is_started(
+    store: ObjectStore, spark: Spark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(address: object) -> None:
+        raise RefusedError("reader may not read public.secrets")
+
+    monkeypatch.setattr("holdfast.backups.hold_snapshot", refuse)
+    with pytest.raises(JobRefused, match="may not read"):
+        run(backup(), context)
+    assert not spark.note.exists()
+    (found,) = store.list("runs/").objects
+    assert b"may not read" in store.get(found.key)
+
+
 def test_busy_lock_defers_to_a_trigger(store: ObjectStore, spark: Spark, context: dict[str, Any]) -> None:
     with RWLock(store, "ingest-shop_db").write(purpose="another backup"), pytest.raises(TaskDeferred) as caught:
         run(backup(lock_wait=timedelta(minutes=5)), context)
@@ -340,8 +413,9 @@ def test_kill_ends_the_whole_job_and_releases_the_locks_within_five_seconds(
         operator.on_kill()
         took.append(time.monotonic() - began)
 
-    with soon(kill, when=spark.note.exists), pytest.raises(JobFailed):
+    with soon(kill, when=spark.note.exists), pytest.raises(JobFailed, match="the task was killed"):
         run(operator, context)
+    assert len(spark.starts()) == 1
     assert took[0] < 5
     assert not any(psutil.pid_exists(pid) for pid in spark.seen()["pids"])
     assert locks_of(store) == []

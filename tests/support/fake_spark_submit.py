@@ -39,11 +39,18 @@ def main() -> int:
     path = Path(os.environ["FAKE_SPARK_NOTE"])
     path.with_suffix(".part").write_text(json.dumps(note))
     path.with_suffix(".part").rename(path)
+    with path.with_suffix(".starts").open("a") as starts:
+        starts.write(os.environ.get("HOLDFAST_SNAPSHOT", "") + "\n")
     try:
         return play(os.environ["FAKE_SPARK"], RunLog(store, argument("--run"), "backup"))
     finally:
         if os.environ["FAKE_SPARK"] != "orphan":
             child.kill()
+
+
+def starts() -> int:
+    """Return how often this was started."""
+    return len(Path(os.environ["FAKE_SPARK_NOTE"]).with_suffix(".starts").read_text().splitlines())
 
 
 def play(part: str, log: RunLog) -> int:
@@ -60,12 +67,14 @@ def play(part: str, log: RunLog) -> int:
             log.progress("reading tables", rows=5)
             if part == "hang":
                 time.sleep(600)
-            if part in ("die", "orphan"):
+            if part in ("die", "orphan") or (part == "die once" and starts() == 1):
                 os.kill(os.getpid(), 9)
             archive = Archive.open(store)
-            block = make_block()
+            block = make_block().model_copy(update={"run": argument("--run")})
             change = Change(kind="backup", add=(block,), expected_ends={"shop_db": archive.state.ends.get("shop_db")})
             commit = archive.add(lambda state: change, check=lambda: None, fence=None)
+            if part == "die after the commit":
+                os.kill(os.getpid(), 9)
             log.result = {
                 "commit": commit.sequence + (part == "boast"),
                 "block": "another" if part == "swap" else block.id,

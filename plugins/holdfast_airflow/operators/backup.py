@@ -8,14 +8,16 @@ from holdfast.config import parse_bandwidth
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql.address import Address
 from holdfast_airflow.connections import database_address
-from holdfast_airflow.operators.job import ArchiveJobOperator
+from holdfast_airflow.operators.job import ArchiveJobOperator, last_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from holdfast.archive.runs import RunRecord
+    from airflow.sdk import Context
+
     from holdfast.config import ArchiveConfig
     from holdfast.storage import ObjectStore
+    from holdfast_airflow.operators.job import Job
 
 
 class BackupOperator(ArchiveJobOperator):
@@ -74,17 +76,29 @@ class BackupOperator(ArchiveJobOperator):
             arguments += ["--bandwidth", str(parse_bandwidth(bandwidth))]
         return arguments
 
-    def summarise(self, store: ObjectStore, record: RunRecord) -> dict[str, Any]:
+    def submit(self, store: ObjectStore, job: Job, context: Context) -> str:
+        """Run the job in a snapshot that this task holds; start it again where it was killed."""
+        from holdfast.backups import run_to_the_end
+
+        problem = ""
+
+        def attempt(more: Mapping[str, str]) -> str:
+            nonlocal problem
+            problem = self.submit_once(job, context, more)
+            return last_words(problem, self.operation)
+
+        self.log.info("taking a snapshot of %s", job.database.url)
+        run_to_the_end(store, job.run, job.database, attempt=attempt, say=self.log.warning)
+        return problem
+
+    def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Read the commit back: what the archive says counts, not what the job says.
 
         :raises DamagedError: the commit is there, but not with the block that the job wrote.
         """
         from holdfast.archive import Archive
 
-        result = dict(record.result or {})
         commit = Archive.open(store).commit(int(result["commit"]))
         if result.get("block") not in {block.id for block in commit.add}:
-            raise DamagedError(
-                f"commit {commit.sequence} does not hold the block of run {record.run}: see 'holdfast status'"
-            )
+            raise DamagedError(f"commit {commit.sequence} does not hold the block of run {run}: see 'holdfast status'")
         return {key: result.get(key) for key in ("commit", "kind", "rows", "bytes", "restorable_to")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shutil
 import threading
 from abc import abstractmethod
@@ -135,8 +136,12 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """Return the application's arguments beyond archive, run and source."""
 
     @abstractmethod
-    def summarise(self, store: ObjectStore, record: RunRecord) -> dict[str, Any]:
+    def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Check in the archive what a job that says it succeeded has done, and say it in short."""
+
+    def submit(self, store: ObjectStore, job: Job, context: Context) -> str:
+        """Run the job until it has ended; return what spark-submit failed with, or ""."""
+        return self.submit_once(job, context, {})
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
         with in_airflow_terms():
@@ -208,33 +213,45 @@ class ArchiveJobOperator(SparkSubmitOperator):
             self.log.warning("the locks could not be released; they end with their lease: %s", error)
 
     def _run(self, store: ObjectStore, job: Job, context: Context) -> dict[str, Any]:
-        if self._killed:  # while the locks were being taken: Airflow's signal does not end the task
-            raise JobFailed("the task was killed before its job began")
-        self._set_up_spark(job)
         self.log.info("run %s: its progress is under runs/%s in %s", job.run, job.run, job.url)
-        problem = ""
-        try:
-            # Unwrapped, because the wrapper warns of a call outside the task runner when a deferred task
-            # goes on: it knows only tasks that are at their first method.
-            inspect.unwrap(SparkSubmitOperator.execute)(self, context)
-        except AirflowException as error:
-            problem = str(error)
+        self._set_up_spark(job, {})  # what is missing is found before the source is asked for anything
+        problem = self.submit(store, job, context)
         record = _read_last(store, job.run)
-        if record is None or record.state != "succeeded":
+        result = record.result if record else None
+        if result is None and (result := _committed(store, job.run)) is None:
             raise _job_failure(record, problem, self.operation)
         if problem:
             self.log.warning("spark-submit failed after the job had done its work")
-        summary = self.summarise(store, record)
+        summary = self.summarise(store, job.run, result)
         self.log.info("%s is done: %s", self.operation, summary)
         for asset in self.outlets:
             if isinstance(asset, Asset) and asset.uri.startswith(f"{SCHEME}:"):
                 context["outlet_events"][asset].extra = {"source": job.source, **summary}
         return summary
 
-    def _set_up_spark(self, job: Job) -> None:
+    def submit_once(self, job: Job, context: Context, more: Mapping[str, str]) -> str:
+        """Run the job once; when this returns, none of its processes is left.
+
+        :param more: environment variables of the job.
+        """
+        self._set_up_spark(job, more)
+        try:
+            # Unwrapped, because the wrapper warns of a call outside the task runner when a deferred task
+            # goes on: it knows only tasks that are at their first method.
+            inspect.unwrap(SparkSubmitOperator.execute)(self, context)
+        except AirflowException as error:
+            end_job(job.run)
+            if self._killed:
+                raise JobFailed("the task was killed, and its job with it") from None
+            return str(error)
+        return ""
+
+    def _set_up_spark(self, job: Job, more: Mapping[str, str]) -> None:
+        if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
+            raise JobFailed("the task was killed before its job began")
         if self._locks is None:
             raise UsageError("a job runs under locks only")
-        environment = job_environment(job.database.url, job.database.password, self._locks, self.role)
+        environment = {**job_environment(job.database.url, job.database.password, self._locks, self.role), **more}
         path = environment.get("PATH", os.environ.get("PATH", os.defpath))
         binary = self._spark_binary or "spark-submit"
         if shutil.which(binary, path=path) is None:
@@ -243,6 +260,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self._secret_environment = {**local_environment(job.master), **environment, RUN_VARIABLE: job.run}
         self.conf = {**SPARK_CONF, **(self.conf or {})}
         self.application_args = list(job.arguments)
+        self._hook = None  # one that has started a job already would start it with that one's environment
 
     def _get_hook(self) -> Any:
         hook = super()._get_hook()
@@ -264,6 +282,21 @@ def _read_last(store: ObjectStore, run: str) -> RunRecord | None:
     from holdfast.archive.runs import read_last
 
     return read_last(store, run)
+
+
+def _committed(store: ObjectStore, run: str) -> dict[str, Any] | None:
+    """Return the summary of the block that a run has committed, however its job ended."""
+    from holdfast.archive import Archive
+    from holdfast.archive.model import summary
+
+    placed = Archive.open(store).state.of_run(run)
+    return {"commit": placed.commit, **summary(placed.block)} if placed else None
+
+
+def last_words(problem: str, operation: str) -> str:
+    """Return the sentence that a driver ends with, from the end of what spark-submit wrote."""
+    said = re.findall(rf"holdfast {operation}: (.+)", problem)
+    return said[-1] if said else ""
 
 
 def _job_failure(record: RunRecord | None, problem: str, operation: str) -> JobFailed:

@@ -9,9 +9,8 @@ from holdfast_airflow.connections import database_address
 from holdfast_airflow.operators.job import ArchiveJobOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from holdfast.archive.runs import RunRecord
     from holdfast.config import ArchiveConfig
     from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
@@ -81,9 +80,8 @@ class RestoreOperator(ArchiveJobOperator):
             arguments += ["--map", each]
         return [*arguments, *(["--dry-run"] if str(self.only_plan).lower() in _YES else [])]
 
-    def summarise(self, store: ObjectStore, record: RunRecord) -> dict[str, Any]:
+    def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the job, which has compared target and archive itself, found."""
-        result = record.result or {}
         told = {key: result.get(key) for key in ("commit", "restored_to", "tables", "rows", "seconds")}
         told |= {key: result.get(key, []) for key in ("not_restored", "skipped_existing")}
         return told | {key: result[key] for key in ("dry_run", "plan") if key in result}
