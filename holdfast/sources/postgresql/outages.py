@@ -22,19 +22,26 @@ def words(error: BaseException) -> str:
     return _GUESS.sub("", " ".join(str(error).split())).removesuffix(".")
 
 
+def remedy(error: BaseException) -> str:
+    """Return what to do about an error of the driver; nothing where it is no outage."""
+    if not isinstance(error, psycopg.Error):
+        return ""
+    if isinstance(error, psycopg.errors.DiskFull):
+        return "make room on the server's disk, then start again"
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        return "the server is a standby, or set read-only: name another one"
+    if error.sqlstate in _ENDED or (error.sqlstate is None and isinstance(error, psycopg.OperationalError)):
+        return "start again when the server is up and can be reached"
+    return ""
+
+
 def explained(error: BaseException, url: str) -> HoldfastError | None:
-    """Return an error of the driver as one that says what to do; None where that is not known.
+    """Return an error of the driver as one that says what to do; None where it is no outage.
 
     :param url: of the database, without a password.
     """
-    if not isinstance(error, psycopg.Error):
+    what_to_do = remedy(error)
+    if not what_to_do:
         return None
-    if isinstance(error, psycopg.errors.DiskFull):
-        return HoldfastError(f"{url} has no room left on its disk ({words(error)}): make room there, then start again")
-    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-        return RefusedError(f"{url} takes no writes ({words(error)}): it is a standby, or set read-only; name another")
-    if error.sqlstate in _ENDED or (error.sqlstate is None and isinstance(error, psycopg.OperationalError)):
-        return HoldfastError(
-            f"the connection to {url} was lost ({words(error)}): start again when the server is up and can be reached"
-        )
-    return None
+    kind = RefusedError if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) else HoldfastError
+    return kind(f"the work in {url} ended: {words(error)}: {what_to_do}")

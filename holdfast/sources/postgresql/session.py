@@ -14,6 +14,7 @@ import psycopg
 
 from holdfast.errors import HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql.forms import VALUE_SETTINGS
+from holdfast.sources.postgresql.outages import remedy, words
 from holdfast.sources.postgresql.sql import literal
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def server_error(what: str, error: psycopg.Error) -> HoldfastError:
     Lost connections, full disks, time-outs and the like may be gone when it is tried again.
     """
     kind = HoldfastError if isinstance(error, psycopg.OperationalError) else RefusedError
-    return kind(f"{what}: {' '.join(str(error).split())}")
+    return kind(": ".join(filter(None, (what, words(error), remedy(error)))))
 
 
 def _tail(said: str) -> str:

@@ -47,12 +47,12 @@ def test_a_connection_that_is_lost_is_told_with_what_to_do(address: Address) -> 
         other.execute("select pg_terminate_backend(%s)", (session.info.backend_pid,))
         assert told(address, session, "select 1") == (
             1,
-            f"the connection to {address.url} was lost (terminating connection due to administrator command): "
+            f"the work in {address.url} ended: terminating connection due to administrator command: "
             "start again when the server is up and can be reached",
         )
         assert told(address, session, "select 1") == (
             1,
-            f"the connection to {address.url} was lost (the connection is closed): "
+            f"the work in {address.url} ended: the connection is closed: "
             "start again when the server is up and can be reached",
         )
 
@@ -65,7 +65,7 @@ def test_a_silent_server_is_given_up_by_who_writes_to_it(address: Address, postg
         session = connect(there)
         with pytest.raises(psycopg.OperationalError) as raised:
             send_for_ever(session)
-    assert f"the connection to {there.url} was lost" in str(explained(raised.value, there.url))
+    assert "start again when the server is up" in str(explained(raised.value, there.url))
 
 
 def send_for_ever(session: psycopg.Connection[object]) -> None:
@@ -82,8 +82,8 @@ def test_a_full_disk_of_the_server_is_told_with_what_to_do(postgres: PostgresSer
         code, said = told(address, session, f"insert into public.rows {many}")
         session.execute("drop table public.rows")
         session.execute("drop tablespace small")
-    assert (code, "has no room left on its disk (could not extend file" in said) == (1, True)
-    assert said.endswith(": make room there, then start again")
+    assert (code, "could not extend file" in said) == (1, True)
+    assert said.endswith(": make room on the server's disk, then start again")
 
 
 def test_a_server_that_takes_no_writes_is_refused_as_a_target(address: Address) -> None:
@@ -91,7 +91,7 @@ def test_a_server_that_takes_no_writes_is_refused_as_a_target(address: Address) 
         session.execute("set default_transaction_read_only = on")
         code, said = told(address, session, "create schema mine")
     assert code == 5
-    assert "takes no writes (cannot execute CREATE SCHEMA in a read-only transaction): it is a standby" in said
+    assert "cannot execute CREATE SCHEMA in a read-only transaction: the server is a standby" in said
 
 
 def test_what_is_no_outage_is_left_as_it_is(address: Address) -> None:
