@@ -22,6 +22,7 @@ from holdfast.sources.postgresql import ledger, load, objects
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.obstacles import named
+from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.plan import make_plan
 from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.session import connect
@@ -206,7 +207,7 @@ class Restoring:
         }
 
     def _run(self) -> tuple[NotRestored, ...]:
-        job, plan, address = self._job, self.plan, self._address
+        job, plan = self._job, self.plan
         steps = self._left.steps if self._left else frozenset()
         missing = [pair for pair in self._files(plan) if pair[1].path not in steps]
         if missing:
@@ -214,24 +215,28 @@ class Restoring:
         tables = {str(table.source.oid): table.target for table in plan.tables}
         records = [record for record in self._block.tables if record.id in tables]
         rows, size = sum(record.rows for record in records), sum(table.size for table in plan.tables)
-        job.log.progress("creating tables")
-        objects.create_tables(address, plan)
-        tasks = pack(missing, lambda pair: pair[1].size, room=_TASK_BYTES)
-        left_rows = sum(file.rows for _, file in missing)
-        job.map("loading rows", tasks, FileLoader(job.store, address), estimated_rows=left_rows)
-        job.check()
-        load.set_sequences(self._session, plan.sequences)
-        job.log.progress("building indexes and constraints", rows=rows, size=size)
-        late = objects.create_rest(address, plan, sessions=_SESSIONS)
-        job.check()
-        job.log.progress("refreshing views and statistics", rows=rows, size=size)
-        load.refresh_views(address, plan.materialized_views)
-        load.analyze(address, plan.to_analyze(), sessions=_SESSIONS)
-        job.log.progress("comparing with the archive", rows=rows, size=size)
-        expected = {int(record.id): ContentHash.parse(record.digest) for record in records}
-        load.compare(address, expected, [tables[record.id] for record in records], sessions=_SESSIONS)
+        with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions:
+            job.log.progress("creating tables")
+            objects.create_tables(sessions, plan)
+            self._load(missing)
+            load.set_sequences(self._session, plan.sequences)
+            job.log.progress("building indexes and constraints", rows=rows, size=size)
+            late = objects.create_rest(sessions, plan)
+            job.check()
+            job.log.progress("refreshing views and statistics", rows=rows, size=size)
+            load.refresh_views(sessions, plan.materialized_views)
+            load.analyze(sessions, plan.to_analyze())
+            job.log.progress("comparing with the archive", rows=rows, size=size)
+            expected = {int(record.id): ContentHash.parse(record.digest) for record in records}
+            load.compare(sessions, expected, [tables[record.id] for record in records])
         ledger.drop_ledger(self._session)
         return late
+
+    def _load(self, files: Sequence[tuple[Table, FileRecord]]) -> None:
+        tasks = pack(files, lambda pair: pair[1].size, room=_TASK_BYTES)
+        loader = FileLoader(self._job.store, self._address)
+        self._job.map("loading rows", tasks, loader, estimated_rows=sum(file.rows for _, file in files))
+        self._job.check()
 
     def _what_is_left(self, error: Exception) -> str:
         """Take back what was created beside other things, where to try again would fail again; say what is there."""

@@ -9,6 +9,7 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.plan import RestorePlan
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
@@ -148,7 +149,7 @@ def test_an_unfinished_restore_that_has_done_nothing_is_in_nobodys_way(
     assert (code, "nothing yet" in record.said[0]) == (0, True)
 
 
-def refuse(address: Address, plan: RestorePlan) -> None:
+def refuse(sessions: Sessions, plan: RestorePlan) -> None:
     raise RefusedError("no room")
 
 
@@ -200,16 +201,17 @@ def test_an_archive_without_backups_restores_nothing(run_restore: RunJob, create
 def test_a_lost_connection_is_one_sentence(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang_up(address: Address, plan: RestorePlan, *, sessions: int) -> tuple[()]:
-        with connect(address) as other:
+    def hang_up(sessions: Sessions, plan: RestorePlan) -> tuple[()]:
+        with connect(target) as other:
             other.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity "
                 "where datname = current_database() and pid <> pg_backend_pid()"
             )
         return ()
 
+    target = create_database()
     monkeypatch.setattr("sparkjobs.restore.objects.create_rest", hang_up)
-    code, message = failed(run_restore(create_database()))
+    code, message = failed(run_restore(target))
     assert code == 1
     assert "\n" not in message
     assert "terminating connection due to administrator command" in message

@@ -11,7 +11,6 @@ from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.hashing import ContentHash, hash_query
 from holdfast.sources.postgresql.ledger import once
-from holdfast.sources.postgresql.parallel import run_parallel
 from holdfast.sources.postgresql.session import connect, server_error
 from holdfast.sources.postgresql.sql import qualified
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue, Table
+    from holdfast.sources.postgresql.parallel import Sessions
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -152,7 +152,7 @@ def set_sequences(session: Connection, sequences: Sequence[SequenceValue]) -> No
     )
 
 
-def refresh_views(address: Address, views: Sequence[Relation]) -> None:
+def refresh_views(sessions: Sessions, views: Sequence[Relation]) -> None:
     """Fill the materialised views that were filled, one after the other: those that others read come first."""
 
     def refresh(session: Connection, view: Relation) -> None:
@@ -161,19 +161,16 @@ def refresh_views(address: Address, views: Sequence[Relation]) -> None:
             if is_new:
                 session.execute(f"refresh materialized view {name}".encode())
 
-    run_parallel(address, views, refresh, sessions=1)
+    sessions.run(views, refresh, at_once=1)
 
 
-def analyze(address: Address, relations: Sequence[tuple[str, str]], *, sessions: int) -> None:
-    """Give the planner statistics of these relations, by schema and name.
-
-    :param sessions: how many to use at once.
-    """
+def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> None:
+    """Give the planner statistics of these relations, by schema and name."""
 
     def gather(session: Connection, name: tuple[str, str]) -> None:
         session.execute(f"analyze {qualified(*name)}".encode())
 
-    run_parallel(address, relations, gather, sessions=sessions)
+    sessions.run(relations, gather)
 
 
 def content_hash(session: Connection, table: Table) -> ContentHash:
@@ -187,11 +184,10 @@ def content_hash(session: Connection, table: Table) -> ContentHash:
     return ContentHash(int(row[0]), int(row[1]))
 
 
-def compare(address: Address, expected: Mapping[int, ContentHash], tables: Sequence[Table], *, sessions: int) -> None:
+def compare(sessions: Sessions, expected: Mapping[int, ContentHash], tables: Sequence[Table]) -> None:
     """Compare every table with what the archive says of it.
 
     :param expected: content hash by table oid.
-    :param sessions: how many to use at once.
     :raises DamagedError: naming the tables that differ, and how.
     """
 
@@ -203,6 +199,6 @@ def compare(address: Address, expected: Mapping[int, ContentHash], tables: Seque
         what = "rows with other contents" if found.rows == wanted.rows else f"rows instead of {wanted.rows}"
         return f"{table.label} has {found.rows} {what}"
 
-    different = [said for said in run_parallel(address, tables, check, sessions=sessions) if said]
+    different = [said for said in sessions.run(tables, check) if said]
     if different:
         raise DamagedError(f"restored, but not equal to the archive: {'; '.join(different)}")

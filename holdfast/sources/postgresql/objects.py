@@ -13,16 +13,15 @@ import psycopg
 
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.ledger import noted, once
-from holdfast.sources.postgresql.parallel import run_parallel
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.selection import ATTACHED, FOLLOWERS
-from holdfast.sources.postgresql.session import connect, server_error
+from holdfast.sources.postgresql.session import server_error
 from holdfast.sources.postgresql.stages import after, stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.parallel import Sessions
     from holdfast.sources.postgresql.plan import RestorePlan
     from holdfast.sources.postgresql.toc import Entry
 
@@ -34,8 +33,8 @@ LOCK_WAIT_S = 60.0
 _BATCH = 500
 """Entries in one transaction: it keeps the lock of each table, and a server has room for a few thousand."""
 
-# pg_dump's own; the rest of its settings are those of every session.
-_SETTINGS = ("set check_function_bodies = off", "set xmloption = content", "set client_min_messages = warning")
+SETTINGS = "set check_function_bodies = off; set xmloption = content; set client_min_messages = warning"
+"""What pg_dump sets for what it writes; the rest of its settings are those of every session."""
 
 # A table of this transaction has privileges already only where the target has defaults for new objects.
 _GRANTED_BY_DEFAULT = """
@@ -50,20 +49,21 @@ where a.grantee <> c.relowner and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
 """
 
 
-def create_tables(address: Address, plan: RestorePlan) -> None:
+def create_tables(sessions: Sessions, plan: RestorePlan) -> None:
     """Create everything that rows need.
 
+    :param sessions: with `SETTINGS`.
     :raises HoldfastError: something could not be created. Beside other things, nothing is, then.
     """
     entries = [entry for entry in plan.entries if entry.section == "pre-data"]
     size = len(entries) if plan.beside else _BATCH
-    with connect(address) as session:
-        for setting in _SETTINGS:
-            session.execute(setting.encode())
-        for start in range(0, len(entries), size or 1):
-            with once(session, f"create {start}") as is_new:
-                if is_new:
-                    (_create_beside if plan.beside else _create)(session, entries[start : start + size])
+
+    def create(session: Connection, start: int) -> None:
+        with once(session, f"create {start}") as is_new:
+            if is_new:
+                (_create_beside if plan.beside else _create)(session, entries[start : start + size])
+
+    sessions.run(range(0, len(entries), size or 1), create, at_once=1)
 
 
 def _create(session: Connection, entries: Sequence[Entry]) -> None:
@@ -79,24 +79,20 @@ def _create_beside(session: Connection, entries: Sequence[Entry]) -> None:
     _create(session, [entry for entry in entries if entry.kind == "ACL"])
 
 
-def create_rest(address: Address, plan: RestorePlan, *, sessions: int) -> tuple[NotRestored, ...]:
+def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
     """Create indexes, constraints and whatever else follows the rows.
 
     A foreign key to a table that the target had before may fail for reasons that lie in that table. It is left
     out then, and returned with the server's words.
 
-    :param sessions: how many to use at once for indexes and keys.
+    :param sessions: with `SETTINGS`; indexes and keys use all of them.
     :raises HoldfastError: anything else could not be created.
     """
     left: list[NotRestored | None] = []
     for stage in stages(plan.entries):
-        left += run_parallel(
-            address,
-            stage.entries,
-            partial(_create_once, plan),
-            sessions=sessions if stage.is_parallel else 1,
-            settings=_SETTINGS,
-            after=after(stage, plan.entries),
+        at_once = None if stage.is_parallel else 1
+        left += sessions.run(
+            stage.entries, partial(_create_once, plan), at_once=at_once, after=after(stage, plan.entries)
         )
     return tuple(each for each in left if each is not None)
 

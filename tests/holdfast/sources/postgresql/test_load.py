@@ -16,6 +16,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Catalog, Table
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import hold_snapshot
 from tests.support.command import until
@@ -187,7 +188,8 @@ def test_sequences_and_views_come_back_in_their_order(
     load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2, 3))
     session.execute("select setval('public.numbers', 1, false)")
     load.set_sequences(session, catalog.sequences)
-    load.refresh_views(address, catalog.materialized_views)
+    with Sessions(address, 2) as sessions:
+        load.refresh_views(sessions, catalog.materialized_views)
     assert session.execute("select nextval('public.numbers')").fetchone() == (42,)
     assert session.execute("select n from public.a").fetchone() == (3,)
 
@@ -213,7 +215,8 @@ def test_a_ledger_tells_which_restore_it_is_and_what_is_done(
     load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
     left = ledger.read_ledger(session)
     assert left is not None
-    assert (left.claim, left.steps) == (CLAIM, {"data/x"})
+    assert left.claim == CLAIM
+    assert left.steps == {"data/x"}
     assert CLAIM.difference(left.claim) == ""
 
 
@@ -250,9 +253,10 @@ def test_tables_that_differ_are_named_with_how(
     table = orders(catalog)
     load.load_file(session, table, "data/x", rows(catalog, 1, 2))
     right = load.content_hash(session, table)
-    load.compare(address, {table.oid: right}, [table], sessions=2)
-    with pytest.raises(DamagedError, match=r"public\.orders has 2 rows instead of 3"):
-        load.compare(address, {table.oid: ContentHash(3, right.total)}, [table], sessions=2)
-    session.execute("update public.orders set name = 'changed' where id = 1")
-    with pytest.raises(DamagedError, match=r"public\.orders has 2 rows with other contents"):
-        load.compare(address, {table.oid: right}, [table], sessions=2)
+    with Sessions(address, 2) as sessions:
+        load.compare(sessions, {table.oid: right}, [table])
+        with pytest.raises(DamagedError, match=r"public\.orders has 2 rows instead of 3"):
+            load.compare(sessions, {table.oid: ContentHash(3, right.total)}, [table])
+        session.execute("update public.orders set name = 'changed' where id = 1")
+        with pytest.raises(DamagedError, match=r"public\.orders has 2 rows with other contents"):
+            load.compare(sessions, {table.oid: right}, [table])

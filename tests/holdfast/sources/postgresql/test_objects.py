@@ -14,7 +14,8 @@ from holdfast.sources.postgresql import ledger, objects
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Catalog, Table
 from holdfast.sources.postgresql.dump import dump_schema
-from holdfast.sources.postgresql.plan import RestorePlan, make_plan
+from holdfast.sources.postgresql.parallel import Sessions
+from holdfast.sources.postgresql.plan import NotRestored, RestorePlan, make_plan
 from holdfast.sources.postgresql.programs import need
 from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.server import PostgresServer
@@ -30,6 +31,16 @@ SQL = Path(__file__).parents[3] / "fixtures" / "postgresql"
 
 
 CLAIM = ledger.Claim("archive", "block", ("*",), (), commit=1, run="run")
+
+
+def create_tables(target: Address, plan: RestorePlan) -> None:
+    with Sessions(target, 2, settings=objects.SETTINGS) as sessions:
+        objects.create_tables(sessions, plan)
+
+
+def create_rest(target: Address, plan: RestorePlan, *, sessions: int) -> tuple[NotRestored, ...]:
+    with Sessions(target, sessions, settings=objects.SETTINGS) as opened:
+        return objects.create_rest(opened, plan)
 
 
 def begin(target: Address) -> None:
@@ -65,8 +76,8 @@ class Source:
     def create(self, target: Address, *globs: str, maps: tuple[str, ...] = ()) -> RestorePlan:
         plan = self.plan(target, *globs, maps=maps)
         begin(target)
-        objects.create_tables(target, plan)
-        assert objects.create_rest(target, plan, sessions=2) == ()
+        create_tables(target, plan)
+        assert create_rest(target, plan, sessions=2) == ()
         return plan
 
 
@@ -173,8 +184,8 @@ def test_everything_comes_as_it_was_and_each_step_is_done_once(source: Source) -
     plan = source.create(target)
     assert plan.beside is False
     for _ in ("again", "and again"):
-        objects.create_tables(target, plan)
-        assert objects.create_rest(target, plan, sessions=4) == ()
+        create_tables(target, plan)
+        assert create_rest(target, plan, sessions=4) == ()
     with connect(target) as session:
         assert session.execute("select count(*) from holdfast_restore.created").fetchone() == (0,)
         ledger.drop_ledger(session)
@@ -185,15 +196,15 @@ def test_what_an_error_ends_goes_on_behind_what_is_done(source: Source) -> None:
     target = source.database("halfway")
     plan = source.plan(target)
     begin(target)
-    objects.create_tables(target, plan)
+    create_tables(target, plan)
     with connect(target) as session:
         session.execute("insert into public.unlogged_table values (1), (1)")
         with pytest.raises(RefusedError, match=r"unlogged_table_pkey could not be created"):
-            objects.create_rest(target, plan, sessions=1)
+            create_rest(target, plan, sessions=1)
         built = "select count(*) from holdfast_restore.done where step like '% CONSTRAINT'"
         before = session.execute(built).fetchone()
         session.execute("truncate public.unlogged_table")
-        objects.create_rest(target, plan, sessions=2)
+        create_rest(target, plan, sessions=2)
         after = session.execute(built).fetchone()
         assert before
         assert after
@@ -232,7 +243,7 @@ def test_what_cannot_be_created_leaves_nothing(source: Source) -> None:
     begin(target)
     before = schema_of(target)
     with pytest.raises(HoldfastError, match=r"^type public\.mood could not be created: .* already exists"):
-        objects.create_tables(target, plan)
+        create_tables(target, plan)
     assert schema_of(target) == before
 
 
@@ -287,11 +298,11 @@ def test_an_index_that_fails_ends_the_restore_with_the_servers_words(source: Sou
     target = source.database("twins")
     plan = source.plan(target, "public.unlogged_table")
     begin(target)
-    objects.create_tables(target, plan)
+    create_tables(target, plan)
     with connect(target) as session:
         session.execute("insert into public.unlogged_table values (1), (1)")
     with pytest.raises(HoldfastError, match=r"unlogged_table_pkey could not be created: .*is duplicated"):
-        objects.create_rest(target, plan, sessions=2)
+        create_rest(target, plan, sessions=2)
 
 
 def test_a_key_waits_for_a_busy_table_of_the_target_only_so_long(
@@ -304,8 +315,8 @@ def test_a_key_waits_for_a_busy_table_of_the_target_only_so_long(
         ledger.drop_ledger(session)
     plan = source.plan(target, "public.round_a")
     begin(target)
-    objects.create_tables(target, plan)
+    create_tables(target, plan)
     with connect(target) as writer, writer.transaction():
         writer.execute("insert into public.round_b values (1)")
-        (left,) = objects.create_rest(target, plan, sessions=1)
+        (left,) = create_rest(target, plan, sessions=1)
     assert (left.what, "lock timeout" in left.reason) == ("foreign key public.round_a to_b", True)

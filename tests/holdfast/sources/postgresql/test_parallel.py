@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.parallel import run_parallel
+from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.session import connect
 from tests.support.command import until
 
@@ -22,8 +22,9 @@ def test_results_come_in_the_order_of_the_items(address: Address) -> None:
         assert row
         return int(row[0])
 
-    assert run_parallel(address, range(20), double, sessions=3) == [2 * each for each in range(20)]
-    assert run_parallel(address, [], double, sessions=3) == []
+    with Sessions(address, 3) as sessions:
+        assert sessions.run(range(20), double) == [2 * each for each in range(20)]
+        assert sessions.run([], double) == []
 
 
 def test_sessions_are_at_work_at_once_and_no_more_than_allowed(address: Address) -> None:
@@ -34,8 +35,17 @@ def test_sessions_are_at_work_at_once_and_no_more_than_allowed(address: Address)
         pids.add(session.info.backend_pid)
         both.wait()
 
-    run_parallel(address, range(6), meet, sessions=2)
+    with Sessions(address, 2) as sessions:
+        sessions.run(range(6), meet)
+        sessions.run(range(6), meet)
     assert len(pids) == 2
+
+
+def test_one_at_once_keeps_the_order(address: Address) -> None:
+    done: list[int] = []
+    with Sessions(address, 3) as sessions:
+        sessions.run(range(20), lambda session, item: done.append(item), at_once=1)
+    assert done == list(range(20))
 
 
 def test_an_item_begins_when_those_before_it_are_done(address: Address) -> None:
@@ -44,7 +54,8 @@ def test_an_item_begins_when_those_before_it_are_done(address: Address) -> None:
     def note(session: Session, item: int) -> None:
         done.append(item)
 
-    run_parallel(address, range(4), note, sessions=4, after={0: [3], 3: [1, 2]})
+    with Sessions(address, 4) as sessions:
+        sessions.run(range(4), note, after={0: [3], 3: [1, 2]})
     assert done[2:] == [3, 0]
 
 
@@ -52,7 +63,8 @@ def test_sessions_begin_with_their_settings(address: Address) -> None:
     def show(session: Session, item: int) -> Any:
         return session.execute("show xmloption").fetchone()
 
-    assert run_parallel(address, [1], show, sessions=1, settings=["set xmloption = document"]) == [("document",)]
+    with Sessions(address, 1, settings="set xmloption = document; set jit = off") as sessions:
+        assert sessions.run([1], show) == [("document",)]
 
 
 def test_an_error_ends_what_the_other_sessions_are_at(address: Address) -> None:
@@ -64,5 +76,5 @@ def test_an_error_ends_what_the_other_sessions_are_at(address: Address) -> None:
             until(lambda: watcher.execute(sleeps).fetchone() == (1,), "the other session to sleep")
         raise ValueError("broken")
 
-    with pytest.raises(ValueError, match="broken"):
-        run_parallel(address, [0, 1], work, sessions=2)
+    with Sessions(address, 2) as sessions, pytest.raises(ValueError, match="broken"):
+        sessions.run([0, 1], work)
