@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +15,8 @@ import psycopg
 import pytest
 
 from holdfast.archive import Archive, locks
+from holdfast.archive.runs import read_unfinished
+from holdfast.archive.unfinished import FinishedPiece
 from holdfast.archive.verify import verify
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
@@ -24,6 +29,7 @@ pytestmark = pytest.mark.service
 
 HELD = "public.held_pkey"
 ROWS = 10_002
+SMALL = 150
 NOTICE_S = 15.0
 """Within this a job must have noticed that its command is gone, and ended."""
 
@@ -56,21 +62,65 @@ def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:
     RWLock(store, "format").write(purpose="next", wait=0).release()
 
 
+@pytest.fixture(scope="module")
+def many(create_database: CreateDatabase) -> Address:
+    """A table that a gate can be put before, and so many others that not all are read by one task."""
+    return create_database(
+        "create table held as select i as id, md5(i::text) as word from generate_series(1, 5000) i",
+        "alter table held add primary key (id)",
+        f"do $$ begin for i in 1..{SMALL} loop execute format('create table small_%s as select %s as id', i, i); "
+        "end loop; end $$",
+    )
+
+
 @pytest.mark.parametrize("killed", ["java", "driver"])
-def test_a_backup_whose_spark_is_killed_fails_with_a_sentence_and_commits_nothing(
-    store: ObjectStore, source: Address, killed: str
+def test_a_backup_whose_spark_is_killed_goes_on_from_the_pieces_that_were_read(
+    store: ObjectStore, many: Address, killed: str
 ) -> None:
-    with reading_held_up(source, HELD) as gate:
-        command = start_backup(store, source)
+    with reading_held_up(many, HELD) as gate:
+        command = start_backup(store, many)
         gate.wait_for_somebody()
+        before = until(lambda: pieces_of_the_run(store), "pieces to be recorded")
         job = job_of(command)
         getattr(job, killed).kill()
-        done = finish(command)
-        assert all_gone(job.all)
-    assert (done.code, done.value["exit_code"]) == (1, 1)
-    assert "try again" in done.value["error"].lower()
-    assert "Traceback" not in done.err
-    assert_whole(store, source, commits=0)
+        until(lambda: all_gone(job.all), "the job to end")
+    done = finish(command)
+    assert (done.code, done.value["commit"], done.value["rows"]) == (0, 1, 5000 + SMALL), done.err
+    assert "the job was ended from outside" in done.err or "Spark's Java process has ended" in done.err
+    assert re.search(rf"going on: \d+ of {SMALL + 1} pieces were read", done.err)
+    (block,) = Archive.open(store).commit(1).add
+    files = {file.path for file in block.files()}
+    assert {file.path for piece in before for file in piece.files} <= files
+    # What was read once is there once: by the driver that was killed, or by the one that came after it.
+    written = {path.relative_to(store.url).as_posix() for path in Path(store.url).glob("data/**/*") if path.is_file()}
+    assert {path for path in written - files if any(path.startswith(folder_of(piece)) for piece in before)} == set()
+    assert {path.split("/")[4] for path in written} == {block.id}
+    assert_whole(store, many, commits=1)
+
+
+def pieces_of_the_run(store: ObjectStore) -> tuple[FinishedPiece, ...]:
+    """Return the finished pieces of the one run there is."""
+    for name in {info.key.split("/")[1] for info in store.list("runs/").objects}:
+        found = read_unfinished(store, name)
+        return found.pieces if found else ()
+    return ()
+
+
+def folder_of(piece: FinishedPiece) -> str:
+    return piece.files[0].path.rpartition("/")[0]
+
+
+def test_a_backup_whose_server_restarts_starts_again_and_says_why(store: ObjectStore, source: Address) -> None:
+    with suppress(psycopg.OperationalError), reading_held_up(source, HELD) as gate:
+        command = start_backup(store, source)
+        gate.wait_for_somebody()
+        with connect(source) as session:
+            os.kill(session.info.backend_pid, signal.SIGKILL)  # after which the server ends all sessions and recovers
+    done = finish(command)
+    assert (done.code, done.value["commit"], done.value["rows"]) == (0, 1, ROWS), done.err
+    assert "starting again from nothing: the session that held the snapshot was cut" in done.err
+    assert "going on" not in done.err
+    assert_whole(store, source, commits=1)
 
 
 def test_a_command_that_is_told_to_stop_ends_its_job_and_releases_its_locks(
