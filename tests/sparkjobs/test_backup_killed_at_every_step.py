@@ -1,7 +1,8 @@
 """A backup's process is killed at each of its steps, one after the other; then everything is looked at, and run again.
 
 A step is every request to the store and everything that is asked of the database; they are counted as the job does
-them, so no list here can be out of date. The process that is killed holds the locks, too: nobody tidies up after it.
+them, so no list here can be out of date. The process that is killed holds locks and snapshot, too: nobody tidies up
+after it. Or it is the driver alone: then another one takes its place, under the same locks and in the same snapshot.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import itertools
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,18 @@ from typing import Any
 
 import pytest
 
-from holdfast.archive import Archive, lockplan, points
+from holdfast import jobs
+from holdfast.archive import Archive, lockplan, locks, points
 from holdfast.archive.blocks import read_batches
 from holdfast.archive.model import Block
+from holdfast.archive.runs import read_last, read_unfinished
+from holdfast.archive.unfinished import FinishedPiece
 from holdfast.archive.verify import verify
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
-from holdfast.storage import open_store
-from locking import RWLock
+from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.storage import ObjectStore, open_store
+from locking import Owner, RWLock
 from tests.support.command import until
 from tests.support.steps import When
 from tests.support.sudden_jobs import SOURCE, Ended, Order, SuddenJobs
@@ -100,6 +105,23 @@ def test_a_backup_that_is_killed_within_any_request_to_a_folder_loses_nothing_an
     assert sum(name.startswith("hardlink_to 0000") for name in killed) >= 5  # runs and the commit
 
 
+def test_a_driver_that_is_killed_before_what_it_leaves_behind_is_followed_by_one_that_goes_on(
+    lanes: list[Lane],
+) -> None:
+    killed = kill_drivers(lanes, "before", lambda step: step.startswith(("create ", "end data/")))
+    assert len([name for name in killed if "create runs/" in name]) >= 5
+    assert len([name for name in killed if "end data/" in name]) >= 5
+    assert len(kill_drivers(lanes, "after", lambda step: step.startswith("create commits/"))) == 1
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_driver_that_is_killed_at_any_step_is_followed_by_one_that_goes_on(lanes: list[Lane], when: When) -> None:
+    killed = kill_drivers(lanes, when, lambda step: True)
+    sys.stdout.write(f"{len(killed)} steps\n")
+    assert any("create commits/" in name for name in killed)
+
+
 def assert_every_kind_of_step_was_met(killed: list[str]) -> None:
     """What the steps are is up to the job; but a backup without these is none, or was not counted."""
     sys.stdout.write(f"{len(killed)} steps\n")
@@ -143,6 +165,74 @@ def kill_at_every_step(lanes: list[Lane], when: When, *, inside: bool = False) -
         for done in [pool.submit(work, lane) for lane in lanes]:
             done.result()
     return [killed[at] for at in sorted(killed)]
+
+
+def kill_drivers(lanes: list[Lane], when: When, chosen: Callable[[str], bool]) -> list[str]:
+    """Kill a driver at its first chosen step, another one at the next; the steps' names, in order."""
+    numbers = itertools.count(1)
+    killed: dict[int, str] = {}
+
+    def work(lane: Lane) -> None:
+        with hold_snapshot(lane.source) as held:
+            snapshot = {jobs.SNAPSHOT_VARIABLE: held.snapshot.to_json()}
+            steps = kill_driver(lane, snapshot, f"whole-{when}", 0, when).steps
+            for at in numbers:
+                if at > len(steps):
+                    break
+                if not chosen(steps[at - 1]):
+                    continue
+                ended = kill_driver(lane, snapshot, f"driver-{when}-{at}", at, when)
+                if ended.code == 0:  # threads take their steps when they can: this one had fewer
+                    break
+                killed[at] = ended.steps[at - 1]
+        until(lambda: nothing_left_in(lane.source), "sessions and slots to go", limit_s=NOTICE_S)
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        for done in [pool.submit(work, lane) for lane in lanes]:
+            done.result()
+    return [killed[at] for at in sorted(killed)]
+
+
+def kill_driver(lane: Lane, snapshot: Mapping[str, str], name: str, at: int, when: When) -> Ended:
+    """Kill a driver at a step, unless that is 0; check that another one goes on from what it has left."""
+    folder = lane.archive.with_name(name)
+    shutil.copytree(lane.archive, folder)
+    store = open_store(str(folder))
+    with locks.acquire(store, "backup", sources=[SOURCE], owner=Owner(), purpose="test", wait=0) as held:
+        parent = {**jobs.job_environment(lane.source.url, lane.source.password, held, "source"), **snapshot}
+        ended = lane.back_up(folder, "killed", at=at, when=when, parent=parent)
+        if at == 0 or ended.code == 0:
+            assert ended.code == 0, ended.said
+            return ended
+        place = f"{name}, {ended.steps[at - 1]}"
+        assert ended.code == -signal.SIGKILL, f"{place}: {ended.said}"
+        left = read_unfinished(store, "killed")
+        again = lane.back_up(folder, "killed", parent=parent)
+        assert again.code == 0, f"{place}: {again.said}"
+    archive = Archive.open(store)
+    assert len(archive.commits) == 2, place
+    assert verify(archive, deep=True).damage == (), place
+    (block,) = archive.commit(2).add
+    assert rows_of(archive, block) == {"public.orders": ORDERS, "public.people": PEOPLE}, place
+    record = read_last(store, "killed")
+    assert record is not None, place
+    assert (record.state, record.result and record.result["commit"]) == ("succeeded", 2), place
+    if left is not None:
+        assert block.id == left.block.id, place
+        assert_read_once(store, block, left.pieces, place)
+        committed = must_have_committed(folder, ended, when)
+        assert committed or not left.pieces or f"going on: {len(left.pieces)} of " in again.said, place
+    shutil.rmtree(folder)
+    return ended
+
+
+def assert_read_once(store: ObjectStore, block: Block, pieces: Sequence[FinishedPiece], place: str) -> None:
+    """Check that pieces that were recorded are in the block as they were, and that nobody has read them again."""
+    named = {file.path for file in block.files()}
+    for piece in pieces:
+        stem = f"{piece.files[0].path.rpartition('/')[0]}/{piece.number:05d}"
+        assert {info.key for info in store.list(stem).objects} == {file.path for file in piece.files}, place
+        assert {file.path for file in piece.files} <= named, place
 
 
 def must_have_committed(archive: Path, ended: Ended, when: When) -> bool:

@@ -40,6 +40,7 @@ class Order:
     :param url, password: of the database, which is read or written.
     :param at: the step that its process ends at; 0: none.
     :param inside: what a store in a folder does inside of a request are steps, too.
+    :param parent: environment variables of a backup's driver whose parent outlives it; None: one process is both.
     """
 
     operation: Literal["backup", "restore"]
@@ -50,6 +51,7 @@ class Order:
     at: int = 0
     when: When = "before"
     inside: bool = False
+    parent: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,9 @@ def _work(order: Order, steps: Steps) -> int:
     _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     _replace(runs, "_INTERVAL_S", 0.0)
     to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run]
+    if order.parent is not None:
+        os.environ.update(order.parent)
+        return backup.main(to_run)
     backs_up = order.operation == "backup"
     sources = [SOURCE] if backs_up else []
     with locks.acquire(store, order.operation, sources=sources, owner=Owner(), purpose="test", wait=0) as held:
