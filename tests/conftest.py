@@ -10,14 +10,15 @@ import pytest
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from tests.support.versions import running
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A server with wal_level=logical, slots and senders to spare."""
-    with PostgresServer(settings={"max_wal_senders": "20", "max_replication_slots": "20"}) as server:
+    """A server with wal_level=logical, slots and senders to spare, and the locales of the tests."""
+    with running(PostgresServer(settings={"max_wal_senders": "20", "max_replication_slots": "20"})) as server:
         yield server
 
 

@@ -7,6 +7,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -19,11 +20,13 @@ from holdfast.errors import HoldfastError, exit_code_of
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.sql import ident
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
 from tests.support import command
 from tests.support.jobs import Ran, RunJob
+from tests.support.versions import older_server, running
 
 _numbers = itertools.count(1)
 
@@ -42,7 +45,7 @@ def logs_of_failed_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 @pytest.fixture(scope="session")
 def plain_postgres() -> Iterator[PostgresServer]:
     """A server without wal_level=logical: a snapshot waits for nobody there."""
-    with PostgresServer(settings={"wal_level": "replica"}) as server:
+    with running(PostgresServer(settings={"wal_level": "replica"})) as server:
         yield server
 
 
@@ -55,6 +58,38 @@ def create_database(plain_postgres: PostgresServer) -> Callable[..., Address]:
         with connect(Address(plain_postgres.url(), plain_postgres.password)) as session:
             session.execute(f"create database {name}".encode())
         address = Address(plain_postgres.url(name), plain_postgres.password)
+        with connect(address) as session:
+            for statement in ("set search_path = public", *statements):
+                session.execute(statement.encode())
+        return address
+
+    return create
+
+
+@pytest.fixture(scope="session")
+def server_of(plain_postgres: PostgresServer) -> Iterator[Callable[[int], PostgresServer]]:
+    """Gives the server of a major version, started when it is first asked for."""
+    with ExitStack() as stack:
+        servers = {18: plain_postgres}
+
+        def give(major: int) -> PostgresServer:
+            if major not in servers:
+                servers[major] = stack.enter_context(running(older_server(major)))
+            return servers[major]
+
+        yield give
+
+
+@pytest.fixture(scope="session")
+def create_on(server_of: Callable[[int], PostgresServer]) -> Callable[..., Address]:
+    """Makes a database on the server of a version, runs statements in it and returns its address."""
+
+    def create(major: int, *statements: str, name: str = "", options: str = "") -> Address:
+        server = Address(server_of(major).url(), server_of(major).password)
+        name = name or f"version_{next(_numbers)}"
+        with connect(server) as session:
+            session.execute(f"create database {ident(name)} {options}".encode())
+        address = server.at_database(name)
         with connect(address) as session:
             for statement in ("set search_path = public", *statements):
                 session.execute(statement.encode())

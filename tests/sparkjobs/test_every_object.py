@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.programs import need
+from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from tests.support import every_object
 from tests.support.jobs import RunJob
+from tests.support.roundtrips import schema_of
 
 pytestmark = pytest.mark.service
 
-SQL = Path(__file__).parents[1] / "fixtures" / "postgresql"
 CreateDatabase = Callable[..., Address]
 
 ALONE = """
@@ -31,25 +30,9 @@ order by 1
 
 
 @pytest.fixture(scope="module")
-def source(create_database: CreateDatabase) -> Address:
-    parts = [
-        part for name in ("every_object.sql", "every_object_18.sql") for part in _parts((SQL / name).read_text("utf-8"))
-    ]
-    return create_database(*parts)
-
-
-def _parts(text: str) -> list[str]:
-    return text.split("\n-- (commit)\n")
-
-
-def schema_of(address: Address) -> list[str]:
-    """What PostgreSQL's own pg_dump says of a database, line by line."""
-    options = ["--schema-only", "--restrict-key=same", "--dbname", address.url]
-    program = need("pg_dump", at_least=18)
-    done = subprocess.run(
-        [program, *options], env=address.environment(), capture_output=True, text=True, encoding="utf-8", check=True
-    )
-    return done.stdout.splitlines()
+def source(plain_postgres: PostgresServer, create_database: CreateDatabase) -> Address:
+    every_object.create_roles(Address(plain_postgres.url(), plain_postgres.password))
+    return create_database(*every_object.parts(180000))
 
 
 def alone(address: Address) -> list[str]:

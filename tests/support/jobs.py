@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 from pyspark import SparkContext
@@ -31,7 +32,7 @@ class JobWithoutSpark(driver.Job):
 
     @property
     def spark(self) -> SparkContext:
-        return cast(SparkContext, None)
+        return cast(SparkContext, SimpleNamespace(defaultParallelism=2))
 
     def map(
         self,

@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
     from holdfast.sources.postgresql.address import Address
 
-_SETTINGS = {name: VALUE_SETTINGS[name] for name in ("lc_monetary", "quote_all_identifiers")}
-"""What pg_dump leaves as it is: defaults and bounds of type money would mean another amount where they are read."""
+_SETTINGS = {
+    "lc_monetary": VALUE_SETTINGS["lc_monetary"],
+    "quote_all_identifiers": VALUE_SETTINGS["quote_all_identifiers"],
+    "standard_conforming_strings": "on",
+}
+"""How pg_dump is to write constants and names, which it leaves to the role and the database: they are run under these,
+and a default or a bound would silently be another one where they were written under others."""
 
 _LINE = 200
 """Characters of a line that a program says; it repeats whole queries that have failed."""

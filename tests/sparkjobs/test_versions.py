@@ -1,0 +1,74 @@
+"""Backups of each PostgreSQL version come back in the same one and in newer ones; older ones refuse them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from sparkjobs import driver
+from tests.support import every_object
+from tests.support.jobs import JobWithoutSpark, RunJob, failed
+from tests.support.roundtrips import hashes, schema_of
+
+pytestmark = pytest.mark.service
+
+
+@pytest.mark.parametrize(
+    ("source", "targets", "extensions"),
+    [(15, (15, 18), True), (16, (16, 18), False), (15, (16,), False)],
+    ids=["15 to 15 and 18", "16 to 16 and 18", "15 to 16"],
+)
+def test_every_object_and_every_row_comes_back(
+    source: int,
+    targets: tuple[int, ...],
+    extensions: bool,
+    server_of: Callable[[int], PostgresServer],
+    create_on: Callable[..., Address],
+    run_backup: RunJob,
+    run_restore: RunJob,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_spark = targets[-1] == 18
+    if not with_spark:
+        monkeypatch.setattr(driver, "Job", JobWithoutSpark)
+    for major in (source, *targets):
+        server = server_of(major)
+        every_object.create_roles(Address(server.url(), server.password))
+    original = create_on(source, *every_object.parts(source * 10000, extensions=extensions))
+    code, backup = run_backup(original)
+    assert backup.result is not None, backup.error
+    assert (code, backup.result["whole"]) == (0, True)
+    rows = hashes(original)
+    for major in reversed(targets):
+        target = create_on(major)
+        code, restore = run_restore(target)
+        assert restore.result is not None, restore.error
+        assert (code, restore.result["equal"]) == (0, True)
+        assert restore.result["rows"] == backup.result["rows"] > 2000
+        assert hashes(target) == rows
+        if major == source:
+            assert schema_of(target) == schema_of(original)
+        monkeypatch.setattr(driver, "Job", JobWithoutSpark)  # one way by Spark is enough
+
+
+@pytest.mark.parametrize(("source", "target"), [(18, 16), (16, 15)])
+def test_an_older_server_is_refused_before_anything_is_made(
+    source: int,
+    target: int,
+    create_on: Callable[..., Address],
+    run_backup: RunJob,
+    run_restore: RunJob,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
+    assert run_backup(create_on(source, "create table things (id int)"))[0] == 0
+    there = create_on(target)
+    empty = schema_of(there)
+    for wish in ((), ("--tables", "public.things"), ("--map", "public=other")):
+        code, sentence = failed(run_restore(there, *wish))
+        assert code == 5
+        assert f"is PostgreSQL {target}; the backup is of {source}, whose schema an older server does not" in sentence
+    assert schema_of(there) == empty

@@ -1,0 +1,27 @@
+"""What two databases are compared by, beside what a restore compares itself."""
+
+from __future__ import annotations
+
+import subprocess
+
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.catalog import read_tables
+from holdfast.sources.postgresql.load import content_hash
+from holdfast.sources.postgresql.programs import need
+from holdfast.sources.postgresql.session import connect
+
+
+def schema_of(address: Address) -> list[str]:
+    """Return what PostgreSQL's own pg_dump says of a database, line by line."""
+    options = ["--schema-only", "--encoding=UTF8", "--restrict-key=same", "--dbname", address.url]
+    program = need("pg_dump", at_least=18)
+    done = subprocess.run(
+        [program, *options], env=address.environment(), capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    return done.stdout.splitlines()
+
+
+def hashes(address: Address) -> dict[str, str]:
+    """Return the content hash of every table, computed by its server."""
+    with connect(address) as session:
+        return {table.label: str(content_hash(session, table)) for table in read_tables(session) if table.has_rows}

@@ -1,0 +1,58 @@
+"""PostgreSQL servers of older versions, and locales, as scripts/setup_postgresql.sh has put them into .work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from holdfast.sources.postgresql.server import PostgresServer
+
+_FOLDER = Path(__file__).parents[2] / ".work" / "postgresql"
+# JIT's libraries are not unpacked; a snapshot waits for nobody without wal_level=logical.
+_SETTINGS = {"jit": "off", "wal_level": "replica"}
+
+
+def older_server(major: int) -> PostgresServer:
+    """Return a server of an older version; the test is skipped, or fails, where it was not set up."""
+    programs = programs_of(major)
+    return PostgresServer(programs=programs, settings=_SETTINGS)
+
+
+def programs_of(major: int) -> Path:
+    """Return the folder of an older version's programs; as above."""
+    programs = _FOLDER / str(major) / "bin"
+    if not (programs / "initdb").exists():
+        _lack(f"PostgreSQL {major}")
+    return programs
+
+
+def need_locales() -> None:
+    """Skip the test, or let it fail, where the locales were not set up."""
+    if not (_FOLDER / "locale").is_dir():
+        _lack("the locale de_DE")
+
+
+def _lack(what: str) -> NoReturn:
+    """End a test: by failing where everything must run (CI=true), else by skipping it."""
+    missing = _FOLDER / "missing"
+    reason = missing.read_text().strip() if missing.exists() else f"{what} is missing: run scripts/setup_postgresql.sh"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@contextmanager
+def running(server: PostgresServer) -> Iterator[PostgresServer]:
+    """Run a server that knows the locales of the tests: de_DE, also in Latin-1, and tr_TR."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCPATH", str(_FOLDER / "locale"))
+        server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
