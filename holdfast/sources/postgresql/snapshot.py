@@ -46,9 +46,9 @@ PostgreSQL cannot see. A migration with a lock_timeout gives way first; one with
 
 _LOCK_BATCH = 200
 
-_KEEP_ALIVE = {"keepalives_idle": 60, "tcp_user_timeout": 60_000}
-"""Of the session that holds a snapshot: silent for hours, it must neither be forgotten by a firewall on the way
-nor be waited for when the server is gone. Source: PostgreSQL manual, 'Parameter Key Words'."""
+_USER_TIMEOUT_MS = 60_000
+"""Of the session that holds a snapshot and sends next to nothing: when the server is gone it is not waited for.
+Source: PostgreSQL manual, 'Parameter Key Words', tcp_user_timeout."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ def hold_snapshot(
     :raises BusyError: somebody keeps a table locked.
     """
     for _attempt in range(_ATTEMPTS):
-        session = connect(address, **_KEEP_ALIVE)
+        patience = {} if "tcp_user_timeout" in address.url else {"tcp_user_timeout": _USER_TIMEOUT_MS}
+        session = connect(address, **patience)
         try:
             with export_snapshot(address, slot_wait=slot_wait) as snapshot:
                 after_export(snapshot)

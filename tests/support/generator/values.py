@@ -110,9 +110,9 @@ def _days(most: int) -> st.SearchStrategy[int]:
 
 
 _dates = _days(2_145_031_948).map(lambda days: f"(date '2000-01-01' + ({days}))")
-# The first day of all timestamps begins before they do.
+# The last day of all timestamps is left out: PostgreSQL rounds some of its times up to what it cannot read again.
 _moments = st.builds(
-    lambda days, clock: f"(date '2000-01-01' + ({days}) + time '{clock}')", _days(106_751_982), _short_clocks
+    lambda days, clock: f"(date '2000-01-01' + ({days}) + time '{clock}')", _days(106_751_981), _short_clocks
 )
 
 
