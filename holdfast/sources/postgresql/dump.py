@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _QUEUED = "LOCK TABLE"
 """What pg_dump quotes where it failed for want of a lock; the server's own words depend on its language."""
 
+_READERS = {15: 16, 16: 17}
+"""The pg_restore that came with a version 1.x of the format. Source: K_VERS_* in PostgreSQL's pg_backup_archiver.h."""
+
 
 def dump_schema(address: Address, snapshot: Snapshot, *, server_version: int) -> tuple[bytes, tuple[str, ...]]:
     """Return the whole schema as it is in the snapshot, in pg_dump's custom format, and what it warned of.
@@ -47,12 +50,21 @@ def script_of(dump: bytes, section: str, *, server_version: int) -> str:
     """Return the SQL of one section, with a comment before each entry that says what it is and needs.
 
     :param section: "pre-data" or "post-data".
+    :raises HoldfastError: there is no pg_restore that can read it.
+    :raises RefusedError: it was written under settings under which it would be read as something else.
     """
-    program = need("pg_restore", at_least=server_version // 10000)
+    program = need("pg_restore", at_least=max(server_version // 10000, _reader_of(dump)))
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         path = Path(folder) / "schema.dump"
         path.write_bytes(dump)
         script = output_of(program, ["--file=-", "--verbose", f"--section={section}", str(path)])
-    if "\nSET client_encoding = 'UTF8';\n" not in script:
-        raise RefusedError("the schema was dumped in another encoding than UTF8: only all of it can be restored")
+    for setting, value in (("client_encoding", "'UTF8'"), ("standard_conforming_strings", "on")):
+        if f"\nSET {setting} = {value};\n" not in script:
+            raise RefusedError(f"the schema was not dumped under {setting} = {value}, as backups are: back up again")
     return script
+
+
+def _reader_of(dump: bytes) -> int:
+    """Return the version of the oldest pg_restore that can read a dump; it tells so behind its first letters."""
+    minor = dump[6] if dump.startswith(b"PGDMP\x01") and len(dump) > 6 else 0
+    return _READERS.get(minor, 0)

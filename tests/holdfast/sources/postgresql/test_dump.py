@@ -5,12 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from holdfast.errors import BusyError, HoldfastError
+from holdfast.errors import BusyError, HoldfastError, RefusedError
+from holdfast.sources.postgresql import programs
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.dump import dump_schema, script_of
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import hold_snapshot
 from tests.support.command import until
+from tests.support.versions import programs_of
 
 pytestmark = pytest.mark.service
 
@@ -39,6 +41,23 @@ def test_the_schema_is_that_of_the_snapshot(address: Address, version: int) -> N
 def test_what_is_no_dump_fails_with_pg_restores_words(version: int) -> None:
     with pytest.raises(HoldfastError, match=r"^pg_restore failed: "):
         script_of(b"nonsense", "pre-data", server_version=version)
+
+
+def test_a_dump_is_read_by_a_pg_restore_that_is_as_new_as_it(
+    address: Address, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = dump(address, version)
+    monkeypatch.setenv("HOLDFAST_PG_BIN", str(programs_of(15)))
+    assert "database dump complete" in script_of(made, "pre-data", server_version=150000)
+
+
+def test_a_schema_that_was_dumped_under_other_settings_is_refused(
+    address: Address, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "_SETTINGS", {"standard_conforming_strings": "off"})
+    made = dump(address, version)
+    with pytest.raises(RefusedError, match="was not dumped under standard_conforming_strings = on"):
+        script_of(made, "pre-data", server_version=version)
 
 
 def test_a_server_newer_than_every_pg_dump_is_told_what_to_install(address: Address) -> None:
