@@ -17,6 +17,7 @@ from holdfast.archive import Archive
 from holdfast.archive.runs import RunLog, read_last
 from holdfast.errors import HoldfastError, SparkEndedError, exit_code_of
 from holdfast.jobs import SNAPSHOT_VARIABLE
+from holdfast.sources.postgresql import outages
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from locking.store import StoreError
 
@@ -90,7 +91,8 @@ def _take(address: Address, holding: ExitStack) -> HeldSnapshot:
     try:
         return holding.enter_context(hold_snapshot(address))
     except psycopg.Error as error:
-        raise HoldfastError(f"no snapshot of {address.url} could be taken: {' '.join(str(error).split())}") from error
+        told = outages.explained(error, address.url)
+        raise told or HoldfastError(f"no snapshot of {address.url} could be taken: {outages.words(error)}") from error
 
 
 def _last_of_unfinished(store: ObjectStore, run: str) -> RunRecord | None:

@@ -28,6 +28,7 @@ from holdfast.sources.postgresql.catalog import (
 )
 from holdfast.sources.postgresql.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
 from holdfast.sources.postgresql.obstacles import obstacles, refuse
+from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.session import connect
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class HeldSnapshot:
         try:
             self.session.execute("select 1")
         except psycopg.Error as error:
-            return " ".join(str(error).split()) or type(error).__name__
+            return words(error) or type(error).__name__
         return ""
 
 
