@@ -79,6 +79,20 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 title="Other names",
                 description_md=MAP,
             ),
+            "roles": Param(
+                "check",
+                type="string",
+                enum=["check", "create"],
+                title="Roles",
+                description="Roles that own or may use something must be there, or are created without passwords.",
+            ),
+            "tablespaces": Param(
+                "drop",
+                type="string",
+                enum=["drop", "keep"],
+                title="Tablespaces",
+                description="Put everything into the database's own tablespace, or where it was.",
+            ),
             "dry_run": Param(
                 False,
                 type="boolean",
@@ -96,6 +110,8 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
             at=dag.param("at"),
             tables=dag.param("tables"),
             map=dag.param("map"),
+            roles=dag.param("roles"),
+            tablespaces=dag.param("tablespaces"),
             only_plan=dag.param("dry_run"),
         )
     return dag

@@ -309,6 +309,7 @@ def _describe(job: Job, source: str, snapshot: Snapshot, block: OpenBlock, found
         schema_dump=block.begun.schema_dump,
         whole=not skipped,
         not_included=block.begun.not_included + tuple(f"rows of {label}: not selected" for label in skipped),
+        unlogged=tuple(table.label for table in catalog.tables if table.persistence == "u" and table.oid in files),
     )
 
 

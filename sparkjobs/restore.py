@@ -21,12 +21,15 @@ from holdfast.errors import DamagedError, RefusedError, ReportedError, exit_code
 from holdfast.sources.postgresql import ledger, load, objects
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.large_objects import check_comparable
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.parallel import Sessions
-from holdfast.sources.postgresql.plan import make_plan
+from holdfast.sources.postgresql.plan import make_plan, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
+from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, qualified
+from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
 from sparkjobs.driver import Job, database_address, pack, run_application
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.plan import NotRestored, RestorePlan
+    from holdfast.sources.postgresql.role_plan import RolePlan
     from holdfast.sources.postgresql.target import Target
     from holdfast.storage import ObjectStore
 
@@ -63,6 +67,8 @@ class Wish:
     :param at: `latest`, a time or `commit:N`.
     :param tables: globs; none means everything.
     :param dry_run: only plan.
+    :param create_roles: make those that the target lacks; else they must be there.
+    :param keep_tablespaces: create everything in the tablespace it was in; else in the database's own.
     """
 
     source: str | None
@@ -70,6 +76,8 @@ class Wish:
     tables: tuple[str, ...] = ()
     maps: Maps = field(default_factory=Maps)
     dry_run: bool = False
+    create_roles: bool = False
+    keep_tablespaces: bool = False
 
     @property
     def is_beside(self) -> bool:
@@ -125,7 +133,7 @@ class Restoring:
             why = self._claim.difference(left.claim)
             plan = None if why else self._plan(left.found)
             if plan is not None and plan.digest == left.plan:
-                load.check_roles(self._session, self._address, plan.roles)
+                self.roles = self._check_server(plan)
                 self._left = left
                 self._job.say(self._going_on(left, plan))
                 return plan
@@ -134,7 +142,7 @@ class Restoring:
             load.check_empty(self._session, self._address)
         found = read_target(self._session)
         plan = self._plan(found)
-        load.check_roles(self._session, self._address, plan.roles)
+        self.roles = self._check_server(plan)
         if not self._wish.dry_run:
             ledger.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
         return plan
@@ -146,7 +154,17 @@ class Restoring:
         dump = read_file(self._job.store, block.schema_dump)
         stored = {int(record.id): (record.rows, sum(file.size for file in record.files)) for record in block.tables}
         entries = read_entries(dump, server_version=self._session.info.server_version)
-        return make_plan(self._catalog, entries, found, globs=self._wish.tables, maps=self._wish.maps, stored=stored)
+        plan = make_plan(self._catalog, entries, found, globs=self._wish.tables, maps=self._wish.maps, stored=stored)
+        return plan if self._wish.keep_tablespaces else without_tablespaces(plan)
+
+    def _check_server(self, plan: RestorePlan) -> RolePlan:
+        """Make sure that there is what belongs to no database: roles, or a plan to make them, tablespaces, rights."""
+        details = self._catalog.role_details
+        roles = plan_roles(self._session, self._address, plan.roles, details, create=self._wish.create_roles)
+        check_tablespaces(self._session, self._address, used_by(plan.entries))
+        if plan.large_objects:
+            check_comparable(self._session, self._address)
+        return roles
 
     def _make_way(self, left: ledger.Unfinished, why: str) -> None:
         """Drop what another restore has left, where nothing but that is dropped.
@@ -194,6 +212,9 @@ class Restoring:
         self._job.say(
             *told[:_TOLD], *([f"not restored: {len(told) - _TOLD} more, in the summary"] if told[_TOLD:] else [])
         )
+        unlogged = [table.target.label for table in plan.tables if table.source.persistence == "u"]
+        if unlogged:
+            self._job.say(f"unlogged, so that a crash of the target's server empties them: {named(unlogged)}")
         try:
             late = self._run()
         except Exception as error:
@@ -203,6 +224,8 @@ class Restoring:
         return {
             "not_restored": [each.describe() for each in (*plan.not_restored, *late)],
             "skipped_existing": list(plan.skipped_existing),
+            "roles": self.roles.describe(),
+            "unlogged": unlogged,
             **(_size(plan) if plan.beside else {}),
         }
 
@@ -217,6 +240,7 @@ class Restoring:
         rows, size = sum(record.rows for record in records), sum(table.size for table in plan.tables)
         with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions:
             job.log.progress("creating tables")
+            self._create_roles()
             objects.create_tables(sessions, plan)
             self._load(missing)
             load.set_sequences(self._session, plan.sequences)
@@ -237,6 +261,16 @@ class Restoring:
         loader = FileLoader(self._job.store, self._address)
         self._job.map("loading rows", tasks, loader, estimated_rows=sum(file.rows for _, file in files))
         self._job.check()
+
+    def _create_roles(self) -> None:
+        """Make the roles that are missing. They stay, whatever becomes of the restore: they belong to the server."""
+        roles = self.roles
+        create_roles(self._session, roles)
+        if roles.created:
+            self._job.say(f"created roles: {named([role.name for role in roles.created])}")
+        if roles.without_password:
+            self._job.say(f"roles that need a password to log in: {named(roles.without_password)}")
+        self._job.say(*(f"left as it is: role {each}" for each in roles.differences[:_TOLD]))
 
     def _what_is_left(self, error: Exception) -> str:
         """Take back what was created beside other things, where to try again would fail again; say what is there."""
@@ -272,7 +306,8 @@ def restore(job: Job, wish: Wish) -> dict[str, Any]:
         summary = {**_summary(name, placed), "resumed": restoring.resumed()}
         if wish.dry_run:
             plan = restoring.plan
-            return {**summary, "dry_run": True, "plan": plan.describe(), **_size(plan)}
+            described = {**plan.describe(), "roles": restoring.roles.describe()}
+            return {**summary, "dry_run": True, "plan": described, **_size(plan)}
         summary |= restoring.run()
     return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": True}
 
@@ -314,10 +349,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", action="append", default=[])
     parser.add_argument("--map", action="append", default=[])
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--roles", choices=("check", "create"), default="check")
+    parser.add_argument("--tablespaces", choices=("drop", "keep"), default="drop")
     given = parser.parse_args(arguments)
 
     def work(job: Job) -> dict[str, Any]:
-        wish = Wish(given.source, given.at, tuple(given.tables), Maps.parse(given.map), given.dry_run)
+        wish = Wish(
+            given.source,
+            given.at,
+            tuple(given.tables),
+            Maps.parse(given.map),
+            given.dry_run,
+            create_roles=given.roles == "create",
+            keep_tablespaces=given.tablespaces == "keep",
+        )
         return restore(job, wish)
 
     return run_application("restore", archive=given.archive, run=given.run, work=work)

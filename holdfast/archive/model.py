@@ -152,6 +152,7 @@ class Block(Document):
     :param schema_dump: `pg_dump -Fc --schema-only`; None where no suitable pg_dump was there.
     :param whole: no table's rows were left out by choice.
     :param not_included: objects named but not backed up, each with its reason.
+    :param unlogged: tables whose rows are here, but would not survive a crash of the server they are on.
     """
 
     id: str
@@ -164,6 +165,7 @@ class Block(Document):
     schema_dump: FileRecord | None
     whole: bool = True
     not_included: tuple[str, ...] = ()
+    unlogged: tuple[str, ...] = ()
 
     def files(self) -> tuple[FileRecord, ...]:
         """Return every file of the block."""
@@ -240,4 +242,5 @@ def summary(block: Block) -> dict[str, Any]:
         "position": block.covers.to_position,
         "whole": block.whole,
         "not_included": list(block.not_included),
+        "unlogged": list(block.unlogged),
     }

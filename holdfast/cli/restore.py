@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -45,6 +45,14 @@ def restore(
             "--map", metavar="OLD=NEW", help="Another name: public=restored, or public.orders=archive.orders."
         ),
     ] = None,
+    roles: Annotated[
+        Literal["check", "create"],
+        typer.Option(help="Roles that own or may use something: must be there, or are made without passwords."),
+    ] = "check",
+    tablespaces: Annotated[
+        Literal["drop", "keep"],
+        typer.Option(help="Put everything into the database's own tablespace, or where it was."),
+    ] = "drop",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")] = False,
     wait: Wait = 0,
     as_json: Json = False,
@@ -60,6 +68,8 @@ def restore(
     for left_out in placed.block.not_included:
         output.say(f"not included: {left_out}")
     arguments = ["--at", at, *(["--source", source] if source else [])]
+    arguments += ["--roles", roles] if roles != "check" else []
+    arguments += ["--tablespaces", tablespaces] if tablespaces != "drop" else []
     for glob in tables or ():
         arguments += ["--tables", glob]
     for each in mapped or ():
@@ -100,6 +110,9 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
         ),
         *_paragraph("in the target already, left as they are", plan["skipped_existing"]),
         *_paragraph("of the target's own", plan["touches"]),
+        *_paragraph("roles that will be created", plan["roles"]["created"]),
+        *_paragraph("roles that will need a password to log in", plan["roles"]["without_password"]),
+        *_paragraph("roles that are there, left as they are", plan["roles"]["differences"]),
         *_paragraph("speak of old names in texts that are not changed", plan["unchanged"]),
     ]
     left = [line for each in plan["not_restored"] for line in _not_restored(**each)]

@@ -144,6 +144,7 @@ def test_form_of_a_restore_takes_every_way_to_say_when(read: Read, at: str) -> N
 def test_form_of_a_restore_takes_tables_names_and_a_dry_run(read: Read) -> None:
     params = dag(read(TWO), "restore_shop").params
     assert (params["tables"], params["map"], params["dry_run"]) == ([], [], False)
+    assert (params["roles"], params["tablespaces"]) == ("check", "drop")
     for name, value in (("tables", ["a.*", "b.c"]), ("tables", None), ("map", ["a=b"]), ("dry_run", True)):
         assert params.get_param(name).resolve(value) == value
 
@@ -160,6 +161,8 @@ def test_form_of_a_restore_takes_tables_names_and_a_dry_run(read: Read) -> None:
         ("map", ["a"]),
         ("map", ["a=b=c"]),
         ("dry_run", "perhaps"),
+        ("roles", "guess"),
+        ("tablespaces", None),
     ],
 )
 def test_form_of_a_restore_refuses_what_nobody_can_mean(read: Read, name: str, value: Any) -> None:

@@ -176,6 +176,7 @@ def test_restore_is_submitted_with_its_arguments_and_target(
         "seconds": 1.5,
         "not_restored": [],
         "skipped_existing": [],
+        "unlogged": [],
     }
     seen = spark.seen()
     expected = ["--source", "shop_db", "--at", "commit:1"]
@@ -183,6 +184,17 @@ def test_restore_is_submitted_with_its_arguments_and_target(
     assert seen["locks"] == ["format R save", "history R save"]
     assert seen["env"]["HOLDFAST_TARGET_URL"] == "postgresql://me@db.example:5433/shop?sslmode=require"
     assert "HOLDFAST_SOURCE_URL" not in seen["env"]
+
+
+def test_restore_passes_on_what_becomes_of_roles_and_tablespaces(
+    store: ObjectStore, spark: Spark, context: dict[str, Any]
+) -> None:
+    spark.play("plan")
+    options = {"roles": "create", "tablespaces": "keep"}
+    operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", **options)
+    run(operator, context)
+    expected = ["--at", "latest", "--roles", "create", "--tablespaces", "keep"]
+    assert spark.seen()["argv"][-len(expected) :] == expected
 
 
 @pytest.mark.parametrize(("wanted", "flag"), [(True, ["--dry-run"]), ("True", ["--dry-run"]), ("False", [])])

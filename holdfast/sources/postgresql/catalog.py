@@ -209,7 +209,7 @@ where contype = 'f' and conparentid = 0 order by 1, 2
 """
 
 # What initdb's own superuser (oid 10) owns, pg_shdepend does not tell; objects below oid 16384 are initdb's, too.
-_ROLES = """
+_ROLES = f"""
 select r.rolname from pg_catalog.pg_shdepend s join pg_catalog.pg_roles r on r.oid = s.refobjid
 where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype in ('o', 'a', 'r')
   and s.dbid = (select oid from pg_catalog.pg_database where datname = current_database()) and r.rolname !~ '^pg_'
@@ -223,8 +223,9 @@ select r.rolname from pg_catalog.pg_roles r, (
   union all select 'pg_catalog.pg_namespace'::regclass, oid, nspowner from pg_catalog.pg_namespace
     where nspname !~ '^pg_'
   union all select 'pg_catalog.pg_largeobject'::regclass, oid, lomowner from pg_catalog.pg_largeobject_metadata
-) o where r.oid = 10 and o.owner = r.oid and o.oid >= 16384 and not exists (select from pg_catalog.pg_depend d
-  where d.classid = o.class and d.objid = o.oid and d.deptype = 'e')
+) o where r.oid = 10 and o.owner = r.oid and (o.oid >= 16384 or o.class = {LARGE_OBJECTS})
+  and not exists (select from pg_catalog.pg_depend d
+    where d.classid = o.class and d.objid = o.oid and d.deptype = 'e')
 order by 1
 """
 

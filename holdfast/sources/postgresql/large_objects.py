@@ -122,21 +122,20 @@ def check_comparable(session: Connection, address: Address) -> None:
         )
 
 
-def create(session: Connection, groups: Iterable[LargeObjectGroup]) -> None:
+def create_large_objects(session: Connection, group: LargeObjectGroup) -> None:
     """Create large objects, still empty, with owner, privileges and comment. Those that are there are left alone.
 
     An object and all that is said of it come in one transaction, so this can be tried again after a failure.
 
     :param session: in autocommit mode.
     """
-    for group in groups:
-        waiting = group.each()
-        while oids := list(islice(waiting, _AT_ONCE)):
-            with session.transaction():
-                missing = [row[0] for row in session.execute(_MISSING, (oids,))]
-                if missing:
-                    session.execute("select pg_catalog.lo_create(o) from unnest(%s::oid[]) o", (missing,))
-                    session.execute("; ".join(_definition(group, missing, session.info.user)).encode())
+    waiting = group.each()
+    while oids := list(islice(waiting, _AT_ONCE)):
+        with session.transaction():
+            missing = [row[0] for row in session.execute(_MISSING, (oids,))]
+            if missing:
+                session.execute("select pg_catalog.lo_create(o) from unnest(%s::oid[]) o", (missing,))
+                session.execute("; ".join(_definition(group, missing, session.info.user)).encode())
 
 
 _MISSING = """

@@ -10,6 +10,7 @@ import psycopg
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.hashing import ContentHash, hash_query
+from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.sources.postgresql.ledger import once
 from holdfast.sources.postgresql.session import connect, server_error
 from holdfast.sources.postgresql.sql import qualified
@@ -106,19 +107,6 @@ def check_empty(session: Connection, address: Address) -> None:
         )
 
 
-def check_roles(session: Connection, address: Address, roles: Sequence[str]) -> None:
-    """Make sure that the roles are there that own or may use what is restored.
-
-    :raises RefusedError: names those that are missing.
-    """
-    known = {row[0] for row in session.execute("select rolname from pg_catalog.pg_roles")}
-    if missing := [role for role in roles if role not in known]:
-        raise RefusedError(
-            f"the backup names roles that {address.url} lacks: {', '.join(missing)}. "
-            "Create them first (CREATE ROLE …), so that owners and privileges come back as they were"
-        )
-
-
 def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa.RecordBatch]) -> int:
     """Load a file's rows in one transaction; a file that is in already is left alone. Returns rows loaded.
 
@@ -132,6 +120,8 @@ def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa
             if not is_new:
                 return 0
             cursor.execute("SET LOCAL synchronous_commit = off")
+            if table.oid == LARGE_OBJECTS:
+                return put_pages(cursor, batches)
             return copy_in(cursor, name, table.columns, batches)
     except psycopg.OperationalError:
         raise

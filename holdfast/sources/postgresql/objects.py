@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql.large_objects import create_large_objects
 from holdfast.sources.postgresql.ledger import noted, once
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.selection import ATTACHED, FOLLOWERS
@@ -64,6 +65,7 @@ def create_tables(sessions: Sessions, plan: RestorePlan) -> None:
                 (_create_beside if plan.beside else _create)(session, entries[start : start + size])
 
     sessions.run(range(0, len(entries), size or 1), create, at_once=1)
+    sessions.run(plan.large_objects, create_large_objects)
 
 
 def _create(session: Connection, entries: Sequence[Entry]) -> None:

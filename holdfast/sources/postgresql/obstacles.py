@@ -73,6 +73,9 @@ from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamesp
 where c.relkind in ('r', 'p', 'S') and {USER_SCHEMA} and {NO_EXTENSION}
   and (not pg_catalog.has_schema_privilege(n.oid, 'usage') or not (case when c.relkind = 'S'
     then pg_catalog.has_sequence_privilege(c.oid, 'select') else pg_catalog.has_table_privilege(c.oid, 'select') end))
+union all
+select 'pg_catalog', 'pg_catalog.pg_largeobject', true where exists (select from pg_catalog.pg_largeobject_metadata)
+  and not pg_catalog.has_table_privilege('pg_catalog.pg_largeobject', 'select')
 order by 1, 2
 """
 
@@ -112,12 +115,6 @@ def obstacles(session: Connection) -> Iterator[Obstacle]:
             "move it into a database that has one, or back it up with pg_dump",
         )
     yield from _missing_rights(session.info.user, unreadable(session))
-    large = session.execute("select count(*) from pg_catalog.pg_largeobject_metadata").fetchone()
-    if large and large[0]:
-        yield Obstacle(
-            f"the database holds {large[0]} large objects (pg_largeobject), which this release cannot keep",
-            "move them to bytea columns, or back them up with pg_dump",
-        )
     if sequences := _column(session, _UNLOGGED_SEQUENCES):
         yield Obstacle(
             f"the server is a standby, and unlogged sequences cannot be read on one ({named(sequences)})",

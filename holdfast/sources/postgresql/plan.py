@@ -14,12 +14,14 @@ from holdfast.sources.postgresql.rename import Maps, check_routines, mentions
 from holdfast.sources.postgresql.selection import ATTACHED, Selection
 from holdfast.sources.postgresql.sql import ident
 from holdfast.sources.postgresql.sqltext import tokens
+from holdfast.sources.postgresql.tablespaces import leave_tablespaces, used_by
 from holdfast.sources.postgresql.toc import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue, Table
+    from holdfast.sources.postgresql.large_objects import LargeObjectGroup
     from holdfast.sources.postgresql.rename import Name, Names
     from holdfast.sources.postgresql.target import Target
 
@@ -78,6 +80,7 @@ class RestorePlan:
     touches: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     beside: bool = True
+    large_objects: tuple[LargeObjectGroup, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -132,13 +135,15 @@ def make_plan(
     """
     maps = maps or Maps()
     if not globs and not maps:
+        tables = [*catalog.tables, *([catalog.large_objects] if catalog.large_objects else [])]
         return RestorePlan(
-            tables=tuple(PlannedTable(table, table, *stored.get(table.oid, (0, 0))) for table in catalog.tables),
+            tables=tuple(PlannedTable(table, table, *stored.get(table.oid, (0, 0))) for table in tables),
             entries=tuple(entries),
             sequences=tuple(catalog.sequences),
             materialized_views=tuple(catalog.materialized_views),
             roles=tuple(catalog.roles),
             beside=False,
+            large_objects=catalog.large_object_groups,
         )
     check_routines(entries, maps)
     chosen = _choose(catalog, globs)
@@ -160,7 +165,7 @@ def make_plan(
         roles=_roles(catalog, final),
         renamed=tuple(renamed),
         skipped_existing=tuple(sorted(entry.label for entry in selection.existing.values() if _is_worth_naming(entry))),
-        not_restored=tuple(_not_restored(selection, names)),
+        not_restored=(*_not_restored(selection, names), *_large_objects(catalog)),
         touches=tuple(_touches(selection, names)),
         unchanged=tuple(entry.label for entry in created if maps and mentions(entry, maps, names)),
     )
@@ -334,6 +339,19 @@ def _not_restored(selection: Selection, names: Names) -> Iterator[NotRestored]:
             continue
         statement = names.rewrite(left.entry, _table_of(selection, left.entry)) if left.add_later else ""
         yield NotRestored(left.entry.label, left.reason, statement)
+
+
+def _large_objects(catalog: Catalog) -> Iterator[NotRestored]:
+    if count := sum(group.count for group in catalog.large_object_groups):
+        yield NotRestored(f"{count} large objects", "they come with everything only, under its own names")
+
+
+def without_tablespaces(plan: RestorePlan) -> RestorePlan:
+    """Return a plan that creates everything in the target's own tablespace, and says so."""
+    used = used_by(plan.entries)
+    reason = "what was in it is created in the tablespace of the target's database"
+    dropped = tuple(NotRestored(f"tablespace {name}", reason) for name in used)
+    return replace(plan, entries=leave_tablespaces(plan.entries), not_restored=(*plan.not_restored, *dropped))
 
 
 def _touches(selection: Selection, names: Names) -> Iterator[str]:

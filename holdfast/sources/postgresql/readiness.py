@@ -128,7 +128,8 @@ def _look(session: Connection, globs: Sequence[str], exclude: Sequence[str]) -> 
     missing = unreadable(session)
     facts = {
         "encoding": catalog.encoding,
-        "tables": len(chosen),
+        "tables": sum(table != catalog.large_objects for table in chosen),
+        "large_objects": sum(group.count for group in catalog.large_object_groups),
         "bytes": sum(table.size for table in chosen),
         "estimated_rows": sum(table.estimated_rows for table in chosen),
         "not_selected": len(catalog.with_rows()) - len(chosen),

@@ -54,7 +54,7 @@ def used_by(entries: Iterable[Entry]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def without_tablespaces(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def leave_tablespaces(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return entries that are created in the database's own tablespace."""
     return tuple(replace(entry, settings=_SETTING.sub("", entry.settings)) for entry in entries)
 

@@ -107,10 +107,10 @@ def parse_script(script: str, section: Section) -> Iterator[Entry]:
     """
     settings: dict[str, str] = {}
     for comments, sql in _pieces(script):
-        entry = _entry(comments, section)
         body, following = _split_settings(sql)
-        yield replace(entry, sql=body.strip(), settings=" ".join(settings.values()))
-        # These stand behind the entry before the one that needs them, and last until the next of their name.
+        if comments:
+            yield replace(_entry(comments, section), sql=body.strip(), settings=" ".join(settings.values()))
+        # These stand before the comments of the entry that needs them, and last until the next of their name.
         settings.update({found.group(1): found.group() for found in _SETTING.finditer(following)})
 
 
@@ -120,14 +120,14 @@ def _split_settings(sql: str) -> tuple[str, str]:
 
 
 def _pieces(script: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the comments of each entry, which say what it is, and its SQL without them."""
+    """Yield the comments of each entry, which say what it is, and its SQL without them; first what is before them."""
     comments: list[str] = []
     parts: list[str] = []
     for token in tokens(script):
         if token.kind != COMMENT:
             parts.append(token.text)
         elif _begins(token) or _LAST.match(token.text):
-            if comments:
+            if comments or _begins(token):
                 yield comments, "".join(parts)
             comments, parts = [token.text] if _begins(token) else [], []
         elif comments:

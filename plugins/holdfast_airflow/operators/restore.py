@@ -24,8 +24,8 @@ class RestoreOperator(ArchiveJobOperator):
     """Restore a source of an archive, or tables of it, and prove them equal to the archive.
 
     Everything goes into an empty database; chosen tables, or all under other names, go beside what is there.
-    Returns `commit`, `restored_to`, `tables`, `rows`, `seconds`, `not_restored` and `skipped_existing`; after a
-    dry run also `dry_run` and `plan`.
+    Returns `commit`, `restored_to`, `tables`, `rows`, `seconds`, `not_restored`, `skipped_existing`, `roles` and
+    `unlogged`; after a dry run also `dry_run` and `plan`.
 
     :param target_conn_id: the Airflow connection to the database to write to, of type postgres. (templated)
     :param at: `latest`, a time (ISO 8601), or `commit:N`. A time that cannot be restored is refused with
@@ -33,6 +33,10 @@ class RestoreOperator(ArchiveJobOperator):
     :param tables: globs, matched against `schema.table`; none means everything. (templated)
     :param map: other names, as `OLD=NEW`: of schemas (`public=restored`) or tables
         (`public.orders=archive.orders`). (templated)
+    :param roles: `check` that the roles are there that own or may use something, or `create` those that are
+        missing, without passwords. (templated)
+    :param tablespaces: `drop` them, so that everything goes into the database's own, or `keep` them, where the
+        target has them. (templated)
     :param only_plan: make a dry run: nothing is changed. Airflow has a method `dry_run` of its own. (templated)
     """
 
@@ -44,6 +48,8 @@ class RestoreOperator(ArchiveJobOperator):
         "at",
         "tables",
         "map",
+        "roles",
+        "tablespaces",
         "only_plan",
     )
 
@@ -54,6 +60,8 @@ class RestoreOperator(ArchiveJobOperator):
         at: str = "latest",
         tables: Sequence[str] | None = None,
         map: Sequence[str] | None = None,
+        roles: str = "check",
+        tablespaces: str = "drop",
         only_plan: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -62,6 +70,8 @@ class RestoreOperator(ArchiveJobOperator):
         self.at = at
         self.tables = tables
         self.map = map
+        self.roles = roles
+        self.tablespaces = tablespaces
         self.only_plan = only_plan
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
@@ -72,8 +82,10 @@ class RestoreOperator(ArchiveJobOperator):
         return source, database_address(self.target_conn_id)
 
     def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return the moment, the tables and their names."""
+        """Return the moment, the tables and their names, and what becomes of roles and tablespaces."""
         arguments = ["--at", self.at or "latest"]
+        arguments += ["--roles", self.roles] if self.roles != "check" else []
+        arguments += ["--tablespaces", self.tablespaces] if self.tablespaces != "drop" else []
         for glob in self.tables or ():
             arguments += ["--tables", glob]
         for each in self.map or ():
@@ -83,5 +95,5 @@ class RestoreOperator(ArchiveJobOperator):
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the job, which has compared target and archive itself, found."""
         told = {key: result.get(key) for key in ("commit", "restored_to", "tables", "rows", "seconds")}
-        told |= {key: result.get(key, []) for key in ("not_restored", "skipped_existing")}
-        return told | {key: result[key] for key in ("dry_run", "plan") if key in result}
+        told |= {key: result.get(key, []) for key in ("not_restored", "skipped_existing", "unlogged")}
+        return told | {key: result[key] for key in ("roles", "dry_run", "plan") if key in result}

@@ -323,6 +323,7 @@ PLAN = {
     "not_restored": [NOT_RESTORED, ADD_LATER],
     "touches": ["a.c: writes wait"],
     "unchanged": [],
+    "roles": {"created": ["clerk"], "without_password": ["clerk"], "differences": ["boss: LOGIN in the target"]},
 }
 
 
@@ -340,10 +341,12 @@ def test_a_dry_run_prints_the_plan(
 
     started = play_spark(plan)
     options = ["--tables", "a.*", "--tables", "c.d", "--map", "a=b", "--dry-run"]
+    options += ["--roles", "create", "--tablespaces", "keep"]
     done = holdfast("restore", filled.url, "--to", address.url, *options, "--json")
     assert (done.code, done.value) == (0, result)
     assert "something to know" in done.err
-    expected = ["--at", "latest", "--tables", "a.*", "--tables", "c.d", "--map", "a=b", "--dry-run"]
+    expected = ["--at", "latest", "--roles", "create", "--tablespaces", "keep"]
+    expected += ["--tables", "a.*", "--tables", "c.d", "--map", "a=b", "--dry-run"]
     assert started["arguments"][-len(expected) :] == expected
     assert holdfast("restore", filled.url, "--to", address.url, *options).out == (
         "would restore shop_db to 2026-03-01T12:00:00Z (commit 1): 1,000 rows of 1 tables, 10 B stored\n"
@@ -356,6 +359,12 @@ def test_a_dry_run_prints_the_plan(
         "  type a.t\n"
         "of the target's own:\n"
         "  a.c: writes wait\n"
+        "roles that will be created:\n"
+        "  clerk\n"
+        "roles that will need a password to log in:\n"
+        "  clerk\n"
+        "roles that are there, left as they are:\n"
+        "  boss: LOGIN in the target\n"
         "not restored:\n"
         "  view a.v: views do not come with chosen tables\n"
         "  foreign key a.o k: a.c is missing\n"

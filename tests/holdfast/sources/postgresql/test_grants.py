@@ -347,3 +347,19 @@ def test_a_connection_that_breaks_in_the_middle_says_what_was_done(
     monkeypatch.setattr(grants, "connect", connect_once)
     with pytest.raises(HoldfastError, match=f"in {other.database}: gone; done before: {shop.database}$"):
         grants.run(shop, plan)
+
+
+def test_large_objects_can_be_read_where_there_are_some(shop: Address, role: str, execute: Execute) -> None:
+    setup(shop, role, per_schema=True)
+    execute("select lo_from_bytea(0, 'abc')")
+    assert in_the_way(shop, role) == [f"{role} may not read pg_catalog.pg_largeobject"]
+    (part,) = setup(shop, role, per_schema=True).parts
+    assert [change.why for change in part.changes] == [
+        "read all large objects, now and later",
+        "what was given, for holdfast source remove",
+    ]
+    assert in_the_way(shop, role) == []
+    with connect(Address(shop.url.replace("postgres@", f"{role}@"), "p")) as session:
+        assert session.execute("select count(*) from pg_largeobject").fetchone() == (1,)
+    remove(shop, role)
+    assert not exists(shop, role)

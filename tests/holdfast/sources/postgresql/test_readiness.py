@@ -141,12 +141,18 @@ def test_all_that_is_in_the_way_of_one_database_is_found_together(reader: Addres
     )
     found = check_database(reader, exclude=["hr.*"])
     assert [each.what.split(" (")[0] for each in found.problems] == [
-        f"{READER} may not use the schemas hr, and may not read hr.numbers, hr.staff, public.plans, public.visits",
-        "the database holds 1 large objects",
+        f"{READER} may not use the schemas hr, and may not read hr.numbers, hr.staff, "
+        "pg_catalog.pg_largeobject, public.plans, public.visits",
         'public.plans: column "plan" has type pg_node_tree, which PostgreSQL writes but cannot read back',
         "with these tables alone nothing could be restored: public.visits refers to hr.staff",
     ]
-    assert found.facts["unreadable"] == ("hr.numbers", "hr.staff", "public.plans", "public.visits")
+    assert found.facts["unreadable"] == (
+        "hr.numbers",
+        "hr.staff",
+        "pg_catalog.pg_largeobject",
+        "public.plans",
+        "public.visits",
+    )
     assert (found.facts["unusable_schemas"], found.facts["not_selected"]) == (("hr",), 1)
 
 

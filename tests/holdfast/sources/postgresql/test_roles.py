@@ -15,6 +15,7 @@ from holdfast.sources.postgresql.roles import Membership, RoleRecord, Roles, rea
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident
+from tests.support.versions import older_server
 
 pytestmark = pytest.mark.service
 
@@ -160,6 +161,18 @@ def test_where_one_cannot_be_made_none_is(session: Any, address: Address, prefix
     with pytest.raises(HoldfastError, match=r"invalid value for parameter .*none was"):
         create_roles(session, plan)
     assert f"{prefix}a" not in {role.name for role in read_roles(session).roles}
+
+
+def test_roles_of_an_older_server_come_back(session: Any, address: Address, prefix: str) -> None:
+    with older_server(15) as older, connect(Address(older.url(), older.password)) as source:
+        source.execute(f"create role {prefix}a; create role {prefix}b noinherit in role {prefix}a".encode())
+        recorded = read_roles(source)
+    names = [f"{prefix}a", f"{prefix}b"]
+    create_roles(session, plan_roles(session, address, names, recorded, create=True))
+    there = read_roles(session).of(names)
+    assert there.roles == recorded.of(names).roles
+    assert there.memberships == (Membership(role=names[0], member=names[1], admin=False, inherit=False, set=True),)
+    assert plan_roles(session, address, names, recorded, create=True) == RolePlan()
 
 
 def test_memberships_of_older_servers_are_granted_in_their_words() -> None:

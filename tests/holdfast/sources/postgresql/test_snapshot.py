@@ -186,10 +186,11 @@ def test_every_table_that_may_not_be_read_is_named_at_once(address: Address, ses
         session.execute("drop owned by reader; drop role reader")
 
 
-def test_large_objects_are_refused_with_their_number(address: Address, session: psycopg.Connection[Any]) -> None:
+def test_large_objects_are_locked_like_tables(address: Address, session: psycopg.Connection[Any]) -> None:
     session.execute("select lo_from_bytea(0, 'abc')")
-    with pytest.raises(RefusedError, match="1 large objects"), hold_snapshot(address):
-        pass
+    session.execute("set lock_timeout = '1s'")
+    with hold_snapshot(address), pytest.raises(psycopg.errors.LockNotAvailable):
+        session.execute("vacuum full pg_largeobject")
 
 
 def test_a_database_without_a_known_encoding_is_refused(new_database: Callable[..., Address]) -> None:

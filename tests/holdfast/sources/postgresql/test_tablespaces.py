@@ -12,7 +12,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import hold_snapshot
-from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by, without_tablespaces
+from holdfast.sources.postgresql.tablespaces import check_tablespaces, leave_tablespaces, used_by
 from holdfast.sources.postgresql.toc import read_entries
 
 pytestmark = pytest.mark.service
@@ -46,7 +46,11 @@ def test_tablespaces_are_recorded_and_can_be_left_out(session: Any, address: Add
     assert all(each.location.startswith("pg_tblspc/") for each in found)
     entries = read_entries(dump, server_version=session.info.server_version)
     assert used_by(entries) == ("Tablespace's own", "tablespaces_fast")
-    left = without_tablespaces(entries)
+    # What stands before the first entry is meant for it.
+    settings = {entry.name: entry.settings for entry in entries if entry.kind == "TABLE"}
+    assert settings["parts"].startswith("SET default_tablespace = tablespaces_fast;")
+    assert settings["plain"].startswith("SET default_tablespace = '';")
+    left = leave_tablespaces(entries)
     assert used_by(left) == ()
     assert [entry.sql for entry in left] == [entry.sql for entry in entries]
     quick = next(entry for entry in left if entry.name == "quick" and entry.kind == "TABLE")
