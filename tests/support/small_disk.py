@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,3 +26,8 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def leave_room(disk: Path, size: int) -> None:
+    """Make a small disk as large as what is on it, and so many bytes."""
+    subprocess.run(["mount", "-o", f"remount,size={shutil.disk_usage(disk).used + size}", disk], check=True)

@@ -1,0 +1,284 @@
+"""What is around a job fails in its middle: one sentence says what to do, nothing is lost, and the next one works.
+
+Jobs run in this process and without Spark: the databases, their servers, disks and networks are real.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tenacity import stop_after_delay
+
+from holdfast import backups
+from holdfast.archive import Archive
+from holdfast.archive.verify import verify
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.read import cut
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import ObjectStore
+from sparkjobs import backup, driver
+from tests.support.command import until
+from tests.support.jobs import JobWithoutSpark, RunJob, failed
+from tests.support.proxy import Fault, faulty_network
+from tests.support.servers import RestartedServer, Standby
+from tests.support.small_disk import leave_room, small_disk
+
+pytestmark = pytest.mark.service
+
+ROWS = 20_000
+PIECE_BYTES = 256 << 10
+SOON = "?keepalives_idle=1&keepalives_interval=1&keepalives_count=2&tcp_user_timeout=2000"
+"""A client that asks after one second whether the other side is there."""
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RestartedServer]:
+    with RestartedServer(settings={"max_wal_senders": "9", "max_replication_slots": "9"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shop(server: RestartedServer) -> Address:
+    """Tables of a few pieces."""
+    address = create_database(server)
+    with connect(address) as session:
+        for name in ("orders", "people"):
+            session.execute(
+                f"create table public.{name} as select i as id, md5(i::text) as word "
+                f"from generate_series(1, {ROWS // 2}) i".encode()
+            )
+            session.execute(f"alter table public.{name} add primary key (id)".encode())
+    return address
+
+
+@pytest.fixture
+def target(server: RestartedServer) -> Address:
+    return create_database(server)
+
+
+def create_database(server: PostgresServer, options: str = "") -> Address:
+    name = f"fault_{next(_numbers)}"
+    with connect(Address(server.url(), server.password)) as session:
+        session.execute(f"create database {name} {options}".encode())
+    return Address(server.url(name), server.password)
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small pieces, one after the other; and little patience with a server that is gone."""
+    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
+    monkeypatch.setattr(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
+    monkeypatch.setattr(backups, "_PATIENTLY", backups._PATIENTLY.copy(stop=stop_after_delay(0.5)))
+
+
+def through(address: Address, port: int) -> Address:
+    """Return the address as it is seen through a proxy."""
+    return Address(re.sub(r":\d+/", f":{port}/", address.url) + SOON, address.password)
+
+
+def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:
+    """Only whole commits are there, no password, no session nor slot in the source, and nobody's lock in the way."""
+    archive = Archive.open(store)
+    assert len(archive.commits) == commits
+    assert verify(archive, deep=True).damage == ()
+    assert source.password
+    kept = [path for path in Path(store.url).rglob("*") if path.is_file()]
+    assert not any(source.password.encode() in path.read_bytes() for path in kept)
+    until(lambda: nothing_left_in(source), "sessions and slots to go")
+
+
+def nothing_left_in(source: Address) -> bool:
+    with connect(source) as session:
+        row = session.execute(
+            "select (select count(*) from pg_replication_slots), (select count(*) from pg_stat_activity "
+            "where datname = current_database() and pid <> pg_backend_pid())"
+        ).fetchone()
+    return row == (0, 0)
+
+
+def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
+    """Let something happen, once, when the first piece has been read or loaded."""
+    original = JobWithoutSpark.map
+    left = [happens]
+
+    def interrupted(job: JobWithoutSpark, step: str, tasks: Sequence[Any], work: Any, **how: Any) -> list[Any]:
+        def work_and_more(task: Any, report: Any) -> Iterator[Any]:
+            for result in work(task, report):
+                yield result
+                while left:
+                    left.pop()()
+
+        return original(job, step, tasks, work_and_more, **how)
+
+    monkeypatch.setattr(JobWithoutSpark, "map", interrupted)
+
+
+@pytest.mark.parametrize(
+    ("fault", "carried"),
+    [("reset", 30_000), ("reset", 500_000), ("silent", 500_000)],
+    ids=["while the schema is dumped", "while rows are read", "without a word"],
+)
+def test_a_network_that_is_cut_for_good_fails_a_backup_with_a_sentence(
+    run_backup: RunJob, store: ObjectStore, server: RestartedServer, shop: Address, fault: Fault, carried: int
+) -> None:
+    with faulty_network(server.port, fault, to_client=carried) as network:
+        code, message = failed(run_backup(through(shop, network.port)))
+    assert (code, network.happened.is_set()) == (1, True)
+    assert re.search("cannot connect to .* Is the server running and reachable from here", message), message
+    assert_whole(store, shop, commits=0)
+    assert run_backup(shop)[0] == 0
+    assert_whole(store, shop, commits=1)
+
+
+def test_a_network_that_is_cut_for_a_moment_makes_a_backup_begin_again(
+    run_backup: RunJob, store: ObjectStore, server: RestartedServer, shop: Address
+) -> None:
+    with faulty_network(server.port, "reset", to_client=500_000, lasting=False) as network:
+        code, record = run_backup(through(shop, network.port))
+    assert (code, record.result and record.result["rows"], network.happened.is_set()) == (0, ROWS, True)
+    assert "starting again from nothing" in " ".join(record.said)
+    assert_whole(store, shop, commits=1)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["shut down", "crashed"])
+def test_a_server_that_is_restarted_makes_a_backup_begin_again(
+    run_backup: RunJob,
+    store: ObjectStore,
+    server: RestartedServer,
+    shop: Address,
+    how: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def restart() -> None:
+        server.end(how)
+        server.start_again()
+
+    between_pieces(monkeypatch, restart)
+    code, record = run_backup(shop)
+    assert (code, record.result and record.result["rows"]) == (0, ROWS), record.error
+    assert "starting again from nothing" in " ".join(record.said)
+    assert_whole(store, shop, commits=1)
+
+
+def test_a_server_that_is_shut_down_for_good_fails_a_backup_with_a_sentence(
+    run_backup: RunJob, store: ObjectStore, server: RestartedServer, shop: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between_pieces(monkeypatch, lambda: server.end(signal.SIGINT))
+    try:
+        code, message = failed(run_backup(shop))
+    finally:
+        server.start_again()
+    assert (code, "cannot connect to" in message) == (1, True)
+    assert_whole(store, shop, commits=0)
+
+
+def test_a_disk_of_a_target_that_is_full_fails_a_restore_with_a_sentence(
+    run_backup: RunJob, run_restore: RunJob, store: ObjectStore, server: RestartedServer, shop: Address
+) -> None:
+    assert run_backup(shop)[0] == 0
+    disk = small_disk(Path(str(server.folder)) / "small", "50m")
+    with disk as place, connect(Address(server.url(), server.password)) as session:
+        session.execute(f"create tablespace small location '{place}'".encode())
+        target = create_database(server, "tablespace small")
+        leave_room(place, 500_000)
+        code, message = failed(run_restore(target))
+        assert code == 1
+        assert "No space left on device" in message
+        assert "make room on the server's disk, then start again" in message
+        session.execute(f"drop database {target.database} with (force)".encode())
+        session.execute("drop tablespace small")
+        session.execute("checkpoint")  # or a server that crashed would want it back
+    assert_whole(store, shop, commits=1)
+    assert run_restore(create_database(server))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "carried"),
+    [("reset", 9_000), ("reset", 150_000), ("silent", 150_000)],
+    ids=["while tables are created", "while rows are loaded", "without a word"],
+)
+def test_a_network_that_is_cut_fails_a_restore_with_a_sentence_and_the_next_one_works(
+    run_backup: RunJob,
+    run_restore: RunJob,
+    store: ObjectStore,
+    server: RestartedServer,
+    shop: Address,
+    target: Address,
+    fault: Fault,
+    carried: int,
+) -> None:
+    assert run_backup(shop)[0] == 0
+    with faulty_network(server.port, fault, to_server=carried) as network:
+        code, message = failed(run_restore(through(target, network.port)))
+    assert (code, network.happened.is_set()) == (1, True)
+    assert re.search("start again when the server is up|cannot connect to .* Is the server running", message), message
+    assert_comes_back(run_restore, target)
+    assert_whole(store, shop, commits=1)
+
+
+def test_a_server_that_is_restarted_fails_a_restore_with_a_sentence_and_the_next_one_works(
+    run_backup: RunJob,
+    run_restore: RunJob,
+    store: ObjectStore,
+    server: RestartedServer,
+    shop: Address,
+    target: Address,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert run_backup(shop)[0] == 0
+
+    def restart() -> None:
+        server.end(signal.SIGQUIT)
+        server.start_again()
+
+    between_pieces(monkeypatch, restart)
+    code, message = failed(run_restore(target))
+    assert (code, "start again when the server is up" in message) == (1, True)
+    assert_comes_back(run_restore, target)
+    assert_whole(store, shop, commits=1)
+
+
+def assert_comes_back(run_restore: RunJob, target: Address) -> None:
+    """A restore into what an unfinished one has left makes it whole."""
+    until(lambda: nothing_left_in(target), "sessions of the restore to go")
+    code, record = run_restore(target)
+    assert (code, record.result and record.result["rows"], record.result and record.result["equal"]) == (0, ROWS, True)
+
+
+def test_a_standby_is_backed_up_whole_but_for_what_is_unlogged(
+    run_backup: RunJob, run_restore: RunJob, store: ObjectStore, server: RestartedServer, shop: Address, target: Address
+) -> None:
+    with connect(shop) as session:
+        session.execute("create unlogged table public.fleeting (id int)")
+    try:
+        with Standby(server) as standby:
+            there = Address(standby.url(shop.database), standby.password)
+            code, message = failed(run_backup(there))
+            assert (code, message.partition(":")[0]) == (
+                5,
+                "the server is a standby, and unlogged tables cannot be read on one (public.fleeting)",
+            )
+            assert_whole(store, there, commits=0)
+            code, record = run_backup(there, "--exclude", "*.fleeting")
+            assert record.result is not None, record.error
+            assert (code, record.result["rows"], record.result["snapshot_note"]) == (0, ROWS, "the server is a standby")
+            assert record.result["not_included"] == ["rows of public.fleeting: not selected"]
+            assert_whole(store, there, commits=1)
+            code, message = failed(run_restore(Address(standby.url("postgres"), standby.password)))
+            assert (code, "the server is a standby, or set read-only: name another one" in message) == (5, True)
+    finally:
+        with connect(shop) as session:
+            session.execute("drop table public.fleeting")
+    (block,) = Archive.open(store).commits[0].add
+    assert not block.covers.exact
+    assert_comes_back(run_restore, target)
