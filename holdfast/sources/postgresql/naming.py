@@ -59,7 +59,7 @@ def _mapped(selection: Selection, maps: Maps) -> dict[Name, Name]:
     for entry in selection.entries:
         if not entry.schema or entry.kind in _NOT_IN_SCHEMAS:
             continue
-        bare = (entry.schema, entry.name.partition("(")[0])
+        bare = (entry.schema, entry.bare_name)
         if selection.is_table(entry):
             objects[bare] = maps.of_table(*bare)
         elif entry.schema in maps.schemas:

@@ -276,8 +276,7 @@ def _without_unused_schemas(
 
 
 def _place(entry: Entry, names: Names) -> tuple[str, str]:
-    bare = entry.name.partition("(")[0]
-    return names.of((entry.schema, bare))
+    return names.of((entry.schema, entry.bare_name))
 
 
 def _missing_schemas(created: Sequence[Entry], final: Sequence[Entry], names: Names, target: Target) -> Iterator[Entry]:

@@ -309,7 +309,7 @@ def check_routines(entries: Iterable[Entry], maps: Maps) -> None:
     :raises RefusedError: a function is called like a table that is mapped.
     """
     for entry in entries:
-        bare = (entry.schema, entry.name.partition("(")[0])
+        bare = (entry.schema, entry.bare_name)
         if entry.kind in ("FUNCTION", "PROCEDURE", "AGGREGATE") and bare in maps.tables:
             raise RefusedError(
                 f"{'.'.join(bare)} is a table and a function: map the schema ({bare[0]}=…) instead of the table"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql.dump import script_of
-from holdfast.sources.postgresql.sqltext import COMMENT, Token, tokens
+from holdfast.sources.postgresql.sqltext import COMMENT, Token, chain_at, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,6 +23,7 @@ PG_CLASS = 1259
 """Oid of pg_class: entries of this class are relations, and their oid is that of our catalog record."""
 
 TABLES = frozenset({"TABLE", "FOREIGN TABLE"})
+ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "AGGREGATE"})
 RELATIONS = TABLES | {"VIEW", "MATERIALIZED VIEW"}
 
 _WORDS = {
@@ -40,6 +41,8 @@ _NEEDS = re.compile(r"-- Dependencies: ([\d ]+)")
 _TITLE = re.compile(r"-- Name: (?P<name>.*); Type: (?P<kind>[^;]*); Schema: (?P<schema>.*?); Owner: .*")
 _LAST = re.compile(r"-- (Completed on |PostgreSQL database dump complete)")
 _SETTINGS = re.compile(r"(?:SET default_\w+ = [^;]*;\s*)+\Z")
+_BREAK = re.compile(r"[\n\r]")
+_BROKEN_NAME = re.compile(r'"[^"]*[\n\r][^"]*"')
 _SETTING = re.compile(r"SET (default_\w+) = [^;]*;")
 
 
@@ -69,6 +72,16 @@ class Entry:
     def is_relation(self) -> bool:
         """Say whether it is a table or a view of any kind."""
         return self.kind in RELATIONS
+
+    @property
+    def bare_name(self) -> str:
+        """Return its name without the arguments that stand behind a routine's."""
+        if self.kind not in ROUTINES:
+            return self.name
+        found = list(tokens(self.sql))
+        chains = (chain_at(found, place) for place in range(len(found)))
+        named = (chain[1] for chain in chains if len(chain) > 1 and chain[0] == self.schema)
+        return next((name for name in named if self.name.startswith(f"{name}(")), self.name.partition("(")[0])
 
     @property
     def word(self) -> str:
@@ -109,9 +122,20 @@ def parse_script(script: str, section: Section) -> Iterator[Entry]:
     for comments, sql in _pieces(script):
         body, following = _split_settings(sql)
         if comments:
-            yield replace(_entry(comments, section), sql=body.strip(), settings=" ".join(settings.values()))
+            entry = replace(_entry(comments, section), sql=body.strip(), settings=" ".join(settings.values()))
+            yield _exactly_named(entry)
         # These stand before the comments of the entry that needs them, and last until the next of their name.
         settings.update({found.group(1): found.group() for found in _SETTING.finditer(following)})
+
+
+def _exactly_named(entry: Entry) -> Entry:
+    """Return it with the line breaks of its name, for which pg_dump writes blanks in its comments."""
+    if not _BROKEN_NAME.search(entry.sql):
+        return entry
+    names = {_BREAK.sub(" ", token.identifier): token.identifier for token in tokens(entry.sql) if token.is_identifier}
+    routine = [name for name in names if entry.kind in ROUTINES and entry.name.startswith(f"{name}(")]
+    name = names[routine[0]] + entry.name.removeprefix(routine[0]) if routine else names.get(entry.name, entry.name)
+    return replace(entry, schema=names.get(entry.schema, entry.schema), name=name)
 
 
 def _split_settings(sql: str) -> tuple[str, str]:
