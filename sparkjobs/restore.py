@@ -23,6 +23,7 @@ from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.large_objects import check_comparable
 from holdfast.sources.postgresql.obstacles import named
+from holdfast.sources.postgresql.outages import explained
 from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.plan import make_plan, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
@@ -217,9 +218,10 @@ class Restoring:
             self._job.say(f"unlogged, so that a crash of the target's server empties them: {named(unlogged)}")
         try:
             late = self._run()
-        except Exception as error:
+        except Exception as raised:
+            error = explained(raised, self._address.url) or raised
             said = "; ".join(filter(None, (sentence(error), self._what_is_left(error))))
-            raise ReportedError(said, exit_code_of(error)) from error
+            raise ReportedError(said, exit_code_of(error)) from raised
         self._job.say(*(f"not restored: {each.what}: {each.reason}" for each in late))
         return {
             "not_restored": [each.describe() for each in (*plan.not_restored, *late)],

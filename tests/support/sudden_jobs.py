@@ -51,6 +51,7 @@ class Order:
     at: int = 0
     when: When = "before"
     inside: bool = False
+    options: tuple[str, ...] = ()
     parent: Mapping[str, str] | None = None
 
 
@@ -109,7 +110,7 @@ def _work(order: Order, steps: Steps) -> int:
     _replace(driver, "Job", JobWithoutSpark)
     _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     _replace(runs, "_INTERVAL_S", 0.0)
-    to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run]
+    to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run, *order.options]
     if order.parent is not None:
         os.environ.update(order.parent)
         return backup.main(to_run)
