@@ -21,7 +21,7 @@ NAMES = (
     'quo"te', "apo'strophe", "sp ace", " leading", "trailing ", "Ünïcödé 日本 😀", "e\u0301", "\u200b", "select",
     "table", "user", "null", "rows", "a" * 63, "ü" * 31, "per%cent", "%s", "%(x)s", "%%", "back\\slash", "\\.",
     "new\nline", "tab\tbed", "re\rturn", "dol$lar", "$$", "do.t", "eq=ual", "semi;colon", "--comment", "/*", "*/",
-    "br[ack]et", "st*r", "qu?", "{0}", "1digit", "@at", "(par)", "/slash", "UPPER", '"', "'", "'||", ":variable", 
+    "br[ack]et", "st*r", "qu?", "{0}", "1digit", "@at", "(par)", "/slash", "UPPER", '"', "'", "'||", ":variable",
     "x__exact", "-- TOC entry 1 (class 1 OID 1)",
 )  # fmt: skip
 
