@@ -10,120 +10,35 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes, write_parquet
+from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
 from holdfast.archive.model import Block, Coverage, SourceRecord, TableRecord, summary
 from holdfast.archive.runs import read_unfinished
 from holdfast.archive.unfinished import BegunBlock, FinishedPiece, missing
 from holdfast.errors import DamagedError, RefusedError, UsageError, sentence
 from holdfast.jobs import SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.catalog import Catalog
-from holdfast.sources.postgresql.decode import Decoder, max_value_bytes
+from holdfast.sources.postgresql.decode import max_value_bytes
 from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.export import Snapshot
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.obstacles import choice_obstacles, refuse
-from holdfast.sources.postgresql.read import PIECE_BYTES, Piece, cut, open_reader
+from holdfast.sources.postgresql.read import cut
 from holdfast.sources.postgresql.snapshot import open_snapshot
 from sparkjobs.driver import Job, database_address, pack, run_application
+from sparkjobs.pieces import MOST_PIECES, PieceReader, task_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Iterable, Sequence
 
     from holdfast.archive.state import Placed, State
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
-    from holdfast.storage import ObjectStore
-
-    Reporter = Callable[[int, int], None]
-
-
-_TASKS_PER_CORE = 3
-_MOST_TASK_BYTES = 8 * PIECE_BYTES
-
-
-class PieceReader:
-    """The work of one Spark task: read a bundle of pieces and write each to files of its own.
-
-    Travels to the worker in the task's closure, with the password and the store's settings: never through Spark's
-    configuration.
-    """
-
-    def __init__(
-        self,
-        store: ObjectStore,
-        address: Address,
-        snapshot: Snapshot,
-        folders: dict[int, str],
-        *,
-        max_value_bytes: int,
-        pace: float | None,
-    ) -> None:
-        self._max_value_bytes = max_value_bytes
-        self._pace = pace
-        self._store = store
-        self._address = address
-        self._snapshot = snapshot
-        self._folders = folders
-
-    def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[FinishedPiece]:
-        """Read the pieces and yield each as it is finished."""
-        tables = list({piece.table.oid: piece.table for piece in pieces}.values())
-        with open_reader(self._address, self._snapshot, tables) as reader:
-            for piece in pieces:
-                decoder = Decoder(piece.table.columns, max_value_bytes=self._max_value_bytes)
-                digest = ContentHash(0, 0)
-
-                def count(batch: pa.RecordBatch, decoder: Decoder = decoder) -> None:
-                    nonlocal digest
-                    digest += decoder.digest(batch)
-
-                files = []
-                for record in write_parquet(
-                    self._store,
-                    f"{self._folders[piece.table.oid]}/{piece.number:05d}",
-                    decoder.schema,
-                    paced(reader.batches(piece, decoder), self._pace),
-                    key=piece.table.key[0] if piece.table.key else None,
-                    on_batch=count,
-                ):
-                    report(record.rows, record.size)
-                    files.append(record.model_copy(update={"digest": str(digest)}))
-                    digest = ContentHash(0, 0)
-                yield FinishedPiece(
-                    table=piece.table.oid,
-                    number=piece.number,
-                    first=piece.first,
-                    end=piece.end,
-                    files=tuple(files),
-                )
-
-
-def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
-    """Return how much one task reads: few tasks, since each opens a session, but enough for all cores to end together.
-
-    What a task was reading when it died is read again, so that it is bounded.
-    """
-    share = sum(piece.weight for piece in pieces) // (cores * _TASKS_PER_CORE)
-    return min(max(PIECE_BYTES, share), _MOST_TASK_BYTES)
-
-
-def paced(batches: Iterable[pa.RecordBatch], pace: float | None) -> Iterator[pa.RecordBatch]:
-    """Hand batches on no faster than so many bytes a second on average; None: as fast as they come."""
-    started = time.monotonic()
-    done = 0
-    for batch in batches:
-        yield batch
-        if pace is not None:
-            done += batch.nbytes
-            time.sleep(max(0.0, done / pace - (time.monotonic() - started)))
+    from holdfast.sources.postgresql.read import Piece
 
 
 @dataclass(frozen=True)
@@ -192,7 +107,8 @@ def back_up(job: Job, source: str, choice: Choice = Choice(), limits: Limits = L
     if done:
         job.say(f"going on: {len(done)} of {len(done) + len(left)} pieces were read")
     folders = {table.oid: table_folder(source, str(table.oid), block.begun.id) for table in tables}
-    tasks = pack(left, lambda piece: piece.weight, room=task_bytes(left, cores=job.spark.defaultParallelism))
+    room = task_bytes(left, cores=job.spark.defaultParallelism)
+    tasks = pack(left, lambda piece: piece.weight, room=room, most=MOST_PIECES)
     pace = limits.pace(job, len(tasks))
     found = job.map(
         "reading tables",

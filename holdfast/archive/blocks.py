@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from holdfast.storage import ObjectStore
 
@@ -45,6 +46,14 @@ def table_folder(source: str, table: str, block: str) -> str:
 def new_attempt() -> str:
     """Return a name no other attempt has, so that a retry or a speculative twin overwrites nothing."""
     return secrets.token_hex(6)
+
+
+class Writable(Protocol):
+    """Where new files go, such as an ObjectStore."""
+
+    def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
+        """Open a new file, which exists once the block has ended well."""
+        ...
 
 
 class _HashingFile:
@@ -92,7 +101,7 @@ def write_bytes(store: ObjectStore, path: str, body: bytes) -> FileRecord:
 
 
 def write_parquet(
-    store: ObjectStore,
+    store: Writable,
     stem: str,
     schema: pa.Schema,
     batches: Iterable[pa.RecordBatch],
@@ -118,7 +127,7 @@ def write_parquet(
 
 
 def _write_file(
-    store: ObjectStore, path: str, schema: pa.Schema, groups: Iterator[pa.Table], key: str | None
+    store: Writable, path: str, schema: pa.Schema, groups: Iterator[pa.Table], key: str | None
 ) -> tuple[FileRecord, bool]:
     """Write groups until the file is full; says whether there may be more."""
     rows = 0

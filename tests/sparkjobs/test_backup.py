@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import pyarrow as pa
 import pytest
 
 from holdfast.archive import Archive, Change
@@ -16,7 +15,7 @@ from holdfast.sources.postgresql import grants
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
-from sparkjobs.backup import Limits, paced
+from sparkjobs.backup import Limits
 from sparkjobs.driver import Job
 from tests.support.archives import make_block
 from tests.support.jobs import RunJob, failed
@@ -196,29 +195,11 @@ def test_a_backup_keeps_to_the_limits_it_was_given(
         *(f"create table t{number} as select generate_series(1, 10) as id" for number in range(4)),
         "create table many as select repeat('x', 1000) as word from generate_series(1, 2000)",
     )
-    monkeypatch.setattr("sparkjobs.backup.PIECE_BYTES", 1)
+    monkeypatch.setattr("sparkjobs.pieces.PIECE_BYTES", 1)
     code, record = run_backup(source, "--connections", "1", "--bandwidth", "1000000")
     assert record.result is not None, record.error
     assert (code, record.result["rows"]) == (0, 2040)
     assert record.result["seconds"] > 2  # two megabytes in one session, and a megabyte a second
-
-
-def test_batches_are_handed_on_at_the_pace_of_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    pauses: list[float] = []
-
-    def pause(seconds: float) -> None:
-        pauses.append(seconds)
-        now[0] += seconds
-
-    monkeypatch.setattr("sparkjobs.backup.time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
-    batch = pa.record_batch([pa.array([1, 2, 3, 4], pa.int64())], ["id"])
-    seen = 0
-    for each in paced([batch] * 4, 16):
-        seen += each.num_rows
-        now[0] += 0.5 if seen < 12 else 5.0  # a slow reader owes nothing
-    assert (seen, pauses) == (16, [1.5, 1.5, 0.0, 0.0])
-    assert list(paced([batch], None)) == [batch]
 
 
 def test_sessions_share_the_bandwidth() -> None:
