@@ -38,6 +38,14 @@ create index on shop.sale (customer);
 create view shop.paid as select * from shop.sale where state = 'paid';
 """
 
+BEYOND_TABLES = """
+select lo_from_bytea(50001, repeat('a picture', 1000)::bytea), lo_create(50002);
+comment on large object 50001 is 'of the shop';
+create unlogged table shop.visit (id int);
+insert into shop.visit select generate_series(1, 3);
+"""
+"""What the first two fixtures do not have yet."""
+
 SECOND = "update shop.sale set price = 99.99 where id = 1; insert into shop.customer (name) values ('Bob')"
 
 EXPECTED = {
@@ -54,7 +62,7 @@ def make(folder: Path) -> None:
         source = Address(server.url(), server.password)
         environment = {**os.environ, "PGPASSWORD": server.password}
         subprocess.run([command, "init", str(folder), "--name", "fixture"], check=True)
-        for statements in (FIRST, SECOND):
+        for statements in (FIRST + BEYOND_TABLES, SECOND):
             with connect(source) as session:
                 session.execute(statements.encode())
             backup = [command, "backup", str(folder), "--source", source.url]

@@ -28,8 +28,8 @@ def fixture(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(FIXTURES / request.param, tmp_path / "archive"))
 
 
-def test_there_are_fixtures_of_format_1_without_checksums_in_its_commits_and_with() -> None:
-    assert ALL == ["format-1", "format-1-sealed"]
+def test_there_are_fixtures_of_format_1_without_checksums_in_its_commits_and_with_and_with_large_objects() -> None:
+    assert ALL == ["format-1", "format-1-large-objects", "format-1-sealed"]
 
 
 def test_it_opens_and_every_byte_is_as_it_was_written(fixture: Path) -> None:
@@ -65,4 +65,11 @@ def test_it_is_restored(fixture: Path, at: str, new_database: Callable[..., Addr
         found = session.execute(
             "select (select count(*) from shop.customer), (select price::text from shop.sale where id = 1)"
         ).fetchone()
+        objects = session.execute("select lo_get(oid) from pg_largeobject_metadata order by oid").fetchall()
     assert found == EXPECTED[at]
+    assert objects == ([(b"a picture" * 1000,), (b"",)] if fixture_has_more(fixture) else [])
+
+
+def fixture_has_more(fixture: Path) -> bool:
+    """Whether it has what the first two fixtures do not have yet."""
+    return Archive.open(open_store(str(fixture))).commit(1).add[0].unlogged == ("shop.visit",)

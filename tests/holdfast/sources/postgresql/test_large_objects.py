@@ -60,6 +60,7 @@ from pg_largeobject_metadata order by oid
 def roles(postgres: PostgresServer) -> None:
     with connect(Address(postgres.url(), postgres.password)) as session:
         session.execute('create role lob_owner; create role lob_reader; create role "Lob friend"')
+        session.execute("create role lob_plain login password 'p' in role pg_read_all_data")
 
 
 @pytest.fixture
@@ -146,6 +147,26 @@ def test_pages_are_read_in_pieces_and_written_in_any_order(
     bring_back(target, catalog, batches[::-1])
     contents = "select oid::int8, md5(lo_get(oid)) from pg_largeobject_metadata order by oid"
     assert rows(target, contents) == rows(address, contents)
+
+
+def test_whoever_owns_them_backs_them_up_and_restores_them_without_being_a_superuser(
+    new_database: Callable[..., Address],
+) -> None:
+    source, target = (
+        Address(each.url.replace("postgres@", "lob_plain@"), "p") for each in (new_database(), new_database())
+    )
+    with connect(source) as session:
+        session.execute("select lo_from_bytea(1, 'mine'), lo_create(2), lo_put(2, 5000, 'mine, too')")
+        session.execute("grant select on large object 2 to lob_reader")
+        session.execute("select lo_truncate(lo_open(1, x'20000'::int), 2048)")
+    catalog, batches = keep(source)
+    with connect(target) as session:
+        large_objects.check_comparable(session, target)
+    bring_back(target, catalog, batches)
+    assert catalog.large_objects is not None
+    with connect(source) as one, connect(target) as other:
+        assert content_hash(one, catalog.large_objects) == content_hash(other, catalog.large_objects)
+    assert rows(target, DEFINITIONS) == rows(source, DEFINITIONS)
 
 
 def test_many_definitions_take_one_line(address: Address) -> None:
