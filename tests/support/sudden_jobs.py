@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -158,6 +159,8 @@ def main() -> None:
     """Fork a process for every order."""
     for program in ("pg_dump", "pg_restore"):
         need(program, at_least=0)  # each process would ask every program for its version
+    if "AWS_ENDPOINT_URL" in os.environ:
+        import_module("holdfast.storage.s3")  # each process would
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -1,0 +1,235 @@
+"""The store fails a job, or a job dies in the middle of its requests to object storage: nothing is lost or doubled.
+
+Requests are counted as a job makes them, so no list here can be out of date. `make soak` tries each one, `make test`
+some of them.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from holdfast.archive import Archive, lockplan, points
+from holdfast.archive.verify import verify
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.read import cut
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import ObjectStore, open_store
+from holdfast.storage.base import StoreFull
+from locking import RWLock
+from locking.store import StoreError, StoreOutcomeUnknown
+from sparkjobs import backup, driver
+from tests.support.command import until
+from tests.support.jobs import JobWithoutSpark, RunJob
+from tests.support.small_disk import leave_room, small_disk
+from tests.support.steps import SteppedStore, Steps, When
+from tests.support.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
+from tests.support.versitygw import S3Server, running_versitygw
+
+pytestmark = pytest.mark.service
+
+SHOP = (
+    "create table orders as select i as id, rpad('order ' || i, 100, 'x') as word from generate_series(1, 1000) i",
+    "alter table orders add primary key (id)",
+    "create table people (id int, name text)",
+)
+ROWS = 1000
+NOTICE_S = 30.0
+"""Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
+
+
+@pytest.fixture(scope="module")
+def shop(create_database: Callable[..., Address]) -> Address:
+    return create_database(*SHOP)
+
+
+class Failing(Steps):
+    """Fails one of the requests that change something, in place of killing the process.
+
+    :param at: the number of that request, from 1.
+    :param when: before it is done, or after: then only its answer is lost.
+    """
+
+    def __init__(self, at: int, when: When, error: StoreError) -> None:
+        super().__init__(0, when, lambda name: None)
+        self.requests: list[str] = []
+        self._failing = at
+        self._fails = when
+        self._error = error
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        changes = not name.startswith(("list ", "head ", "get ", "read "))
+        if changes:
+            self.requests.append(name)
+        mine = changes and len(self.requests) == self._failing
+        if mine and self._fails == "before":
+            raise self._error
+        yield
+        if mine:
+            raise self._error
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
+    monkeypatch.setattr(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
+
+
+def fail_requests(
+    run_backup: RunJob, store: ObjectStore, shop: Address, when: When, error: StoreError, *, stride: int
+) -> None:
+    """Fail a request of a backup, another one of the next one, until none is left; all that was made is whole."""
+    numbers = range(1, 1000, stride)
+    commits = 0
+    for at in numbers:
+        failing = Failing(at, when, error)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(driver, "open_store", lambda url, failing=failing: SteppedStore(store, failing))
+            code, record = run_backup(shop)
+        if len(failing.requests) < at:
+            assert (code, at > 10) == (0, True)
+            sys.stdout.write(f"{len(failing.requests)} requests\n")
+            break
+        place = f"{when} request {at}, {failing.requests[at - 1]}"
+        said = record.error.message if record.error else ""
+        archive = Archive.open(store)
+        made = len(archive.commits) - commits
+        commits = len(archive.commits)
+        assert (code, made) in ((0, 1), (1, 0), (6, 0), (6, 1)), f"{place}: {code}, {said}"
+        assert code == 0 or str(error) in said, f"{place}: {said}"
+        assert verify(archive, deep=True).damage == (), place
+    assert run_backup(shop)[0] == 0
+    archive = Archive.open(store)
+    assert all(placed.block.rows == ROWS for placed in archive.state.blocks.values())
+    assert verify(archive, deep=True).damage == ()
+
+
+FULL = StoreFull("No room left to write 'it' (No space left on device): free some and try again.")
+UNKNOWN = StoreOutcomeUnknown("no answer to writing 'it': it may or may not have happened")
+
+
+def test_a_store_that_is_full_at_any_request_fails_a_backup_with_a_sentence(
+    run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None
+) -> None:
+    fail_requests(run_backup, store, shop, "before", FULL, stride=9)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("when", "error"), [("before", FULL), ("before", UNKNOWN), ("after", UNKNOWN)])
+def test_a_store_that_fails_any_request_leaves_whole_backups_or_none(
+    run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None, when: When, error: StoreError
+) -> None:
+    fail_requests(run_backup, store, shop, when, error, stride=1)
+
+
+def test_a_store_whose_answers_are_lost_leaves_whole_backups_or_none(
+    run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None
+) -> None:
+    fail_requests(run_backup, store, shop, "after", UNKNOWN, stride=11)
+
+
+class TestFullDisk:
+    """An archive on a disk of its own."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[ObjectStore]:
+        with small_disk(tmp_path / "disk", "50m") as disk:
+            yield Archive.create(open_store(str(disk / "archive")), name="shop").store
+
+    def test_a_full_disk_fails_a_backup_and_the_next_one_works_when_there_is_room(
+        self, run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None
+    ) -> None:
+        disk = Path(store.url).parent
+        leave_room(disk, 20_000)
+        code, record = run_backup(shop)
+        assert code == 1
+        assert record.error is None or "No room left to" in record.error.message
+        assert Archive.open(store).commits == ()
+        leave_room(disk, 20_000_000)
+        assert run_backup(shop)[0] == 0
+        assert verify(Archive.open(store), deep=True).damage == ()
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with running_versitygw() as server, pytest.MonkeyPatch.context() as patch:
+        server.make_bucket("backups")
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def sudden(tmp_path: Path, s3: S3Server) -> Iterator[SuddenJobs]:
+    jobs = SuddenJobs(tmp_path / "jobs")
+    yield jobs
+    jobs.close()
+
+
+def copied(origin: ObjectStore, url: str) -> ObjectStore:
+    """Return a copy of an archive, at an empty place."""
+    copy = open_store(url)
+    for info in origin.list("").objects:
+        copy.put(info.key, origin.get(info.key))
+    return copy
+
+
+def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, when: When, *, stride: int) -> None:
+    """Kill a backup into S3 at a step, the next one at a later step, until one is made."""
+    assert shop.password
+    origin = Archive.create(open_store(f"s3://backups/{name}"), name="shop").store
+    order = partial(Order, "backup", url=shop.url, password=shop.password)
+    first = sudden.run(order(archive=origin.url, run="first"))
+    assert first.code == 0, first.said
+    for at in range(2, 1000, stride):
+        store = copied(origin, f"s3://backups/{name}-{at}")
+        ended = sudden.run(order(archive=store.url, run="killed", at=at, when=when))
+        if ended.code == 0:
+            sys.stdout.write(f"{len(ended.steps)} steps\n")
+            assert at > 50
+            break
+        place = f"{when} step {at}, {ended.steps[at - 1]}"
+        assert ended.code == -signal.SIGKILL, f"{place}: {ended.said}"
+        before = Archive.open(store)
+        assert len(before.commits) in (1, 2), place
+        assert verify(before, deep=True).damage == (), place
+        again = sudden.run(order(archive=store.url, run="again"))
+        assert again.code == 0, f"{place}, run again: {again.said}"
+        after = Archive.open(store)
+        assert len(after.commits) == len(before.commits) + 1, place
+        assert {placed.block.rows for placed in after.state.blocks.values()} == {ROWS}, place
+        assert verify(after, deep=True).damage == (), place
+        assert points.resolve(after.state, SOURCE, "latest").commit == len(after.commits), place
+        for planned in lockplan.plan("backup", [SOURCE]):
+            RWLock(store, planned.resource).write(purpose="next", wait=0).release()
+        until(lambda: nothing_left_in(shop), f"sessions and slots to go ({place})", limit_s=NOTICE_S)
+
+
+def nothing_left_in(source: Address) -> bool:
+    with connect(source) as session:
+        row = session.execute(
+            "select (select count(*) from pg_replication_slots where database = current_database()), "
+            "(select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid())"
+        ).fetchone()
+    return row == (0, 0)
+
+
+def test_a_backup_into_s3_that_is_killed_loses_nothing_and_the_next_one_is_whole(
+    sudden: SuddenJobs, shop: Address
+) -> None:
+    kill_backups_on_s3(sudden, shop, "some", "before", stride=37)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_backup_into_s3_that_is_killed_at_any_step_loses_nothing_and_the_next_one_is_whole(
+    sudden: SuddenJobs, shop: Address, when: When
+) -> None:
+    kill_backups_on_s3(sudden, shop, f"every-{when}", when, stride=1)
