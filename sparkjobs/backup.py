@@ -26,7 +26,7 @@ from holdfast.sources.postgresql.decode import max_value_bytes
 from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.export import Snapshot
 from holdfast.sources.postgresql.hashing import ContentHash
-from holdfast.sources.postgresql.obstacles import choice_obstacles, refuse
+from holdfast.sources.postgresql.obstacles import choice_obstacles, named, refuse
 from holdfast.sources.postgresql.read import cut
 from holdfast.sources.postgresql.snapshot import open_snapshot
 from sparkjobs.driver import Job, database_address, pack, run_application
@@ -121,6 +121,8 @@ def back_up(job: Job, source: str, choice: Choice = Choice(), limits: Limits = L
     with open_snapshot(address, snapshot):  # it is still held, so no table was changed while it was read
         job.log.progress("committing")
     whole = _describe(job, source, snapshot, block, [*done, *found])
+    if whole.unlogged:
+        job.say(f"unlogged, so that a crash of a server empties them: {named(whole.unlogged)}")
     return _result(job, _commit(job, archive, whole, block.begun.started_from))
 
 

@@ -28,7 +28,6 @@ from holdfast.cli.restore import restore
 from holdfast.cli.source import source_app
 from holdfast.config import parse_bandwidth
 from holdfast.errors import exit_code_of, is_ours, sentence
-from holdfast.sources.postgresql.obstacles import named
 from holdfast.storage import open_store
 from locking import Owner
 
@@ -128,8 +127,6 @@ def backup(
     )
     for left_out in value.get("not_included", []):
         output.say(f"not included: {left_out}")
-    if unlogged := value.get("unlogged"):
-        output.say(f"unlogged, so that a crash of a server empties them: {named(unlogged)}")
     if value.get("snapshot_note"):
         output.say(f"the log position is approximate: {value['snapshot_note']}")
     output.result(value, lambda console: _show_backup(console, value))
