@@ -224,7 +224,7 @@ def nothing_left_in(source: Address) -> bool:
 def test_a_backup_into_s3_that_is_killed_loses_nothing_and_the_next_one_is_whole(
     sudden: SuddenJobs, shop: Address
 ) -> None:
-    kill_backups_on_s3(sudden, shop, "some", "before", stride=37)
+    kill_backups_on_s3(sudden, shop, "some", "before", stride=80)
 
 
 @pytest.mark.soak

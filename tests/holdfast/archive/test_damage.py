@@ -6,155 +6,31 @@ Where damage is harmless that is proved: everything that is read is compared wit
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
-import pyarrow as pa
 import pytest
 
-from holdfast.archive import Archive, Change
+from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY, commit_key
-from holdfast.archive.blocks import read_batches, read_file, table_folder, write_bytes, write_parquet
-from holdfast.archive.model import Commit, Identity, TableRecord
-from holdfast.archive.runs import RunLog, read_last
+from holdfast.archive.blocks import read_file
+from holdfast.archive.model import Commit, Identity
+from holdfast.archive.runs import read_last
 from holdfast.archive.verify import verify
 from holdfast.errors import DamagedError
-from holdfast.storage import ObjectStore, open_store
+from holdfast.storage import open_store
 from locking import Lease, LockError, LockLost, RWLock
-from tests.support.archives import make_block
 from tests.support.damage import damages, flipped, lines, parquet_regions
+from tests.support.damaged_archive import Place, add_backup, fill, outcome
 from tests.support.lockstore import FakeTime, MemoryStore
 
-T = TypeVar("T")
-E = TypeVar("E", bound=Exception)
-Truth = tuple[object, ...]
 COMMITS = {"oldest": commit_key(1), "middle": commit_key(2), "newest": commit_key(3)}
-
-
-def nothing() -> None:
-    """A lock check that finds the locks held."""
-
-
-def outcome(action: Callable[[], T], kind: type[E]) -> T | E:
-    """Return what an action returns, or the error of this kind that it ends with."""
-    try:
-        return action()
-    except kind as error:
-        return error
-
-
-@dataclass(frozen=True)
-class Place:
-    """An archive in a folder, the bytes of its files, and what is read of it while it is whole."""
-
-    folder: Path
-    written: dict[str, bytes]
-    truth: Truth
-
-    @property
-    def store(self) -> ObjectStore:
-        return open_store(str(self.folder))
-
-    def keys(self, part: str) -> list[str]:
-        return [key for key in self.written if part in key]
-
-    def put(self, key: str, body: bytes | None) -> None:
-        """Make a file these bytes, or take it away, without the care that the store takes."""
-        path = self.folder / key
-        path.unlink(missing_ok=True)
-        if body is not None:
-            path.write_bytes(body)
-
-    def read(self) -> Truth:
-        return everything_in(self.store)
-
-    def must_tell(self, key: str, label: str, *, deep_only: bool = False) -> None:
-        """Check that a data file is named by whoever reads it, and by verify, with what it costs and what to do."""
-        with pytest.raises(DamagedError, match=r"copy of the archive, or restore another restore point") as raised:
-            self.read()
-        assert key in str(raised.value), label
-        archive = Archive.open(self.store)
-        (found,) = verify(archive, deep=True).damage
-        assert found.what.startswith(key), label
-        assert "restore point commit:" in str(found), label
-        found_by_size = [damage.what.split()[0] for damage in verify(archive).damage]
-        assert found_by_size == ([] if deep_only else [key]), label
-
-    def must_tell_or_be_harmless(self, key: str, label: str) -> bool:
-        """Check that a document is named by whoever opens the archive, unless all that it says is still right."""
-        found = outcome(self.read, DamagedError)
-        if not isinstance(found, DamagedError):
-            assert found == self.truth, label
-            return False
-        assert key in str(found), label
-        assert "estore" in str(found), label
-        assert "from a copy of the archive" in str(found), label
-        return True
-
-
-def everything_in(store: ObjectStore) -> Truth:
-    """Return all that a restore could read: the commits, and every file of theirs."""
-    archive = Archive.open(store)
-    files: list[object] = []
-    for block in (placed.block for placed in archive.state.blocks.values()):
-        assert block.schema_dump is not None
-        files += [read_file(store, block.catalog), read_file(store, block.schema_dump)]
-        files += [
-            pa.Table.from_batches(read_batches(store, file)).to_pylist()
-            for table in block.tables
-            for file in table.files
-        ]
-    return (archive.identity, archive.commits, archive.state, files)
-
-
-def add_backup(archive: Archive, number: int) -> None:
-    """Commit a block of two tables, of the same sizes as every other one."""
-    store, block_id = archive.store, f"block{number}"
-    tables = []
-    for oid in (1, 2):
-        batch = pa.record_batch(
-            {
-                "id": pa.array([oid * 1000 + number * 100 + row for row in range(20)]),
-                "word": pa.array([f"{'ab'[row % 2]}{number}{oid}" for row in range(20)]),
-            }
-        )
-        (file,) = write_parquet(store, f"{table_folder('shop', str(oid), block_id)}/00000", batch.schema, [batch])
-        tables.append(
-            TableRecord(
-                id=str(oid), table_schema="public", name=f"t{oid}", rows=20, digest=f"20:{number}", files=(file,)
-            )
-        )
-    folder = table_folder("shop", "schema", block_id)
-    block = make_block(
-        identity=block_id, source="shop", position=f"0/{number}00", at=datetime(2026, 3, number, 12, tzinfo=UTC),
-        tables=tuple(tables),
-    ).model_copy(
-        update={
-            "catalog": write_bytes(store, f"{folder}/catalog-1.json", b'{"database": "shop", "number": %d}' % number),
-            "schema_dump": write_bytes(store, f"{folder}/schema-1.dump", b"PGDMP\x01\x10\x00 table %d " % number * 9),
-        }
-    )  # fmt: skip
-    archive.add(lambda state: Change(kind="backup", add=(block,)), check=nothing, fence="txn-1")
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """An archive of three commits, with something in every folder that an archive may have."""
-    folder = tmp_path_factory.mktemp("damage") / "archive"
-    store = open_store(str(folder))
-    archive = Archive.create(store, name="shop")
-    for number in (1, 2, 3):
-        add_backup(archive, number)
-        with RunLog(store, f"run-{number}", "backup") as log:
-            log.progress("reading tables", rows=20)
-            log.result = {"rows": 40, "commit": number, "source": "shop"}
-    store.put("probes/20260301T120000Z-00000000.json", b'{"create_if_absent": true}')
-    written = {info.key: store.get(info.key) for info in store.list("").objects}
-    return Place(folder, written, everything_in(store))
+    return fill(str(tmp_path_factory.mktemp("damage") / "archive"))
 
 
 @pytest.fixture
