@@ -19,6 +19,7 @@ from tenacity import stop_after_delay
 from holdfast import backups
 from holdfast.archive import Archive
 from holdfast.archive.verify import verify
+from holdfast.sources.postgresql import programs
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.read import cut
 from holdfast.sources.postgresql.server import PostgresServer
@@ -106,8 +107,8 @@ def nothing_left_in(source: Address) -> bool:
     return row == (0, 0)
 
 
-def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
-    """Let something happen, once, when the first piece has been read or loaded."""
+def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None], *, after_task: bool = False) -> None:
+    """Let something happen, once, when the first piece has been read or loaded; or all of the first task."""
     original = JobWithoutSpark.map
     left = [happens]
 
@@ -115,8 +116,10 @@ def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None])
         def work_and_more(task: Any, report: Any) -> Iterator[Any]:
             for result in work(task, report):
                 yield result
-                while left:
+                while left and not after_task:
                     left.pop()()
+            while left:
+                left.pop()()
 
         return original(job, step, tasks, work_and_more, **how)
 
@@ -168,6 +171,30 @@ def test_a_server_that_is_restarted_makes_a_backup_begin_again(
     assert (code, record.result and record.result["rows"]) == (0, ROWS), record.error
     assert "starting again from nothing" in " ".join(record.said)
     assert_whole(store, shop, commits=1)
+
+
+def test_tables_that_are_emptied_when_somebody_has_ended_the_session_that_kept_them_are_read_anew(
+    run_backup: RunJob, store: ObjectStore, server: RestartedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = create_database(server)
+    with connect(source) as session:
+        for name in ("one", "other"):
+            session.execute(f"create table public.{name} as select generate_series(1, 100) as id".encode())
+
+    def empty_them() -> None:
+        with connect(source) as session:
+            session.execute(
+                "select pg_terminate_backend(pid, 10000) from pg_stat_activity "
+                "where datname = current_database() and pid <> pg_backend_pid()"
+            )
+            session.execute("truncate public.one, public.other")
+            session.execute("insert into public.one values (1)")
+
+    monkeypatch.setattr(backup, "pack", lambda pieces, weight, **how: [[piece] for piece in pieces])
+    between_pieces(monkeypatch, empty_them, after_task=True)
+    code, record = run_backup(source)
+    assert (code, record.result and record.result["rows"]) == (0, 1), record.error
+    assert_whole(store, source, commits=1)
 
 
 def test_a_server_that_is_shut_down_for_good_fails_a_backup_with_a_sentence(
@@ -253,6 +280,32 @@ def assert_comes_back(run_restore: RunJob, target: Address) -> None:
     until(lambda: nothing_left_in(target), "sessions of the restore to go")
     code, record = run_restore(target)
     assert (code, record.result and record.result["rows"], record.result and record.result["equal"]) == (0, ROWS, True)
+
+
+def test_a_machine_without_programs_that_are_new_enough_is_told_what_to_install_before_anything_is_written(
+    run_backup: RunJob,
+    run_restore: RunJob,
+    store: ObjectStore,
+    shop: Address,
+    target: Address,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as machine:
+        machine.setattr(programs, "version_of", lambda program: 17)
+        code, message = failed(run_backup(shop))
+    assert (code, "no pg_dump of version 18 or newer was found: install postgresql-client-18" in message) == (1, True)
+    assert_whole(store, shop, commits=0)
+    assert run_backup(shop)[0] == 0
+    with monkeypatch.context() as machine:
+        machine.setattr(programs, "_candidates", lambda name: iter(()))
+        code, message = failed(run_restore(target))
+    assert (code, "no pg_restore of version 18 or newer was found: install postgresql-client-18" in message) == (
+        1,
+        True,
+    )
+    with connect(target) as session:
+        assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
+    assert_comes_back(run_restore, target)
 
 
 def test_a_standby_is_backed_up_whole_but_for_what_is_unlogged(
