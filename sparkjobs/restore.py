@@ -131,14 +131,13 @@ class Restoring:
         """Plan it, and mark the target as unfinished, or go on where it is; a dry run does neither."""
         left = ledger.read_ledger(self._session)
         if left is not None:
-            why = self._claim.difference(left.claim)
-            plan = None if why else self._plan(left.found)
-            if plan is not None and plan.digest == left.plan:
+            plan, why = self._taken_up(left)
+            if plan is not None:
                 self.roles = self._check_server(plan)
                 self._left = left
                 self._job.say(self._going_on(left, plan))
                 return plan
-            self._make_way(left, why or "this release plans it otherwise")
+            self._make_way(left, why)
         if not self._wish.is_beside:
             load.check_empty(self._session, self._address)
         found = read_target(self._session)
@@ -147,6 +146,18 @@ class Restoring:
         if not self._wish.dry_run:
             ledger.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
         return plan
+
+    def _taken_up(self, left: ledger.Unfinished) -> tuple[RestorePlan | None, str]:
+        """Return the plan of what is unfinished, or why this restore cannot go on with it."""
+        if why := self._claim.difference(left.claim):
+            return None, why
+        plan = self._plan(left.found)
+        if plan.digest != left.plan:
+            return None, "this one would create it otherwise (another release, or --tablespaces)"
+        unlogged = [table for table, file in self._files(plan) if table.persistence == "u" and file.path in left.steps]
+        if left.crashed and unlogged:
+            return None, f"the server has crashed meanwhile, so that {unlogged[0].label} may be empty again"
+        return plan, ""
 
     def _plan(self, found: Target) -> RestorePlan:
         block = self._block

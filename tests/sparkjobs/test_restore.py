@@ -162,7 +162,7 @@ def test_what_another_release_plans_otherwise_is_not_gone_on_with(
     with connect(target) as session:
         session.execute("update holdfast_restore.restore set plan = 'of an older release'")
     code, message = failed(run_restore(target))
-    assert (code, "this release plans it otherwise" in message) == (5, True)
+    assert (code, "this one would create it otherwise" in message) == (5, True)
 
 
 def test_another_restore_into_the_same_database_is_kept_out(

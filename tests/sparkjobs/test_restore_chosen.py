@@ -41,6 +41,7 @@ SHOP = (
     GUARD,
     "create table guarded (id int check (public.guard()))",
     "insert into guarded values (1), (2)",
+    "create unlogged table scratch as select generate_series(1, 3) as id",
     "insert into customers select i, 'c' || i from generate_series(1, 100) i",
     "insert into orders (customer, state) select 1 + i % 100, 'paid' from generate_series(1, 1000) i",
     "insert into events select i, 'e' || i from generate_series(1, 1000) i",
@@ -120,7 +121,7 @@ def test_a_dry_run_tells_the_plan_and_changes_nothing(
         "view public.open_orders": "views do not come with chosen tables",
     }
     assert schema_of(target) == before
-    assert done(run_restore(create_database(), "--dry-run"))["rows"] == 2102
+    assert done(run_restore(create_database(), "--dry-run"))["rows"] == 2105
 
 
 def test_tables_come_under_other_names_beside_themselves(
@@ -163,7 +164,7 @@ def test_everything_comes_under_another_schema(
 ) -> None:
     live = create_database("create table customers (mine int)")
     result = done(run_restore(live, "--map", "public=restored"))
-    assert (result["rows"], result["not_restored"]) == (2102, [])
+    assert (result["rows"], result["not_restored"]) == (2105, [])
     truth = create_database(*SHOP, "alter schema public rename to restored", "alter schema restored owner to postgres")
     assert schema_of(live, "restored.*") == schema_of(truth, "restored.*")
     assert digest(live, "restored.orders") == digest(shop, "public.orders")
@@ -241,7 +242,7 @@ def test_a_killed_restore_is_gone_on_with_as_it_was_planned(
         session.execute("drop table other.of_state")
     code, record = run_restore(live, *options)
     result = done((code, record))
-    assert (result["equal"], result["tables"], result["rows"]) == (True, 5, 2102)
+    assert (result["equal"], result["tables"], result["rows"]) == (True, 6, 2105)
     assert result["resumed"]["run"] in record.said[0]
     assert digest(live, "other.orders") == digest(shop, "public.orders")
     assert rows(
@@ -262,7 +263,10 @@ def test_what_a_killed_restore_left_is_dropped_by_another_one_and_nothing_else(
     code, message = failed(run_restore(live, *other, "--dry-run"))
     assert (code, "the next restore that is not a dry run drops what that has left" in message) == (5, True)
     code, record = run_restore(live, *other)
-    assert "had left, since this one is of other tables or names: table public.orders" in record.said[0]
+    assert (
+        "had left, since this one is of other tables or names: table public.scratch, table public.orders,"
+        in record.said[0]
+    )
     result = done((code, record))
     assert (result["rows"], result["resumed"]) == (599, None)
     with connect(live) as session:
@@ -280,6 +284,23 @@ def test_a_restore_that_lost_its_connection_leaves_what_it_did_and_goes_on(
     assert (code, message.endswith("run it again: it goes on from 1 of 1 files")) == (1, True)
     result = done(run_restore(live, "--tables", "public.orders"))
     assert (result["resumed"]["files"], result["resumed"]["rows"], result["equal"]) == (1, 1000, True)
+
+
+def test_a_crash_of_the_server_that_emptied_an_unlogged_table_is_noticed(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = create_database()
+    with monkeypatch.context() as patch:
+        patch.setattr("sparkjobs.restore.objects.create_rest", lose)
+        assert run_restore(live, "--tables", "public.scratch")[0] == 1
+    with connect(live) as session:
+        session.execute("truncate public.scratch, holdfast_restore.no_crash")  # both are unlogged
+    code, record = run_restore(live, "--tables", "public.scratch")
+    assert (
+        "had left, since the server has crashed meanwhile, so that public.scratch may be empty again" in record.said[0]
+    )
+    result = done((code, record))
+    assert (result["resumed"], result["rows"], result["equal"]) == (None, 3, True)
 
 
 def lose(*_: object, **__: object) -> None:

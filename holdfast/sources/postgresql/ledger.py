@@ -116,12 +116,14 @@ class Unfinished:
     :param plan: digest of what it creates.
     :param found: what the target had before it.
     :param steps: those that are done; the step of a file is its path.
+    :param crashed: the server has since, which empties unlogged tables.
     """
 
     claim: Claim
     plan: str
     found: Target
     steps: frozenset[str]
+    crashed: bool
 
 
 def create_ledger(session: Connection, claim: Claim, *, plan: str = "", found: Target | None = None) -> None:
@@ -132,6 +134,7 @@ def create_ledger(session: Connection, claim: Claim, *, plan: str = "", found: T
         session.execute(
             f"create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid)"
         )
+        session.execute(f"create unlogged table {LEDGER}.no_crash as select true")
         session.execute(f"create table {LEDGER}.restore (claim text, plan text, found text)")
         session.execute(
             f"insert into {LEDGER}.restore values (%s, %s, %s)",
@@ -159,7 +162,8 @@ def read_ledger(session: Connection) -> Unfinished | None:
     claim |= {name: tuple(claim[name]) for name in ("tables", "maps")}
     found = Target(frozenset((kind, schema, name) for kind, schema, name in json.loads(row[2])))
     steps = frozenset(str(step) for (step,) in session.execute(f"select step from {LEDGER}.done"))
-    return Unfinished(Claim(**claim), str(row[1]), found, steps)
+    crashed = session.execute(f"select from {LEDGER}.no_crash").fetchone() is None
+    return Unfinished(Claim(**claim), str(row[1]), found, steps, crashed)
 
 
 def drop_ledger(session: Connection) -> None:
