@@ -28,7 +28,11 @@ def main() -> int:
         signal.signal(number, _interrupt)
     try:
         results = backup_restore.measure(
-            given.rows, given.rounds, large_rows=given.large_rows, large_value=given.large_value * MIB
+            given.rows,
+            given.rounds,
+            tables=given.tables,
+            large_rows=given.large_rows,
+            large_value=given.large_value * MIB,
         )
     except KeyboardInterrupt:
         print("interrupted: everything that was started is ended", file=sys.stderr)
@@ -50,6 +54,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure backup and restore.")
     parser.add_argument("--rows", type=int, default=5_000_000, help="of the large table")
     parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured")
+    parser.add_argument("--tables", type=int, default=10_000, help="small ones, in a database of their own")
     parser.add_argument(
         "--large-rows", type=int, default=backup_restore.LARGE_ROWS, help="of the table of large values"
     )

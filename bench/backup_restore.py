@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import backups, machine, restores, workload
+from bench import backups, hashes, machine, many_tables, restores, workload
 from bench.backups import Backups
 from bench.figures import Comparison, collect
 from bench.holdfast_command import HoldfastCommand
+from bench.many_tables import ManyTables
 from bench.memory import MIB, WorkerMemory
 from bench.restores import Restores
 from bench.results import Memory, Results
@@ -23,22 +24,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bench.backups import Times
+    from bench.hashes import Rate
     from holdfast.sources.postgresql.server import PostgresServer
 
 LARGE_ROWS = 40
 LARGE_VALUE = 64 * MIB
 
 COMPARISONS = (
-    Comparison("backup against Spark JDBC to Parquet", backups.JOB, backups.JDBC, 1.6),
+    Comparison("backup against Spark JDBC to Parquet", backups.JOB, backups.JDBC, 1.7),
     Comparison("the same, whole commands with Spark's start", backups.WHOLE, backups.JDBC_WHOLE),
-    Comparison("backup against COPY TO STDOUT, 2 streams", backups.JOB, backups.COPY_2),
+    Comparison("backup against COPY TO STDOUT, 2 streams", backups.JOB, backups.COPY_2, 0.40),
     Comparison("backup against COPY TO STDOUT, 1 stream", backups.JOB, backups.COPY_1),
-    Comparison("backup against pg_dump -Fd -Z0 -j2", backups.JOB, backups.DIRECTORY),
+    Comparison("backup against pg_dump -Fd -Z0 -j2", backups.JOB, backups.DIRECTORY, 0.8),
     Comparison("backup against pg_dump -Fc", backups.JOB, backups.CUSTOM),
-    Comparison("restore, load alone, against Spark's JDBC writer", restores.LOAD, restores.JDBC, 2.5),
+    Comparison("restore, load alone, against Spark's JDBC writer", restores.LOAD, restores.JDBC, 4),
     Comparison("restore against Spark's JDBC writer, then key and statistics", restores.JOB, restores.JDBC_KEYED),
     Comparison("the whole command against the writer's, which makes no key", restores.WHOLE, restores.JDBC_WHOLE),
-    Comparison("restore against pg_restore -j2", restores.JOB, restores.PG_RESTORE),
+    Comparison("restore against pg_restore -j2", restores.JOB, restores.PG_RESTORE, 1.0),
+    Comparison("backup of small tables against pg_dump -Fd -j2", many_tables.JOB, many_tables.DIRECTORY, 0.5),
+    Comparison("the same, whole commands", many_tables.WHOLE, many_tables.DIRECTORY),
 )
 
 NOTES = (
@@ -65,9 +69,10 @@ NOTES = (
 )
 
 
-def measure(rows: int, rounds: int, *, large_rows: int, large_value: int) -> Results:
+def measure(rows: int, rounds: int, *, tables: int, large_rows: int, large_value: int) -> Results:
     """Measure everything and clean up, whatever happens.
 
+    :param tables: small ones, in a database of their own.
     :param large_rows: in the table of large values; `large_value` is the size of each in bytes.
     :raises ProgramError: a way failed or did not bring every row.
     """
@@ -81,14 +86,18 @@ def measure(rows: int, rounds: int, *, large_rows: int, large_value: int) -> Res
         command = HoldfastCommand(server)
         out = Backups(server, facts, command, jdbc)
         back = Restores(server, rows, command, jdbc)
+        _say(f"making {tables:,} tables of {many_tables.ROWS} rows")
+        many = ManyTables(server, tables, command)
         ways = [out.holdfast, out.copy_1, out.jdbc, out.copy_2, out.pg_dump_directory, out.pg_dump_custom]
-        ways += [back.holdfast, back.pg_restore, back.jdbc]
+        ways += [back.holdfast, back.pg_restore, back.jdbc, many.holdfast, many.pg_dump]
         times: list[Times] = []
         loads: list[float] = []
         for number in range(rounds):
             _say(f"round {number + 1} of {rounds}")
             loads.append(machine.load())
             times.append(_round(server, work / f"round-{number}", ways))
+        _say("hashing")
+        rates = _rates(server, command, work / "hashes", rounds)
         memory = [
             *_memory(server, command, work / "many-rows", workload.SOURCE, f"{rows:,} rows", 0),
             *_large_values(server, command, work / "large-values", large_rows, large_value),
@@ -104,6 +113,8 @@ def measure(rows: int, rounds: int, *, large_rows: int, large_value: int) -> Res
             stored=out.stored,
             comparisons=COMPARISONS,
             memory=memory,
+            rates=rates,
+            tables=tables,
         )
 
 
@@ -134,6 +145,14 @@ def _settle(server: PostgresServer) -> None:
     """Have everything written that others left: nobody should wait for their bytes."""
     workload.settle(server)
     os.sync()
+
+
+def _rates(server: PostgresServer, command: HoldfastCommand, folder: Path, tries: int) -> list[Rate]:
+    command.init(folder)
+    command.backup(folder, workload.SOURCE)
+    found = hashes.measure(server, folder, tries)
+    shutil.rmtree(folder)
+    return found
 
 
 def _large_values(

@@ -12,6 +12,8 @@ from bench.memory import limit_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from bench.hashes import Rate
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -43,6 +45,7 @@ class Results:
     :param size: bytes of the table's heap.
     :param loads: the machine's load average before each round: above its cores, figures are disturbed.
     :param series: by name.
+    :param tables: small ones, in a database of their own.
     :param stored: bytes on disk, by the name of a backup.
     """
 
@@ -56,6 +59,8 @@ class Results:
     stored: Mapping[str, int]
     comparisons: Sequence[Comparison]
     memory: Sequence[Memory]
+    rates: Sequence[Rate]
+    tables: int
 
     @property
     def ratios(self) -> list[Ratio]:
@@ -66,6 +71,7 @@ class Results:
     def missed(self) -> list[str]:
         """Return what was not reached, in words."""
         slow = [ratio.comparison.what for ratio in self.ratios if ratio.reached is False]
+        slow += [each.what for each in self.rates if not each.reached]
         return slow + [f"memory of {each.what}" for each in self.memory if not each.reached]
 
 
@@ -88,7 +94,7 @@ def _lines(results: Results, notes: Sequence[str]) -> Iterator[str]:
     yield ""
     yield (
         f"{results.date}, {rounds} rounds, interleaved. The table: 10 columns, {results.size / 1e6:,.0f} MB in "
-        f"PostgreSQL without its index. Load average before each round: "
+        f"PostgreSQL without its index; beside it {results.tables:,} small tables. Load average before each round: "
         f"{', '.join(f'{load:.1f}' for load in results.loads)}."
     )
     yield from ("", "## How many times faster", "")
@@ -106,6 +112,14 @@ def _lines(results: Results, notes: Sequence[str]) -> Iterator[str]:
         [
             [each.what, f"{each.peak / 1e6:,.0f}", f"{each.limit / 1e6:,.0f}", verdict(each.reached)]
             for each in results.memory
+        ],
+    )
+    yield from ("", "## Content hash", "")
+    yield from table(
+        ["what", "rows/s", "wanted", ""],
+        [
+            [each.what, f"{each.rows_a_second:,.0f}", f"{each.wanted:,.0f}", verdict(each.reached)]
+            for each in results.rates
         ],
     )
     yield from ("", "## How it was measured", "")
@@ -132,13 +146,14 @@ def _ratio_row(ratio: Ratio) -> list[str]:
 
 def _series_row(series: Series, results: Results) -> list[str]:
     stored = results.stored.get(series.name)
+    small = "small tables" in series.name
     return [
         series.name,
         f"{series.best:.2f}",
         f"{series.median:.2f}",
         f"{series.worst:.2f}",
-        f"{results.rows / series.best:,.0f}",
-        f"{results.size / 1e6 / series.best:,.0f}",
+        "" if small else f"{results.rows / series.best:,.0f}",
+        "" if small else f"{results.size / 1e6 / series.best:,.0f}",
         f"{stored / 1e6:,.0f}" if stored else "",
     ]
 

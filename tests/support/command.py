@@ -119,7 +119,7 @@ def job_of(command: subprocess.Popen[str]) -> Job:
     """Return the processes of a job that is at work."""
     every = tuple(psutil.Process(command.pid).children(recursive=True))
     (java,) = [process for process in every if process.name() == "java"]
-    daemons = [process for process in every if "pyspark.daemon" in _words(process)]
+    daemons = [process for process in every if "sparkjobs.daemon" in _words(process)]
     (driver,) = [process for process in java.children() if any(word.endswith(".py") for word in _words(process))]
     workers = tuple(process for process in daemons if process.parent() in daemons)
     return Job(java, driver, workers, every)
