@@ -131,7 +131,7 @@ def archived_hashes(store: ObjectStore) -> dict[str, ContentHash]:
     return {table.label: ContentHash.parse(table.digest) for table in block.tables}
 
 
-@settings(_COMMON, max_examples=20, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@settings(_COMMON, max_examples=12, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(script=databases())
 def test_a_database_that_nobody_thought_of_comes_back_as_it_was(
     there_and_back: Callable[[str], None], script: str

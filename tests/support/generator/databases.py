@@ -53,13 +53,13 @@ class _Column:
 
 @st.composite
 def databases(draw: st.DrawFn) -> str:
-    """Draw the script of a database: a few types, and two or three tables with rows."""
+    """Draw the script of a database: a few types, and a handful of tables with rows."""
     script = _Script(numbered(draw(names), 0))
     script.add(f"create schema {ident(script.schema)}")
-    for make in draw(st.lists(st.sampled_from((_enum, _domain, _composite, _range)), max_size=3)):
+    for make in draw(st.lists(st.sampled_from((_enum, _domain, _composite, _range)), min_size=1, max_size=4)):
         make(draw, script)
     tables = (_plain, _plain, _plain, _binary, _changed, _partitioned, _inherited, _without_columns, _bulk)
-    for table in draw(st.lists(st.sampled_from(tables), min_size=2, max_size=3)):
+    for table in draw(st.lists(st.sampled_from(tables), min_size=4, max_size=6)):
         table(draw, script)
     return "\n".join(script.statements)
 
@@ -134,9 +134,9 @@ def _identity(draw: st.DrawFn, name: str) -> _Column:
     return _Column(name, Kind(kind, values), f"{ident(name)} {kind} generated {how} as identity", values)
 
 
-def _columns(draw: st.DrawFn, script: _Script, *, least: int = 1) -> list[_Column]:
+def _columns(draw: st.DrawFn, script: _Script) -> list[_Column]:
     """Draw the columns of a table: a few that take values, and some that are generated or an identity."""
-    words = draw(st.lists(names, min_size=least, max_size=6, unique=True))
+    words = draw(st.lists(names, min_size=4, max_size=9, unique=True))
     columns: list[_Column] = []
     for word in words:
         what = draw(st.integers(0, 9))
@@ -154,7 +154,7 @@ def _define(script: _Script, table: str, columns: list[_Column], more: str = "",
     script.add(f"create {kind} {table} ({', '.join(each.definition for each in columns)}){more}")
 
 
-def _insert(draw: st.DrawFn, script: _Script, table: str, columns: list[_Column], *, most: int = 5) -> None:
+def _insert(draw: st.DrawFn, script: _Script, table: str, columns: list[_Column], *, most: int = 7) -> None:
     """Draw rows: none, one, or a few."""
     into = [each for each in columns if each.values is not None]
     count = draw(st.integers(0, most))
@@ -191,7 +191,7 @@ def _plain(draw: st.DrawFn, script: _Script) -> None:
 def _binary(draw: st.DrawFn, script: _Script) -> None:
     """A table that is loaded by the binary form of COPY."""
     table = script.named(draw(names))
-    words = draw(st.lists(names, min_size=1, max_size=8, unique=True))
+    words = draw(st.lists(names, min_size=6, max_size=12, unique=True))
     columns = [_column(draw, word, draw(binary_kinds)) for word in words]
     _define(script, table, columns)
     _insert(draw, script, table, columns, most=10)
@@ -200,7 +200,7 @@ def _binary(draw: st.DrawFn, script: _Script) -> None:
 def _changed(draw: st.DrawFn, script: _Script) -> None:
     """A table with rows from before its columns were dropped, added and given other defaults."""
     table = script.named(draw(names))
-    columns = _columns(draw, script, least=2)
+    columns = _columns(draw, script)
     _define(script, table, columns)
     _insert(draw, script, table, columns)
     taken = {each.name for each in columns}
