@@ -31,7 +31,8 @@ def stages(entries: Iterable[Entry]) -> tuple[Stage, ...]:
     waiting = [entry for entry in entries if entry.section == "post-data"]
     built = _built(waiting)
     keys = {entry.id for entry in waiting if entry.kind == _KEY}
-    rest = [entry for entry in waiting if entry.id not in built | keys]
+    slow = built | keys
+    rest = [entry for entry in waiting if entry.id not in slow]
     order = {entry.id: place for place, entry in enumerate(waiting)}
     last_key = max((order[each] for each in keys), default=-1)
     early = {entry.id for entry in rest if order[entry.id] < last_key and not keys.intersection(entry.needs)}
