@@ -226,7 +226,7 @@ def test_a_table_cannot_be_dropped_in_the_middle_of_a_backup(story: Story) -> No
     assert story.drop == "it waits for the backup"
 
 
-def test_a_restore_that_was_killed_leaves_its_target_marked_and_another_one_succeeds(
+def test_a_restore_whose_command_was_killed_is_gone_on_with_and_no_other_one(
     story: Story, source: Address, create_database: CreateDatabase
 ) -> None:
     target = create_database()
@@ -237,14 +237,15 @@ def test_a_restore_that_was_killed_leaves_its_target_marked_and_another_one_succ
         killed.kill()
         finish(killed)
         until(lambda: all_gone(job.all), "the job to notice", limit_s=NOTICE_S)
-    again = run("restore", story.store.url, "--to", target.url, "--json", address=target)
-    assert (again.code, again.value["exit_code"]) == (5, 5)
-    assert "unfinished restore: drop that database" in again.value["error"]
+    other = run("restore", story.store.url, "--to", target.url, "--at", "commit:1", "--json", address=target)
+    assert (other.code, other.value["exit_code"]) == (5, 5)
+    assert "this one is of commit 1: go on with that one (--at commit:2), or drop the" in other.value["error"]
 
-    fresh = create_database()
-    whole = run("restore", story.store.url, "--to", fresh.url, "--at", "commit:1", "--json", address=fresh)
-    assert (whole.code, whole.value["rows"], whole.value["equal"]) == (0, ROWS, True)
-    with connect(fresh) as session:
+    again = run("restore", story.store.url, "--to", target.url, "--json", address=target)
+    assert (again.code, again.value["rows"], again.value["equal"]) == (0, ROWS, True)
+    assert again.value["resumed"]["files"] < 3
+    assert "going on with run restore" in again.err
+    with connect(target) as session:
         assert session.execute("select count(*), count(distinct id) from public.held").fetchone() == (5000, 5000)
     assert_whole(story.store, source, commits=2)
 
