@@ -100,7 +100,7 @@ def back_up(job: Job, source: str, choice: Choice = Choice(), limits: Limits = L
         return _result(job, placed)
     address, snapshot = database_address("source"), _given_snapshot()
     limit = max_value_bytes()
-    _ = job.spark
+    job.start("sparkjobs.pieces")
     block = _go_on(job, archive.state, snapshot) or _begin(job, archive.state, source, address, snapshot, choice)
     tables = choice.of(block.catalog)
     left, done = block.split(piece for table in tables for piece in cut(table))

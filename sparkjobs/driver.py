@@ -8,6 +8,7 @@ commit, never by how it ended.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -119,6 +120,13 @@ def _telling(
     return run_task
 
 
+def _import(modules: Iterable[str], items: Iterable[Any]) -> None:
+    for module in modules:
+        importlib.import_module(module)
+    for _ in items:
+        pass
+
+
 @cache
 def _keep_imports() -> None:
     """Spare what a worker has imported from the garbage collection that Spark makes after each task."""
@@ -151,6 +159,20 @@ class Job:
             except (OSError, Py4JError, RuntimeError) as error:
                 raise HoldfastError(f"Spark did not start: {sentence(error)}. Try again; its log says more") from error
         return self._spark
+
+    def start(self, *modules: str) -> None:
+        """Start Spark, and let as many workers as it has cores begin to import what tasks need; does not wait for them.
+
+        Java's first job and the workers' imports take a second, in which the driver has other things to do.
+        """
+        context = self.spark
+        cores = context.defaultParallelism
+
+        def warm_up() -> None:
+            with suppress(Exception):  # whatever it is, the work itself will say it
+                context.parallelize(range(cores), cores).foreachPartition(partial(_import, modules))
+
+        threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
 
     def check(self) -> None:
         """Raise if this work must not go on: the parent is gone or a lock is lost."""

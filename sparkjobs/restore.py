@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
-from holdfast.archive.blocks import read_batches, read_file
+from holdfast.archive.blocks import read_file
 from holdfast.archive.model import iso
 from holdfast.archive.points import only_source, resolve
 from holdfast.errors import DamagedError, RefusedError, ReportedError, exit_code_of, sentence
@@ -34,9 +34,10 @@ from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
 from sparkjobs.driver import Job, database_address, pack, run_application
+from sparkjobs.files import FileLoader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from holdfast.archive.model import Block, FileRecord
     from holdfast.archive.state import Placed
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.plan import NotRestored, RestorePlan
     from holdfast.sources.postgresql.role_plan import RolePlan
     from holdfast.sources.postgresql.target import Target
-    from holdfast.storage import ObjectStore
-
-    Reporter = Callable[[int, int], None]
 
 _TASK_BYTES = 8 << 20
 """How many stored bytes one task loads, unless a single file is larger."""
@@ -94,22 +92,6 @@ class Wish:
         maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in self.maps.tables.items()]
         tables, maps = sorted(set(self.tables)), sorted(maps)
         return ledger.Claim(archive, placed.block.id, tuple(tables), tuple(maps), placed.commit, run)
-
-
-class FileLoader:
-    """The work of one Spark task: load a few files. Travels in the task's closure, with password and store settings."""
-
-    def __init__(self, store: ObjectStore, address: Address) -> None:
-        self._store = store
-        self._address = address
-
-    def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[int]:
-        """Yield the rows loaded from each file."""
-        with connect(self._address) as session:
-            for table, record in files:
-                rows = load.load_file(session, table, record.path, read_batches(self._store, record))
-                report(rows, record.size)
-                yield rows
 
 
 class Restoring:
@@ -247,7 +229,7 @@ class Restoring:
         steps = self._left.steps if self._left else frozenset()
         missing = [pair for pair in self._files(plan) if pair[1].path not in steps]
         if missing:
-            _ = job.spark
+            job.start("sparkjobs.files")
         tables = {str(table.source.oid): table.target for table in plan.tables}
         records = [record for record in self._block.tables if record.id in tables]
         rows, size = sum(record.rows for record in records), sum(table.size for table in plan.tables)

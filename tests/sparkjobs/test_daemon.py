@@ -35,6 +35,14 @@ def test_what_the_daemon_imports_starts_no_thread_which_a_fork_would_lose() -> N
     assert run(program) == ["1"]
 
 
+def test_pyarrow_makes_arrays_without_pandas_in_a_worker() -> None:
+    program = (
+        "import sys; from sparkjobs.daemon import _WithoutPandas; sys.meta_path.insert(0, _WithoutPandas()); "
+        "import pyarrow as pa; print(pa.array(['a', None]).null_count, 'pandas' in sys.modules)"
+    )
+    assert run(program) == ["1", "False"]
+
+
 def test_an_installed_pyspark_is_taken_from_its_folder_where_spark_offers_its_zip() -> None:
     assert run("import pyspark; print(pyspark.__file__)", ZIP)[0].startswith(str(ZIP))
     assert run("import sparkjobs, pyspark; print(pyspark.__file__)", ZIP) == [pyspark.__file__]

@@ -34,6 +34,9 @@ class JobWithoutSpark(driver.Job):
     def spark(self) -> SparkContext:
         return cast(SparkContext, SimpleNamespace(defaultParallelism=2))
 
+    def start(self, *modules: str) -> None:
+        pass
+
     def map(
         self,
         step: str,
