@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.server import PostgresServer
 
 LOAD = "holdfast restore, load alone"
+BUILT = "holdfast restore, before its comparison"
 JOB = "holdfast restore"
 WHOLE = "holdfast restore, whole command"
 PG_RESTORE = "pg_restore -j2"
@@ -48,7 +49,8 @@ class Restores:
             measured = self._holdfast.restore(folder / "archive", _TARGET)
         # Creating the table is in it: Spark tasks have no record at the very moment when they begin.
         load = measured.between("creating tables", "building indexes and constraints")
-        return {LOAD: load, JOB: measured.job, WHOLE: measured.whole}
+        built = measured.between("creating tables", "comparing with the archive")
+        return {LOAD: load, BUILT: built, JOB: measured.job, WHOLE: measured.whole}
 
     def pg_restore(self, folder: Path) -> Times:
         """Restore pg_dump's directory by two jobs; it makes no statistics of its own and compares nothing."""
