@@ -29,8 +29,9 @@ from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.obstacles import choice_obstacles, named, refuse
 from holdfast.sources.postgresql.read import cut
 from holdfast.sources.postgresql.snapshot import open_snapshot
-from sparkjobs.driver import Job, database_address, pack, run_application
+from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.pieces import MOST_PIECES, PieceReader, task_bytes
+from sparkjobs.tasks import pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,8 +7,6 @@ commit, never by how it ended.
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
 import re
 import signal
@@ -17,13 +15,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.accumulators import AccumulatorParam
 
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
@@ -34,16 +30,13 @@ from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
 from locking import LockError, LockStateUnknown
 from locking.store import StoreError
+from sparkjobs.tasks import Tally, TallyParam, import_modules, telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
 
-    from pyspark.accumulators import Accumulator
-
     from holdfast.storage import ObjectStore
-
-_T = TypeVar("_T")
 
 _WATCH_S = 1.0
 _SHOW_S = 15.0
@@ -51,86 +44,6 @@ _ABORT_SIGNAL = signal.SIGUSR1
 _CHECK_LOCKS_EVERY = 20
 _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
 """The last line of a Python traceback, which Java's own traces show indented or after other words."""
-
-
-def pack(items: Iterable[_T], weight: Callable[[_T], int], *, room: int, most: int = 100) -> list[list[_T]]:
-    """Pack items into tasks of about `room`, the heaviest first, so that tasks are even.
-
-    Ten thousand tiny tables become a few hundred tasks; what is as heavy as `room` is one alone.
-
-    :param most: items in one task, at most.
-    """
-    tasks: list[list[_T]] = []
-    left = 0
-    for item in sorted(items, key=weight, reverse=True):
-        needed = max(weight(item), room // most)
-        if not tasks or needed > left:
-            tasks.append([])
-            left = room
-        tasks[-1].append(item)
-        left -= needed
-    return tasks
-
-
-@dataclass
-class Tally:
-    """What tasks report to the driver while it waits: rows and bytes done, results, and what went wrong for good."""
-
-    rows: int = 0
-    size: int = 0
-    failures: list[ReportedError] = field(default_factory=list)
-    results: list[Any] = field(default_factory=list)
-
-
-class _TallyParam(AccumulatorParam[Tally]):
-    def zero(self, value: Tally) -> Tally:
-        return Tally()
-
-    def addInPlace(self, value1: Tally, value2: Tally) -> Tally:  # noqa: N802 - Spark's name
-        value1.results.extend(value2.results)  # in place: of ten thousand, each would be copied as often
-        return Tally(
-            value1.rows + value2.rows, value1.size + value2.size, value1.failures + value2.failures, value1.results
-        )
-
-
-def _telling(
-    work: Callable[[Any, Callable[[int, int], None]], Iterable[Any]], tally: Accumulator[Tally], *, results: bool
-) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what a Spark task does: the work, telling the driver of it.
-
-    :param results: tell of every result, too: those of tasks that ended are known while others go on.
-    """
-
-    def run_task(items: Iterable[Any]) -> Iterator[Any]:
-        _keep_imports()
-
-        def report(rows: int, size: int) -> None:
-            tally.add(Tally(rows, size))
-
-        for item in items:
-            try:
-                for result in work(item, report):
-                    if results:
-                        tally.add(Tally(results=[result]))
-                    yield result
-            except HoldfastError as error:
-                tally.add(Tally(failures=[ReportedError(sentence(error), exit_code_of(error))]))
-                return
-
-    return run_task
-
-
-def _import(modules: Iterable[str], items: Iterable[Any]) -> None:
-    for module in modules:
-        importlib.import_module(module)
-    for _ in items:
-        pass
-
-
-@cache
-def _keep_imports() -> None:
-    """Spare what a worker has imported from the garbage collection that Spark makes after each task."""
-    gc.freeze()
 
 
 class Job:
@@ -170,7 +83,7 @@ class Job:
 
         def warm_up() -> None:
             with suppress(Exception):  # whatever it is, the work itself will say it
-                context.parallelize(range(cores), cores).foreachPartition(partial(_import, modules))
+                context.parallelize(range(cores), cores).foreachPartition(partial(import_modules, modules))
 
         threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
 
@@ -207,7 +120,7 @@ class Job:
         if not tasks:
             return []
         self.check()
-        tally = self.spark.accumulator(Tally(), _TallyParam())
+        tally = self.spark.accumulator(Tally(), TallyParam())
         told = 0
 
         def tell_results() -> None:
@@ -226,7 +139,7 @@ class Job:
 
         try:
             with self._looking(look):
-                results = self._run_tasks(tasks, _telling(work, tally, results=on_results is not None), at_once)
+                results = self._run_tasks(tasks, telling(work, tally, results=on_results is not None), at_once)
         except Exception as error:
             self._raise_cause(tally.value.failures, error)
             raise

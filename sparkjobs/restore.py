@@ -33,8 +33,9 @@ from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
-from sparkjobs.driver import Job, database_address, pack, run_application
+from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.files import FileLoader
+from sparkjobs.tasks import pack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,38 +16,16 @@ import pytest
 
 from holdfast.archive import locks
 from holdfast.archive.runs import RunRecord, read_last
-from holdfast.errors import HoldfastError, RefusedError, ReportedError, UsageError
+from holdfast.errors import HoldfastError, RefusedError, UsageError
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, process_start
 from holdfast.storage import ObjectStore
 from holdfast.storage.base import StoreFull
 from locking import LeaseHandle, release_handle
 from sparkjobs import driver
-from sparkjobs.driver import Job, Tally, database_address, pack, run_application
+from sparkjobs.driver import Job, database_address, run_application
 
 Work = Callable[[Job], dict[str, Any]]
 Run = Callable[[Work], tuple[int, RunRecord | None]]
-
-
-def test_small_items_share_tasks_and_a_heavy_one_has_its_own() -> None:
-    tasks = pack([3, 100, 2, 5, 4, 90], lambda item: item, room=10)
-    assert tasks == [[100], [90], [5, 4], [3, 2]]
-
-
-def test_tasks_of_weightless_items_are_bounded_too() -> None:
-    tasks = pack(range(1000), lambda item: 0, room=1000, most=100)
-    assert [len(task) for task in tasks] == [100] * 10
-
-
-def test_nothing_makes_no_task() -> None:
-    assert pack([], lambda item: 1, room=10) == []
-
-
-def test_tallies_of_tasks_add_up() -> None:
-    param = driver._TallyParam()
-    failure = ReportedError("full", 1)
-    total = param.addInPlace(Tally(1, 10, [failure]), Tally(2, 20))
-    assert (total.rows, total.size, total.failures) == (3, 30, [failure])
-    assert param.zero(total) == Tally()
 
 
 @pytest.fixture
