@@ -28,6 +28,7 @@ from holdfast.sources.postgresql.export import Snapshot
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.obstacles import choice_obstacles, named, refuse
 from holdfast.sources.postgresql.read import cut
+from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
 from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.pieces import MOST_PIECES, PieceReader, task_bytes
@@ -119,7 +120,9 @@ def back_up(job: Job, source: str, choice: Choice = Choice(), limits: Limits = L
         at_once=limits.connections,
         on_results=job.log.finished,
     )
-    with open_snapshot(address, snapshot):  # it is still held, so no table was changed while it was read
+    # It is still held, so no table was changed while it was read.
+    with open_snapshot(address, snapshot) as seen, connect(address) as now:
+        seen.check_labels(now)
         job.log.progress("committing")
     whole = _describe(job, source, snapshot, block, [*done, *found])
     if whole.unlogged:

@@ -69,6 +69,21 @@ class HeldSnapshot:
         """Name what a backup does not hold, each with its reason."""
         return left_out(self.session)
 
+    def check_labels(self, now: Connection) -> None:
+        """Make sure that values of enums were read as they are in the snapshot: the server shows today's labels.
+
+        No lock keeps anybody from renaming one.
+
+        :param now: a session outside of the snapshot.
+        :raises HoldfastError: names the types of those that were renamed.
+        """
+        today = {oid: label for oid, label, _ in now.execute(_LABELS)}
+        if renamed := {kind for oid, label, kind in self.session.execute(_LABELS) if today.get(oid, label) != label}:
+            raise HoldfastError(
+                f"labels of {', '.join(sorted(renamed))} were renamed while rows were read, which may hold old and new "
+                "ones now: back up again"
+            )
+
     def why_gone(self) -> str:
         """Return why the session has ended, in libpq's words, and with it what it held; empty: it has not."""
         try:
@@ -76,6 +91,9 @@ class HeldSnapshot:
         except psycopg.Error as error:
             return words(error) or type(error).__name__
         return ""
+
+
+_LABELS = "select oid::int8, enumlabel::text, enumtypid::regtype::text from pg_catalog.pg_enum"
 
 
 class _TablesChangedError(Exception):

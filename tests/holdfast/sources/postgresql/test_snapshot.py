@@ -239,6 +239,23 @@ def test_another_process_reads_in_a_snapshot_by_its_description(
         Snapshot.from_json('{"name": 1}')
 
 
+def test_a_label_that_was_renamed_is_noticed_which_the_server_shows_by_its_new_name(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    session.execute("create type public.mood as enum ('glad', 'sad')")
+    session.execute("create type public.size as enum ('small')")
+    session.execute("create table public.days (mood public.mood)")
+    session.execute("insert into public.days values ('sad')")
+    with hold_snapshot(address) as held:
+        held.check_labels(session)
+        session.execute("alter type public.size add value 'large'")
+        held.check_labels(session)
+        session.execute("alter type public.mood rename value 'sad' to 'blue'")
+        assert held.session.execute("select mood::text from public.days").fetchall() == [("blue",)]
+        with pytest.raises(HoldfastError, match=r"labels of public.mood were renamed .* back up again"):
+            held.check_labels(session)
+
+
 def test_sequences_and_materialized_views_are_recorded_in_order(
     address: Address, session: psycopg.Connection[Any]
 ) -> None:
