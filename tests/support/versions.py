@@ -13,6 +13,7 @@ import pytest
 from holdfast.sources.postgresql.server import PostgresServer
 
 _FOLDER = Path(__file__).parents[2] / ".work" / "postgresql"
+_MISSING = _FOLDER / "missing"
 # JIT's libraries are not unpacked; a snapshot waits for nobody without wal_level=logical.
 _SETTINGS = {"jit": "off", "wal_level": "replica"}
 
@@ -26,20 +27,20 @@ def older_server(major: int) -> PostgresServer:
 def programs_of(major: int) -> Path:
     """Return the folder of an older version's programs; as above."""
     programs = _FOLDER / str(major) / "bin"
-    if not (programs / "initdb").exists():
-        _lack(f"PostgreSQL {major}")
+    if (_MISSING / str(major)).exists() or not (programs / "initdb").exists():
+        _lack(f"PostgreSQL {major}", str(major))
     return programs
 
 
 def need_locales() -> None:
     """Skip the test, or let it fail, where the locales were not set up."""
     if not (_FOLDER / "locale").is_dir():
-        _lack("the locale de_DE")
+        _lack("the locale de_DE", "locales")
 
 
-def _lack(what: str) -> NoReturn:
+def _lack(what: str, name: str) -> NoReturn:
     """End a test: by failing where everything must run (CI=true), else by skipping it."""
-    missing = _FOLDER / "missing"
+    missing = _MISSING / name
     reason = missing.read_text().strip() if missing.exists() else f"{what} is missing: run scripts/setup_postgresql.sh"
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
