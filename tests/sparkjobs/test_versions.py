@@ -18,8 +18,8 @@ pytestmark = pytest.mark.service
 
 @pytest.mark.parametrize(
     ("source", "targets", "extensions"),
-    [(15, (15, 18), True), (16, (16, 18), False), (15, (16,), False)],
-    ids=["15 to 15 and 18", "16 to 16 and 18", "15 to 16"],
+    [(14, (17, 14, 18), True), (15, (15, 18), True), (16, (16, 18), False), (17, (17, 18), True), (15, (16,), False)],
+    ids=["14 to 14, 17 and 18", "15 to 15 and 18", "16 to 16 and 18", "17 to 17 and 18", "15 to 16"],
 )
 def test_every_object_and_every_row_comes_back(
     source: int,
@@ -54,7 +54,7 @@ def test_every_object_and_every_row_comes_back(
         monkeypatch.setattr(driver, "Job", JobWithoutSpark)  # one way by Spark is enough
 
 
-@pytest.mark.parametrize(("source", "target"), [(18, 16), (16, 15)])
+@pytest.mark.parametrize(("source", "target"), [(18, 17), (17, 14), (16, 15)])
 def test_an_older_server_is_refused_before_anything_is_made(
     source: int,
     target: int,

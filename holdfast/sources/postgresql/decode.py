@@ -34,35 +34,30 @@ _MOMENTS: Final = (
 _TIMES: Final = (0, exceptional.DAY_US - 1)
 
 
-class ValueTooLargeError(HoldfastError):
-    """One value is larger than the limit.
+class UnkeepableValueError(HoldfastError):
+    """One value cannot be kept.
 
     :param row: its number in the batch, from 0.
-    :param size: in bytes.
+    :param why: and what to do about it.
     """
 
-    def __init__(self, message: str, *, column: str, row: int, size: int, limit: int) -> None:
-        super().__init__(message)
+    def __init__(self, *, column: str, row: int, why: str, table: str = "", where: str = "") -> None:
+        super().__init__(f'{table or "a table"}, {where or f"row {row} of a batch"}, column "{column}": {why}')
         self.column = column
         self.row = row
-        self.size = size
-        self.limit = limit
+        self.why = why
 
-    @classmethod
-    def at(
-        cls, *, column: str, row: int, size: int, limit: int, table: str = "", where: str = ""
-    ) -> ValueTooLargeError:
-        """Return the error with a message that names as much of the place as is known."""
-        place = f'{table or "a table"}, {where or f"row {row} of a batch"}, column "{column}"'
-        message = (
-            f"{place}: a value of {size} bytes is above the limit of {limit}: "
-            f"set {MAX_VALUE_VARIABLE} higher (each task may need four times as much memory), or shorten the value"
-        )
-        return cls(message, column=column, row=row, size=size, limit=limit)
-
-    def of(self, table: str, where: str) -> ValueTooLargeError:
+    def of(self, table: str, where: str) -> UnkeepableValueError:
         """Return the same error, naming the table and the row."""
-        return self.at(column=self.column, row=self.row, size=self.size, limit=self.limit, table=table, where=where)
+        return type(self)(column=self.column, row=self.row, why=self.why, table=table, where=where)
+
+
+class ValueTooLargeError(UnkeepableValueError):
+    """One value is larger than the limit."""
+
+
+class NoTextError(UnkeepableValueError):
+    """What a type's output function gives is no text: nobody could read it again."""
 
 
 def max_value_bytes() -> int:
@@ -99,13 +94,15 @@ class Decoder:
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch of the query in the Parquet schema.
 
-        :raises ValueTooLargeError: naming column and row of the first value above the limit.
+        :raises UnkeepableValueError: naming column and row of the first value above the limit, or that is no text.
         """
         values: list[pa.Array] = []
         sidecars: list[pa.Array] = []
         for each, array in zip(self._stored, batch.columns, strict=bool(self._stored)):
             if pa.types.is_binary(array.type) or pa.types.is_string(array.type):
                 self._check_sizes(each, array)
+            if each.form is Form.OUTPUT:
+                _check_text(each, array)
             value, *exact = _decode(each, array)
             values.append(value)
             sidecars += exact
@@ -122,7 +119,29 @@ class Decoder:
         largest = int(sizes.max(initial=0))
         if largest > self._limit:
             row = int(np.argmax(sizes > self._limit))
-            raise ValueTooLargeError.at(column=each.column.name, row=row, size=int(sizes[row]), limit=self._limit)
+            why = (
+                f"a value of {sizes[row]} bytes is above the limit of {self._limit}: set {MAX_VALUE_VARIABLE} higher "
+                "(each task may need four times as much memory), or shorten the value"
+            )
+            raise ValueTooLargeError(column=each.column.name, row=row, why=why)
+
+
+def _check_text(each: Stored, array: pa.Array) -> None:
+    """PostgreSQL checks the encoding of text, not of what a type gives out: "char" is one byte before 15, any one."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        row = next(row for row in range(len(array)) if not _is_text(array[row]))
+        why = f"PostgreSQL writes a value of type {each.column.type} that is no UTF-8 and that it could not read again"
+        raise NoTextError(column=each.column.name, row=row, why=f"{why}: change the value, or its type") from error
+
+
+def _is_text(value: pa.StringScalar) -> bool:
+    try:
+        value.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _decode(each: Stored, array: pa.Array) -> tuple[pa.Array, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.arrow_session import ArrowSession, SessionError
-from holdfast.sources.postgresql.decode import Decoder, ValueTooLargeError
+from holdfast.sources.postgresql.decode import Decoder, UnkeepableValueError
 from holdfast.sources.postgresql.export import enter_snapshot
 from holdfast.sources.postgresql.session import SETTINGS_QUERY, connect
 from holdfast.sources.postgresql.snapshot import QUEUE_WAIT_S, queued_behind
@@ -104,7 +104,7 @@ class Reader:
     def batches(self, piece: Piece, decoder: Decoder) -> Iterator[pa.RecordBatch]:
         """Yield a piece's rows as they go into Parquet.
 
-        :raises ValueTooLargeError: naming table, column and row.
+        :raises UnkeepableValueError: naming table, column and row.
         """
         table = piece.table
         query = f"select {decoder.select_list()} from only {qualified(table.table_schema, table.name)}"
@@ -113,7 +113,7 @@ class Reader:
             rows = batch.num_rows
             try:
                 decoded = decoder.decode(batch)
-            except ValueTooLargeError as error:
+            except UnkeepableValueError as error:
                 row = self._row_name(piece, seen + error.row)
                 raise error.of(table.label, row) from error
             # Large values would be held twice while the next batch is read.

@@ -91,7 +91,7 @@ def source() -> Iterator[Source]:
         address = Address(server.url("source"), server.password)
         with connect(address) as session:
             session.execute("set search_path = public")
-            for name in ("every_object.sql", "every_object_18.sql"):
+            for name in ("every_object.sql", "every_object_15.sql", "every_object_18.sql"):
                 for part in (SQL / name).read_text("utf-8").split("\n-- (commit)\n"):
                     session.execute(part.encode())
         with hold_snapshot(address) as held:
