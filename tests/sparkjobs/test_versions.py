@@ -15,6 +15,11 @@ from tests.support.roundtrips import hashes, schema_of
 
 pytestmark = pytest.mark.service
 
+LARGE_OBJECT = """
+select lo_from_bytea(4242, decode(repeat('00ff', 3000), 'hex'));
+grant select on large object 4242 to torture_reader;
+"""
+
 
 @pytest.mark.parametrize(
     ("source", "targets", "extensions"),
@@ -37,7 +42,7 @@ def test_every_object_and_every_row_comes_back(
     for major in (source, *targets):
         server = server_of(major)
         every_object.create_roles(Address(server.url(), server.password))
-    original = create_on(source, *every_object.parts(source * 10000, extensions=extensions))
+    original = create_on(source, *every_object.parts(source * 10000, extensions=extensions), LARGE_OBJECT)
     code, backup = run_backup(original)
     assert backup.result is not None, backup.error
     assert (code, backup.result["whole"]) == (0, True)
