@@ -38,6 +38,9 @@ MOST_PIECES = 2000
 _SMALL_BYTES = 1 << 20
 """A piece that is no larger in the source is made in memory and stored while the next ones are read."""
 
+_LOCKED_AT_ONCE = 100
+"""Pieces whose tables are locked together."""
+
 _STORED_AT_ONCE = 8
 _MOST_BEHIND = 4 * _STORED_AT_ONCE
 
@@ -80,7 +83,6 @@ class PieceReader:
 
     def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[FinishedPiece]:
         """Read the pieces and yield each once the store has acknowledged its files."""
-        tables = list({piece.table.oid: piece.table for piece in pieces}.values())
         behind: deque[tuple[FinishedPiece, list[Future[None]]]] = deque()
 
         def settled(most: int) -> Iterator[FinishedPiece]:
@@ -93,10 +95,13 @@ class PieceReader:
                 yield piece
 
         with (
-            open_reader(self._address, self._snapshot, tables) as reader,
+            open_reader(self._address, self._snapshot, []) as reader,
             ThreadPoolExecutor(_STORED_AT_ONCE, thread_name_prefix="store") as pool,
         ):
-            for piece in pieces:
+            for number, piece in enumerate(pieces):
+                if number % _LOCKED_AT_ONCE == 0:
+                    some = pieces[number : number + _LOCKED_AT_ONCE]
+                    reader.take(list({each.table.oid: each.table for each in some}.values()))
                 place = _Behind(self._store, pool) if piece.weight <= _SMALL_BYTES else None
                 behind.append((self._read(reader, piece, place or self._store), place.writes if place else []))
                 yield from settled(_MOST_BEHIND if place else 0)

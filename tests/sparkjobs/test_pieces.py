@@ -12,10 +12,12 @@ import pytest
 
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.read import PIECE_BYTES, Piece, cut
+from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from holdfast.storage import ObjectStore
 from holdfast.storage.folder import FolderStore
 from locking.store import StoreError
+from sparkjobs import pieces as pieces_module
 from sparkjobs.pieces import PieceReader, paced, task_bytes
 
 
@@ -68,6 +70,26 @@ def test_small_pieces_are_stored_while_others_are_read_and_told_once_they_are(
         assert all((tmp_path / file.path).stat().st_size == file.size for file in piece.files)
         found.append(piece.rows)
     assert found == told == [0, 1, 2, 3]
+
+
+@pytest.mark.service
+def test_a_task_locks_a_few_of_its_tables_at_a_time(
+    held: tuple[Address, HeldSnapshot], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces_module, "_LOCKED_AT_ONCE", 2)
+    monkeypatch.setattr(pieces_module, "_MOST_BEHIND", 0)
+    read, pieces = reader(FolderStore(tmp_path), held)
+    locked = []
+    with connect(held[0]) as session:
+        for _ in read(pieces, lambda rows, size: None):
+            locked.append(
+                session.execute(
+                    "select array_agg(relation::regclass::text order by relation::regclass::text) from pg_locks "
+                    "where mode = 'AccessShareLock' and relation >= 16384 and pid <> %s",
+                    (held[1].session.info.backend_pid,),
+                ).fetchone()
+            )
+    assert locked == [(["public.t0", "public.t1"],)] * 2 + [(["public.t2", "public.t3"],)] * 2
 
 
 @pytest.mark.service

@@ -78,19 +78,9 @@ def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -
     """
     with ArrowSession(address) as session:
         session.value(SETTINGS_QUERY)
-        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        session.execute(f"SET TRANSACTION SNAPSHOT {literal(snapshot.name)}")
-        _make_sure(session, snapshot)
-        session.execute(f"SET lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
-        try:
-            for table in tables:
-                session.execute(f"LOCK TABLE ONLY {qualified(table.table_schema, table.name)} IN ACCESS SHARE MODE")
-        except SessionError as error:
-            if error.sqlstate == _LOCK_NOT_AVAILABLE:
-                raise queued_behind(address) from error
-            raise
-        session.execute("SET lock_timeout = 0")
-        yield Reader(session, address, snapshot)
+        reader = Reader(session, address, snapshot)
+        reader.take(tables)
+        yield reader
 
 
 class Reader:
@@ -100,6 +90,28 @@ class Reader:
         self._session = session
         self._address = address
         self._snapshot = snapshot
+
+    def take(self, tables: Sequence[Table]) -> None:
+        """Lock these tables, and let go of those that were locked before: a server has room for some thousand locks.
+
+        :raises BusyError: somebody waits to change one of them, and does not give way in QUEUE_WAIT_S.
+        """
+        session = self._session
+        session.execute("ROLLBACK")
+        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        session.execute(f"SET TRANSACTION SNAPSHOT {literal(self._snapshot.name)}")
+        _make_sure(session, self._snapshot)
+        if not tables:
+            return
+        names = ", ".join(f"ONLY {qualified(table.table_schema, table.name)}" for table in tables)
+        session.execute(f"SET LOCAL lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
+        try:
+            session.execute(f"LOCK TABLE {names} IN ACCESS SHARE MODE")
+        except SessionError as error:
+            if error.sqlstate == _LOCK_NOT_AVAILABLE:
+                raise queued_behind(self._address) from error
+            raise
+        session.execute("SET LOCAL lock_timeout = 0")
 
     def batches(self, piece: Piece, decoder: Decoder) -> Iterator[pa.RecordBatch]:
         """Yield a piece's rows as they go into Parquet.
