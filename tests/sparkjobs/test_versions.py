@@ -36,8 +36,7 @@ def test_every_object_and_every_row_comes_back(
     run_restore: RunJob,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with_spark = targets[-1] == 18
-    if not with_spark:
+    if source > 15 or 18 not in targets:  # what Spark's tasks read and load hardly depends on the version
         monkeypatch.setattr(driver, "Job", JobWithoutSpark)
     for major in (source, *targets):
         server = server_of(major)
