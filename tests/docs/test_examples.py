@@ -27,7 +27,9 @@ def shown(example: Path) -> str:
     return text[text.index("archives:") :]
 
 
-@pytest.mark.parametrize("example", sorted(path for path in EXAMPLES.iterdir() if path.is_file()), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "example", sorted(path for path in EXAMPLES.iterdir() if path.is_file()), ids=lambda path: path.name
+)
 def test_readme_shows_the_example_as_it_is(example: Path) -> None:
     assert shown(example) in (ROOT / "README.md").read_text()
 
