@@ -38,7 +38,7 @@ SPARK_CONF = {
     # A speculative twin of a task would read and write everything twice.
     "spark.speculation": "false",
     "spark.python.daemon.module": "sparkjobs.daemon",
-    # No bulk data goes through Java, so code that is compiled well never pays: it takes half of a short job's time.
+    # No bulk data goes through Java, so code that is compiled well never pays: it is a third of a short job's CPU time.
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
 }

@@ -32,6 +32,7 @@ from holdfast.sources.postgresql.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock
 from tests.support.command import until
+from tests.support.sessions import nothing_left_in
 from tests.support.steps import When
 from tests.support.sudden_jobs import SOURCE, Ended, Order, SuddenJobs
 
@@ -281,13 +282,3 @@ def rows_of(archive: Archive, block: Block) -> dict[str, list[tuple[object, ...]
         ]
         for table in block.tables
     }
-
-
-def nothing_left_in(source: Address) -> bool:
-    """Say whether no session but this one is in the database, and no replication slot belongs to it."""
-    with connect(source) as session:
-        row = session.execute(
-            "select (select count(*) from pg_replication_slots where database = current_database()), "
-            "(select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid())"
-        ).fetchone()
-    return row == (0, 0)

@@ -30,6 +30,7 @@ from tests.support.command import until
 from tests.support.jobs import JobWithoutSpark, RunJob, failed
 from tests.support.proxy import Fault, faulty_network
 from tests.support.servers import RestartedServer, Standby
+from tests.support.sessions import nothing_left_in
 from tests.support.small_disk import leave_room, small_disk
 
 pytestmark = pytest.mark.service
@@ -96,15 +97,6 @@ def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:
     kept = [path for path in Path(store.url).rglob("*") if path.is_file()]
     assert not any(source.password.encode() in path.read_bytes() for path in kept)
     until(lambda: nothing_left_in(source), "sessions and slots to go")
-
-
-def nothing_left_in(source: Address) -> bool:
-    with connect(source) as session:
-        row = session.execute(
-            "select (select count(*) from pg_replication_slots), (select count(*) from pg_stat_activity "
-            "where datname = current_database() and pid <> pg_backend_pid())"
-        ).fetchone()
-    return row == (0, 0)
 
 
 def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None], *, after_task: bool = False) -> None:

@@ -19,7 +19,6 @@ from holdfast.archive import Archive, lockplan, points
 from holdfast.archive.verify import verify
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.read import cut
-from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.base import StoreFull
 from locking import RWLock
@@ -27,6 +26,7 @@ from locking.store import StoreError, StoreOutcomeUnknown
 from sparkjobs import backup, driver
 from tests.support.command import until
 from tests.support.jobs import JobWithoutSpark, RunJob
+from tests.support.sessions import nothing_left_in
 from tests.support.small_disk import leave_room, small_disk
 from tests.support.steps import SteppedStore, Steps, When
 from tests.support.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
@@ -210,15 +210,6 @@ def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, when: When,
         for planned in lockplan.plan("backup", [SOURCE]):
             RWLock(store, planned.resource).write(purpose="next", wait=0).release()
         until(lambda: nothing_left_in(shop), f"sessions and slots to go ({place})", limit_s=NOTICE_S)
-
-
-def nothing_left_in(source: Address) -> bool:
-    with connect(source) as session:
-        row = session.execute(
-            "select (select count(*) from pg_replication_slots where database = current_database()), "
-            "(select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid())"
-        ).fetchone()
-    return row == (0, 0)
 
 
 def test_a_backup_into_s3_that_is_killed_loses_nothing_and_the_next_one_is_whole(
