@@ -121,6 +121,7 @@ def measure(rows: int, rounds: int, *, tables: int, large_rows: int, large_value
             memory=memory,
             rates=rates,
             tables=tables,
+            small=many_tables.SERIES,
         )
 
 

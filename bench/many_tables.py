@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 JOB = "holdfast backup of small tables"
 WHOLE = "holdfast backup of small tables, whole command"
 DIRECTORY = "pg_dump -Fd -j2 of small tables"
+SERIES = (JOB, WHOLE, DIRECTORY)
 
 DATABASE = "bench_many"
 ROWS = 20

@@ -46,6 +46,7 @@ class Results:
     :param loads: the machine's load average before each round: above its cores, figures are disturbed.
     :param series: by name.
     :param tables: small ones, in a database of their own.
+    :param small: names of the series that are of those: rows and sizes a second are the large table's.
     :param stored: bytes on disk, by the name of a backup.
     """
 
@@ -61,6 +62,7 @@ class Results:
     memory: Sequence[Memory]
     rates: Sequence[Rate]
     tables: int
+    small: Sequence[str] = ()
 
     @property
     def ratios(self) -> list[Ratio]:
@@ -146,14 +148,14 @@ def _ratio_row(ratio: Ratio) -> list[str]:
 
 def _series_row(series: Series, results: Results) -> list[str]:
     stored = results.stored.get(series.name)
-    small = "small tables" in series.name
+    rated = series.name not in results.small
     return [
         series.name,
         f"{series.best:.2f}",
         f"{series.median:.2f}",
         f"{series.worst:.2f}",
-        "" if small else f"{results.rows / series.best:,.0f}",
-        "" if small else f"{results.size / 1e6 / series.best:,.0f}",
+        f"{results.rows / series.best:,.0f}" if rated else "",
+        f"{results.size / 1e6 / series.best:,.0f}" if rated else "",
         f"{stored / 1e6:,.0f}" if stored else "",
     ]
 

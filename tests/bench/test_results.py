@@ -40,6 +40,12 @@ def test_the_report_shows_times_rates_and_sizes() -> None:
     assert "`fsync = off`" in text
 
 
+def test_times_of_small_tables_have_no_rates_of_the_large_one() -> None:
+    text = as_markdown(replace(RESULTS, small=("theirs",)), [])
+    assert "| theirs | 4.00 | 4.50 | 5.00 |  |  |  |" in text
+    assert "| ours | 2.00 | 2.25 | 2.50 | 500,000 | 50 | 20 |" in text
+
+
 def test_memory_may_be_600_mb_and_four_times_the_largest_value() -> None:
     large = RESULTS.memory[0]
     assert large.limit == 600_000_000 + (256 << 20)
