@@ -104,7 +104,16 @@ class FileRecord(Document):
 
 
 class TableRecord(Document):
-    """The rows of one table in a block; `id` names its folder and its entry in the catalog record."""
+    """The rows of one table in a block; `id` names its folder and its entry in the catalog record.
+
+    In a block of changes its rows are changes of one form of the table: a table whose columns were changed
+    between two of them has several records.
+
+    :param digest: the additive content hash of the rows; "" for changes.
+    :param columns: of that form, as the source describes them; empty in a snapshot, where the catalog tells.
+    :param key: numbers of the columns that tell rows apart; empty where only all of them together do.
+    :param first, last: log positions of the first and last commit with changes in it.
+    """
 
     id: str
     table_schema: str
@@ -112,6 +121,10 @@ class TableRecord(Document):
     rows: int
     digest: str
     files: tuple[FileRecord, ...]
+    columns: tuple[dict[str, Any], ...] = ()
+    key: tuple[int, ...] = ()
+    first: str | None = None
+    last: str | None = None
 
     @property
     def label(self) -> str:
@@ -144,10 +157,57 @@ class Coverage(Document):
     exact: bool = True
 
 
+class Stream(Document):
+    """The source of changes that a block can be joined by, or was read from.
+
+    :param slot: the logical replication slot that keeps the log until its changes are archived.
+    :param position: up to which its changes were archived when the block was made; in a block of changes, before it.
+    :param publication: what the slot reads, with its oid: one that was made anew has another.
+    :param followed: the tables whose changes it holds, by oid; each with the oid of its entry in the publication.
+    :param not_followed: the others, by label, each with the reason.
+    """
+
+    slot: str
+    position: str
+    publication: str
+    publication_oid: int
+    followed: dict[int, int] = Field(default_factory=dict)
+    not_followed: dict[str, str] = Field(default_factory=dict)
+
+
+class Transactions(Document):
+    """Which transactions a block of changes holds: one row each, with `lsn`, `end_lsn`, `xid` and `committed_at`.
+
+    :param count: how many there are.
+    :param first_time, last_time: the least and the greatest of their commit times, which are not in order.
+    """
+
+    file: FileRecord
+    count: int
+    first_time: Moment
+    last_time: Moment
+
+
+class Mark(Document):
+    """A restore point with a name, which somebody set in the source.
+
+    :param position: just behind the transaction that set it.
+    """
+
+    name: str
+    position: str
+    at: Moment
+
+
 class Block(Document):
     """What one backup adds: immutable files and what they mean.
 
+    A file may be named by several blocks, where nothing has changed in what it tells.
+
     :param kind: "snapshot" or "changes".
+    :param stream: what changes are read from; None where a source's changes are not backed up.
+    :param transactions: of a block of changes; None where it holds none.
+    :param ddl: positions at which tables were seen to have other columns than before.
     :param catalog: our record of the source's tables, types and sequences.
     :param schema_dump: `pg_dump -Fc --schema-only`; None where no suitable pg_dump was there.
     :param whole: no table's rows were left out by choice.
@@ -166,10 +226,15 @@ class Block(Document):
     whole: bool = True
     not_included: tuple[str, ...] = ()
     unlogged: tuple[str, ...] = ()
+    stream: Stream | None = None
+    transactions: Transactions | None = None
+    marks: tuple[Mark, ...] = ()
+    ddl: tuple[str, ...] = ()
 
     def files(self) -> tuple[FileRecord, ...]:
         """Return every file of the block."""
-        extra = (self.catalog, self.schema_dump) if self.schema_dump else (self.catalog,)
+        transactions = self.transactions.file if self.transactions else None
+        extra = tuple(file for file in (self.catalog, self.schema_dump, transactions) if file)
         return tuple(file for table in self.tables for file in table.files) + extra
 
     @property
