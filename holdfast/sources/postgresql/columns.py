@@ -25,6 +25,8 @@ class Column:
     :param scale: of numeric(p,s); negative or above the precision since PostgreSQL 15.
     :param generated: "" or "s" (stored) or "v" (virtual).
     :param identity: "" or "a" (always) or "d" (by default).
+    :param missing: text, by the output function under `VALUE_SETTINGS`, of the value that rows older than
+        the column have (`attmissingval`); None where they have none. Older records do not tell it.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Column:
     not_null: bool
     generated: str
     identity: str
+    missing: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the column as JSON-friendly values."""
@@ -51,6 +54,9 @@ class Column:
         return cls(**values)
 
 
+# attmissingval is an array of the column's type with one element. Text made of the array would have to be taken
+# apart again, by the delimiter of a type; array_to_string gives what the element's output function does.
+#
 # A domain over numeric(12,2) keeps the (12,2) in its own row, not in the column's; a domain over a
 # domain in the lower one. The typmod of numeric is ((p << 16) | (s & 0x7ff)) + 4, s in eleven bits.
 _QUERY = """
@@ -76,7 +82,8 @@ select a.attrelid::pg_catalog.int8 as relation,
     case when m.sized then (((c.typmod - 4) & 2047) # 1024) - 1024 end as scale,
     a.attnotnull as not_null,
     a.attgenerated::pg_catalog.text as generated,
-    a.attidentity::pg_catalog.text as identity
+    a.attidentity::pg_catalog.text as identity,
+    case when a.atthasmissing then pg_catalog.array_to_string(a.attmissingval, '') end as missing
 from chain c
 join pg_catalog.pg_attribute a on a.attrelid = c.attrelid and a.attnum = c.attnum
 join pg_catalog.pg_type t on t.oid = c.typid and t.typtype <> 'd'

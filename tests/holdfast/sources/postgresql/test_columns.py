@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.sources.postgresql.columns import Column, read_columns
+from holdfast.sources.postgresql.forms import output_text
+
+from tests.support.every_type import OBJECTS, VALUES
 
 if TYPE_CHECKING:
     from tests.support.tables import Tables
@@ -19,6 +22,7 @@ def types(tables: Tables) -> None:
         'create schema "other Schema"; create type "other Schema"."Mood" as enum (\'x\');'
         "create domain public.money_like as numeric(12,2) not null; create domain public.price as public.money_like;"
     )
+    tables.session.execute(OBJECTS)
 
 
 def test_plain_columns_say_what_they_are(tables: Tables) -> None:
@@ -83,3 +87,25 @@ def test_tables_without_columns_and_unknown_tables_have_none(tables: Tables) -> 
 def test_a_column_survives_json(tables: Tables) -> None:
     [column] = tables.columns(tables.create("x public.price"))
     assert Column.from_dict(json.loads(json.dumps(column.to_dict()))) == column
+
+
+@pytest.mark.parametrize("kind", sorted(VALUES.keys() - {"regrole"}))  # which may not be in a default
+def test_the_value_that_older_rows_have_is_known_exactly_whatever_its_type(tables: Tables, kind: str) -> None:
+    table = tables.create("id int4")
+    tables.fill(table, "values (1)")
+    for value in VALUES[kind]:
+        tables.session.execute(f"alter table {table} add added {kind} default ({value})::{kind}".encode())
+        *_, added = tables.columns(table)
+        [found] = tables.session.execute(f"select {output_text(added)} from {table}".encode())
+        [rewritten] = tables.session.execute(
+            "select not atthasmissing from pg_attribute where attrelid = %s::regclass and attname = 'added'", (table,)
+        )
+        assert added.missing == (None if rewritten[0] else found[0])
+        tables.session.execute(f"alter table {table} drop added".encode())
+
+
+def test_columns_of_records_that_do_not_tell_what_older_rows_have_can_be_read(tables: Tables) -> None:
+    [column] = tables.columns(tables.create("x int4"))
+    values = column.to_dict()
+    del values["missing"]
+    assert Column.from_dict(values) == column
