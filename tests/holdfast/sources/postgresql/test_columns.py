@@ -7,7 +7,6 @@ import pytest
 
 from holdfast.sources.postgresql.columns import Column, read_columns
 from holdfast.sources.postgresql.forms import output_text
-
 from tests.support.every_type import OBJECTS, VALUES
 
 if TYPE_CHECKING:
