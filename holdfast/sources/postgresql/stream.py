@@ -1,0 +1,214 @@
+"""The stream of a source's changes: a logical replication slot, and the publication that it reads.
+
+The slot keeps the server's log until its changes are archived, so that none is missed, and so the disk may fill up
+where nobody archives them. What becomes of it between two backups (dropped, made anew, advanced by somebody else,
+given up by the server) is found by comparing it with what the archive's last block says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.errors import BusyError, HoldfastError
+from holdfast.sources.postgresql.export import SLOT_WAIT_S, why_no_slot
+from holdfast.sources.postgresql.moment import flush_position, schema_fingerprint
+from holdfast.sources.postgresql.obstacles import refuse
+from holdfast.sources.postgresql.outages import words
+from holdfast.sources.postgresql.publication import not_followed, plan_publication, reconcile
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.stream_state import (
+    MAX_RETAINED_BYTES,
+    PLUGIN,
+    ExpectedStream,
+    StreamState,
+    look,
+    lost_tables,
+    retention_warning,
+    why_broken,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.catalog import Table
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+__all__ = [
+    "MAX_RETAINED_BYTES",
+    "ExpectedStream",
+    "StreamState",
+    "advance",
+    "drop_slot",
+    "drop_stream",
+    "flush_position",
+    "look",
+    "lost_tables",
+    "open_stream",
+    "retention_warning",
+    "schema_fingerprint",
+    "stream_names",
+    "why_broken",
+]
+
+_FAILOVER = 170000
+"""Since this version standbys can keep slots."""
+
+
+def stream_names(archive_id: str, source: str) -> tuple[str, str]:
+    """Return the names of the slot and the publication of a source in an archive: the same one for both.
+
+    Each source of each archive has its own: who shares a slot loses what the other has read.
+    """
+    name = "holdfast_" + hashlib.sha256(f"{archive_id}\n{source}".encode()).hexdigest()[:16]
+    return name, name
+
+
+def open_stream(
+    address: Address, name: str, tables: Sequence[Table], *, wait: float = SLOT_WAIT_S, anew: bool = False
+) -> StreamState:
+    """Make sure that a stream is there: its publication as it must be now, and then its slot, which is to find that.
+
+    A slot that is there stays as it is, unless nothing can be read from it: one of another plugin, one that the server
+    has given up, one that is older than its publication.
+
+    :param tables: all that are backed up of this source; not only those of one backup.
+    :param wait: seconds to wait for the transactions that are open, all of which a new slot waits for.
+    :param anew: replace the slot: what it has cannot be joined with the archive.
+    :raises RefusedError: it cannot be made: names all reasons, or the SQL that only the tables' owner may run.
+    :raises BusyError: transactions stayed open, or somebody reads the slot: names them.
+    """
+    with connect(address) as session:
+        before = look(session, name)
+        plan = plan_publication(session, name, tables)
+        stays = before is not None and before.usable and not before.lost and plan.exists and not anew
+        if not stays:
+            drop_slot(session, name)
+            refuse(why_no_slot(session))
+        reconcile(session, plan)
+        if not stays:
+            try:
+                _make_slot(session, name, wait)
+            except BaseException:
+                if not plan.exists:
+                    _drop_publication(session, name)
+                raise
+        state = look(session, name)
+        if state is None:
+            raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
+        return replace(state, not_followed=not_followed(session, plan_publication(session, name, tables)))
+
+
+def _make_slot(session: Connection, name: str, wait: float) -> None:
+    # A standby that is told to may keep the slot, and nothing is archived that such a standby lacks.
+    failover = ", failover => true" if session.info.server_version >= _FAILOVER else ""
+    query = f"select pg_catalog.pg_create_logical_replication_slot(%s, %s{failover})"
+    try:
+        with session.transaction():
+            # The server itself ends the wait: who is killed meanwhile leaves no slot behind that nobody knows of.
+            session.execute(f"SET LOCAL statement_timeout = {max(int(wait * 1000), 1)}")
+            session.execute(query.encode(), (name, PLUGIN))
+    except psycopg.errors.QueryCanceled as error:
+        drop_slot(session, name)  # it may have been made in the last moment
+        raise BusyError(
+            f"open transactions kept the new slot {name} waiting for {wait:.0f} s: {_open_transactions(session)}. "
+            "Let them end, then start again"
+        ) from error
+    except psycopg.errors.DuplicateObject as error:
+        raise BusyError(f"slot {name} is being made by somebody else: start again when that is done") from error
+    except psycopg.Error as error:
+        raise HoldfastError(f"slot {name} could not be made: {words(error)}") from error
+
+
+_OPEN = """
+select format('pid %s of %s since %s', pid, usename, xact_start::timestamptz(0)) as who, xact_start
+from pg_catalog.pg_stat_activity where backend_xid is not null and pid <> pg_catalog.pg_backend_pid()
+union all
+select format('prepared transaction %s of %s since %s', gid, owner, prepared::timestamptz(0)), prepared
+from pg_catalog.pg_prepared_xacts
+order by 2 limit 3
+"""
+
+
+def _open_transactions(session: Connection) -> str:
+    return "; ".join(row[0] for row in session.execute(_OPEN)) or "they have ended since"
+
+
+def advance(session: Connection, name: str, position: str) -> None:
+    """Say that changes up to a position are archived, so that the server may remove its log of them.
+
+    A slot that is there already, or further on, stays where it is.
+
+    :raises BusyError: somebody reads the slot; names them.
+    :raises HoldfastError: there is no such slot, or the server has given it up.
+    """
+    try:
+        session.execute(
+            "select pg_catalog.pg_replication_slot_advance(slot_name, %(position)s::pg_lsn) "
+            "from pg_catalog.pg_replication_slots where slot_name = %(name)s "
+            "and confirmed_flush_lsn < %(position)s::pg_lsn",
+            {"name": name, "position": position},
+        )
+    except psycopg.errors.ObjectInUse as error:
+        raise _in_use(session, name) from error
+    except psycopg.Error as error:
+        if not _is_at(session, name, position):
+            raise HoldfastError(f"slot {name} could not be advanced to {position}: {words(error)}") from error
+    if not _is_at(session, name, position):
+        raise HoldfastError(f"slot {name} is gone, or does not move to {position}: look with holdfast source check")
+
+
+# A position on the first byte of a page lies behind the page's header, for who is to write there next.
+_AT = """
+select s.confirmed_flush_lsn >= %s::pg_lsn - 40 from pg_catalog.pg_replication_slots s where s.slot_name = %s
+"""
+
+
+def _is_at(session: Connection, name: str, position: str) -> bool:
+    return session.execute(_AT, (position, name)).fetchone() == (True,)
+
+
+def _in_use(session: Connection, name: str) -> BusyError:
+    row = session.execute(
+        "select format('pid %%s (%%s of %%s)', a.pid, coalesce(nullif(a.application_name, ''), '?'), a.usename) "
+        "from pg_catalog.pg_replication_slots s join pg_catalog.pg_stat_activity a on a.pid = s.active_pid "
+        "where s.slot_name = %s",
+        (name,),
+    ).fetchone()
+    who = row[0] if row else "somebody who has gone since"
+    return BusyError(f"slot {name} is used by {who}: let it end, or end it (select pg_terminate_backend(…))")
+
+
+def drop_slot(session: Connection, name: str) -> None:
+    """Drop a slot; one that is not there is no failure.
+
+    :raises BusyError: somebody reads it; names them.
+    """
+    try:
+        session.execute(
+            "select pg_catalog.pg_drop_replication_slot(slot_name) from pg_catalog.pg_replication_slots "
+            "where slot_name = %s",
+            (name,),
+        )
+    except psycopg.errors.ObjectInUse as error:
+        raise _in_use(session, name) from error
+
+
+def drop_stream(session: Connection, name: str) -> None:
+    """Drop a stream's slot and, in the session's database, its publication; what is not there is no failure.
+
+    :raises BusyError: somebody reads the slot; names them.
+    :raises psycopg.Error: the role may not.
+    """
+    drop_slot(session, name)
+    _drop_publication(session, name)
+
+
+def _drop_publication(session: Connection, name: str) -> None:
+    session.execute(f"DROP PUBLICATION IF EXISTS {ident(name)}".encode())
