@@ -8,6 +8,7 @@ given up by the server) is found by comparing it with what the archive's last bl
 from __future__ import annotations
 
 import hashlib
+import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ __all__ = [
     "ExpectedStream",
     "StreamState",
     "advance",
+    "check_unchanged",
     "drop_slot",
     "drop_stream",
     "flush_position",
@@ -54,6 +56,7 @@ __all__ = [
     "retention_warning",
     "schema_fingerprint",
     "stream_names",
+    "truncated",
     "why_broken",
 ]
 
@@ -103,6 +106,34 @@ def open_stream(
         if state is None:
             raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
         return replace(state, not_followed=not_followed(session, plan_publication(session, name, tables)))
+
+
+def check_unchanged(session: Connection, name: str, publication_oid: int) -> None:
+    """Make sure that what was just read of a stream was read by the publication that was meant.
+
+    PostgreSQL 18 skips changes where there is no publication, and tells it by a warning only.
+
+    :raises HoldfastError: it was dropped, made anew or changed meanwhile, or the slot is lost.
+    """
+    state = look(session, name)
+    if state is None or state.lost or state.publication_oid != publication_oid or state.publication_problem:
+        raise HoldfastError(
+            f"slot or publication {name} was changed while changes were read: nothing of them is kept; start again"
+        )
+
+
+def truncated(session: Connection, name: str, position: str) -> frozenset[int]:
+    """Return the oids of the tables that were emptied by TRUNCATE, as the stream tells it, up to a position.
+
+    It takes as long as decoding: to ask only where a table has got another file.
+    """
+    found = session.execute(
+        "select data from pg_catalog.pg_logical_slot_peek_binary_changes(%s, %s, null, 'proto_version', '1', "
+        "'publication_names', %s) where pg_catalog.get_byte(data, 0) = pg_catalog.ascii('T')",
+        (name, position, ident(name)),
+    )
+    # Source: PostgreSQL manual, 'Logical Replication Message Formats': kind, number of oids, options, oids.
+    return frozenset(oid for (data,) in found for (oid,) in struct.iter_unpack(">I", data[6:]))
 
 
 def _make_slot(session: Connection, name: str, wait: float) -> None:
