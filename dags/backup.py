@@ -1,4 +1,8 @@
-"""DAGs `backup_<archive>`: back up the sources of each archive in archives.yaml."""
+"""DAGs `backup_<archive>` and `changes_<archive>`: back up the sources of each archive in archives.yaml.
+
+Both take the same lock of a source, so that a full backup and one of changes never meet; whoever comes second waits
+without a worker slot. Runs that were missed meanwhile are not made up for: the next one backs up all that has changed.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,32 @@ if TYPE_CHECKING:
 
 ALL = "all"
 
-DOC = """
-Adds one commit per source to the archive **{name}** ({place}), or none.
+WHAT = {
+    "full": "Adds a full backup",
+    "changes": "Adds what has changed since the last backup (first, and where that cannot be told, a full backup)",
+}
 
-Runs on the schedule `full` of archives.yaml ({schedule}), and whenever it is triggered. Each task takes the
+DOC = """
+{what} of each source in one commit to the archive **{name}** ({place}), or in none.
+
+Runs on the schedule `{kind}` of archives.yaml ({schedule}), and whenever it is triggered. Each task takes the
 archive's locks first (waiting is deferred), runs Spark, and reads its commit back from the archive. Each commit updates
 the asset `holdfast_{name}`, on which other DAGs can be scheduled.
 """
 
 
-def build(name: str, archive: ArchiveConfig) -> DAG:
-    """Make the DAG of one archive."""
-    schedule = archive.schedule.full
+def build(name: str, archive: ArchiveConfig, kind: str, prefix: str) -> DAG:
+    """Make a DAG of one archive.
+
+    :param kind: of the backups it makes unless told otherwise.
+    """
+    schedule: str | None = getattr(archive.schedule, kind)
     sources = sorted(archive.sources)
+    place = archive.url or "replicas"
     with DAG(
-        dag_id=f"backup_{name}",
-        description=f"Back up into the archive {name}",
-        doc_md=DOC.format(name=name, place=archive.url or "replicas", schedule=schedule or "none is set"),
+        dag_id=f"{prefix}_{name}",
+        description=f"Back up into the archive {name}" + (", only what has changed" if kind == "changes" else ""),
+        doc_md=DOC.format(what=WHAT[kind], name=name, place=place, kind=kind, schedule=schedule or "none is set"),
         schedule=schedule,
         start_date=datetime(2026, 1, 1, tzinfo=UTC),
         catchup=False,
@@ -47,10 +60,11 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 description="Which database of archives.yaml to back up.",
             ),
             "kind": Param(
-                "auto",
-                enum=["auto", "full"],
+                kind,
+                enum=["full", "changes", "auto"],
                 title="Kind",
-                description="'full' reads everything; 'auto' chooses, and in this release always chooses 'full'.",
+                description="'full' reads everything; 'changes' what has changed, from the first such backup on; "
+                "'auto' what has changed where that is followed, else everything.",
             ),
             "tables": Param(
                 [],
@@ -88,4 +102,6 @@ def choose(sources: list[str], params: dict[str, str] | None = None) -> list[str
 
 for archive_name, archive_config in configured_archives().items():
     if archive_config.sources:
-        build(archive_name, archive_config)
+        build(archive_name, archive_config, "full", "backup")
+        if archive_config.schedule.changes:
+            build(archive_name, archive_config, "changes", "changes")

@@ -30,7 +30,10 @@ MAP = """
 Other names, one OLD=NEW a line: public=restored sends a schema's tables to another schema,
 public.orders=public.orders_restored renames one table.
 """
-AT = "`latest`, `commit:N`, or a time with its offset, such as `2026-11-21T17:05:00Z`."
+AT = (
+    "`latest`, a time with its offset such as `2026-11-21T17:05:00Z`, `commit:N`, `lsn:X/Y`, or `mark:NAME` "
+    "(`holdfast points` lists what there is)."
+)
 TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
 
 
@@ -60,7 +63,7 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
             "at": Param(
                 "latest",
                 type="string",
-                pattern=f"^(latest|commit:[0-9]+|{TIME})$",
+                pattern=f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{TIME})$",
                 title="At",
                 description_md=AT,
             ),

@@ -7,7 +7,8 @@ with any later snapshot.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -16,15 +17,18 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 from holdfast.archive import Archive
 from holdfast.archive.runs import RunLog, read_last
 from holdfast.errors import HoldfastError, SparkEndedError, exit_code_of
-from holdfast.jobs import SNAPSHOT_VARIABLE
+from holdfast.following import Wanted, decide
+from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql import outages
+from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.archive.runs import RunRecord
+    from holdfast.following import Decision
     from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
@@ -42,32 +46,83 @@ def run_to_the_end(
     run: str,
     address: Address,
     *,
+    arguments: Sequence[str],
     attempt: Callable[[Mapping[str, str]], str],
     say: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Run a backup's job until it has said a result or an error of its own, in a snapshot that is held meanwhile.
+    """Run a backup's job until it has said a result or an error of its own.
+
+    A full one works in a snapshot that is held meanwhile. One of changes may find tables that it must begin anew
+    with; a second job then takes a snapshot of those.
 
     :param address: of the source.
+    :param arguments: of the job's application.
     :param attempt: runs the job once, with these environment variables, until none of its processes is left;
         returns the sentence that its driver ended with, if there is one.
-    :param say: is told why a job is started again; the run's records tell it, too.
-    :raises RefusedError, BusyError: no snapshot could be taken.
+    :param say: is told what happens beside the job's own progress; the run's records tell it, too.
+    :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed.
     """
-    with ExitStack() as holding:
-        held = _hold(store, run, lambda: _take(address, holding))
+    with _failure_told(store, run):
+        decision = decide(store, address, Wanted.of(arguments), say)
+    jobs = _Jobs(store, run, address, attempt, say)
+    if decision.kind == "changes":
+        begin = jobs.changes(decision)
+        if not begin:
+            return
+        say(f"a snapshot of its own is taken of {named(begin)}")
+        decision = decision.model_copy(update={"kind": "snapshot", "begin": begin})
+    jobs.snapshot(decision)
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    """Starts a run's jobs, again where they are killed."""
+
+    store: ObjectStore
+    run: str
+    address: Address
+    attempt: Callable[[Mapping[str, str]], str]
+    say: Callable[[str], None]
+
+    def changes(self, decision: Decision) -> tuple[str, ...]:
+        """Back up changes; returns the names of tables that a snapshot must be taken of."""
         for number in range(2, ATTEMPTS + 2):
-            words = attempt({SNAPSHOT_VARIABLE: held.snapshot.to_json()})
-            record = _last_of_unfinished(store, run)
-            if record is None or number > ATTEMPTS:
-                return
-            killed = _was_killed(record, words)
-            gone = held.why_gone() if killed or _failed(record) else ""
-            if not killed and not gone:
-                return
-            _tell(store, run, f"{_why(record, gone)} (attempt {number} of {ATTEMPTS})", say)
-            if gone:
-                holding.close()
-                held = _hold(store, run, lambda: _PATIENTLY(_take, address, holding))
+            words = self.attempt({DECISION_VARIABLE: decision.to_json()})
+            record = self._last()
+            if record is not None and record.result is not None:
+                return tuple(record.result.get("to_begin", ()))
+            if record is None or number > ATTEMPTS or not _was_killed(record, words):
+                return ()
+            _tell(self.store, self.run, f"{_why(record, '')} (attempt {number} of {ATTEMPTS})", self.say)
+        return ()
+
+    def snapshot(self, decision: Decision) -> None:
+        """Back up in a snapshot, which outlives the job's driver."""
+        store, run, address = self.store, self.run, self.address
+        earlier = self._last()
+        with ExitStack() as holding:
+            held = _hold(store, run, lambda: _take(address, holding))
+            for number in range(2, ATTEMPTS + 2):
+                environment = {SNAPSHOT_VARIABLE: held.snapshot.to_json(), DECISION_VARIABLE: decision.to_json()}
+                words = self.attempt(environment)
+                record = self._last()
+                succeeded = record is not None and record.state == "succeeded" and record != earlier
+                if record is None or succeeded or number > ATTEMPTS or _has_snapshot(store, run):
+                    return
+                killed = _was_killed(record, words)
+                gone = held.why_gone() if killed or _failed(record) else ""
+                if not killed and not gone:
+                    return
+                _tell(store, run, f"{_why(record, gone)} (attempt {number} of {ATTEMPTS})", self.say)
+                if gone:
+                    holding.close()
+                    held = _hold(store, run, lambda: _PATIENTLY(_take, address, holding))
+
+    def _last(self) -> RunRecord | None:
+        """Return the newest record of the run; None where it cannot be told."""
+        with suppress(HoldfastError, StoreError):
+            return read_last(self.store, self.run)
+        return None
 
 
 _PATIENTLY = Retrying(
@@ -79,8 +134,15 @@ _PATIENTLY = Retrying(
 
 
 def _hold(store: ObjectStore, run: str, take: Callable[[], HeldSnapshot]) -> HeldSnapshot:
-    try:
+    with _failure_told(store, run):
         return take()
+
+
+@contextmanager
+def _failure_told(store: ObjectStore, run: str) -> Iterator[None]:
+    """Write into the run's records why it fails before its job begins."""
+    try:
+        yield
     except HoldfastError as error:
         with suppress(StoreError):
             RunLog(store, run, "backup").fail(error)
@@ -95,13 +157,12 @@ def _take(address: Address, holding: ExitStack) -> HeldSnapshot:
         raise told or HoldfastError(f"no snapshot of {address.url} could be taken: {outages.words(error)}") from error
 
 
-def _last_of_unfinished(store: ObjectStore, run: str) -> RunRecord | None:
-    """Return the last record of a job that began; None where it has done its work, or that cannot be told."""
+def _has_snapshot(store: ObjectStore, run: str) -> bool:
+    """Say whether the snapshot that a run was to make is committed, or whether that cannot be told."""
     with suppress(HoldfastError, StoreError):
-        record = read_last(store, run)
-        if record and record.state != "succeeded" and not Archive.open(store).state.of_run(run):
-            return record
-    return None
+        placed = Archive.open(store).state.of_run(run)
+        return placed is not None and placed.block.kind == "snapshot"
+    return True
 
 
 def _was_killed(record: RunRecord, words: str) -> bool:

@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
@@ -20,7 +20,8 @@ from holdfast.archive.model import Block, Coverage, SourceRecord, TableRecord, s
 from holdfast.archive.runs import read_unfinished
 from holdfast.archive.unfinished import BegunBlock, FinishedPiece, missing
 from holdfast.errors import DamagedError, RefusedError, UsageError, sentence
-from holdfast.jobs import SNAPSHOT_VARIABLE
+from holdfast.following import Decision
+from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import max_value_bytes
 from holdfast.sources.postgresql.dump import dump_schema
@@ -30,6 +31,7 @@ from holdfast.sources.postgresql.obstacles import choice_obstacles, named, refus
 from holdfast.sources.postgresql.read import cut
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
+from holdfast.sources.postgresql.stream import schema_fingerprint
 from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.pieces import MOST_PIECES, PieceReader, task_bytes
 from sparkjobs.tasks import pack
@@ -63,14 +65,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which tables' rows are backed up: those that match a glob (none: all) and no exclusion."""
+    """Which tables' rows are backed up: those that match a glob (none: all) and no exclusion.
+
+    :param labels: of these, only those with these names; none: all.
+    """
 
     globs: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    labels: Sequence[str] = ()
 
     def of(self, catalog: Catalog) -> tuple[Table, ...]:
         """Return the tables that are chosen."""
-        return catalog.with_rows(self.globs, self.exclude)
+        found = catalog.with_rows(self.globs, self.exclude)
+        return tuple(table for table in found if table.label in self.labels) if self.labels else found
 
 
 @dataclass(frozen=True)
@@ -95,11 +102,22 @@ class OpenBlock:
 
 
 def back_up(job: Job, source: str, choice: Choice = Choice(), limits: Limits = Limits()) -> dict[str, Any]:
-    """Make a full backup, or what is left of it, and return its summary."""
+    """Back up a source as its parent has decided, or what is left of it, and return a summary."""
+    decision = Decision.from_json(os.environ.get(DECISION_VARIABLE, "{}"))
+    if decision.kind == "changes":
+        from sparkjobs.following import follow  # whose imports a full backup does not need
+
+        return follow(job, source, decision)
+    return back_up_snapshot(job, source, replace(choice, labels=decision.begin), limits, decision)
+
+
+def back_up_snapshot(job: Job, source: str, choice: Choice, limits: Limits, decision: Decision) -> dict[str, Any]:
+    """Back up what is in the snapshot that this job was given, or what is left of it."""
     archive = Archive.open(job.store)
-    if (placed := archive.state.of_run(job.run)) is not None:
+    placed = archive.state.of_run(job.run)
+    if placed is not None and placed.block.kind == "snapshot":
         job.say("the commit was made before the job was ended")
-        return _result(job, placed)
+        return _result(job, archive, placed)
     address, snapshot = database_address("source"), _given_snapshot()
     limit = max_value_bytes()
     job.start("sparkjobs.pieces")
@@ -124,10 +142,10 @@ def back_up(job: Job, source: str, choice: Choice = Choice(), limits: Limits = L
     with open_snapshot(address, snapshot) as seen, connect(address) as now:
         seen.check_labels(now)
         job.log.progress("committing")
-    whole = _describe(job, source, snapshot, block, [*done, *found])
+    whole = _describe(job, source, snapshot, block, [*done, *found], decision)
     if whole.unlogged:
         job.say(f"unlogged, so that a crash of a server empties them: {named(whole.unlogged)}")
-    return _result(job, _commit(job, archive, whole, block.begun.started_from))
+    return _result(job, archive, _commit(job, archive, whole, block.begun.started_from))
 
 
 def _given_snapshot() -> Snapshot:
@@ -141,7 +159,7 @@ def _begin(job: Job, state: State, source: str, address: Address, snapshot: Snap
     """Store the schema and begin a block with it."""
     job.log.progress("reading the schema")
     with open_snapshot(address, snapshot) as seen:
-        catalog, not_included = seen.catalog, seen.not_included
+        catalog, not_included, version = seen.catalog, seen.not_included, schema_fingerprint(seen.session)
     refuse(choice_obstacles(catalog, choice.of(catalog), standby=snapshot.standby))
     dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
     block_id, attempt = uuid.uuid4().hex, new_attempt()
@@ -153,6 +171,7 @@ def _begin(job: Job, state: State, source: str, address: Address, snapshot: Snap
         catalog=write_bytes(job.store, f"{folder}/catalog-{attempt}.json", catalog.model_dump_json().encode()),
         schema_dump=write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump),
         not_included=not_included + warnings,
+        schema_version=version,
     )
     job.log.begin(begun)
     return OpenBlock(begun, catalog)
@@ -191,23 +210,39 @@ def _commit(job: Job, archive: Archive, block: Block, started_from: str | None) 
     return archive.state.blocks[block.id]
 
 
-def _result(job: Job, placed: Placed) -> dict[str, Any]:
+def _result(job: Job, archive: Archive, placed: Placed) -> dict[str, Any]:
     exact = placed.block.covers.exact
-    return {
+    told = {
         "commit": placed.commit,
         **summary(placed.block),
         "seconds": round(job.log.elapsed_s, 3),
         "snapshot_note": "" if exact else _given_snapshot().note,
     }
+    if not placed.block.supplement:
+        return told
+    changes = [
+        each for each in archive.state.blocks.values() if each.block.run == job.run and each.block.kind == "changes"
+    ]
+    return {
+        **told,
+        "kind": "changes",
+        "begun": [table.label for table in placed.block.tables],
+        "commits": len(changes) + 1,
+        "rows": placed.block.rows + sum(each.block.rows for each in changes),
+        "bytes": placed.block.size + sum(each.block.size for each in changes),
+    }
 
 
-def _describe(job: Job, source: str, snapshot: Snapshot, block: OpenBlock, found: Iterable[FinishedPiece]) -> Block:
+def _describe(
+    job: Job, source: str, snapshot: Snapshot, block: OpenBlock, found: Iterable[FinishedPiece], decision: Decision
+) -> Block:
     """Put together what the commit says of this backup."""
     catalog = block.catalog
     files: dict[int, list[FinishedPiece]] = {}
     for piece in found:
         files.setdefault(piece.table, []).append(piece)
     skipped = [table.label for table in catalog.with_rows() if table.oid not in files]
+    named_skipped = () if decision.begin else tuple(f"rows of {label}: not selected" for label in skipped)
     return Block(
         id=block.begun.id,
         kind="snapshot",
@@ -230,8 +265,12 @@ def _describe(job: Job, source: str, snapshot: Snapshot, block: OpenBlock, found
         catalog=block.begun.catalog,
         schema_dump=block.begun.schema_dump,
         whole=not skipped,
-        not_included=block.begun.not_included + tuple(f"rows of {label}: not selected" for label in skipped),
+        not_included=block.begun.not_included + named_skipped,
         unlogged=tuple(table.label for table in catalog.tables if table.persistence == "u" and table.oid in files),
+        stream=decision.stream if snapshot.exact else None,
+        supplement=bool(decision.begin),
+        gap=decision.gap,
+        schema_version=block.begun.schema_version,
     )
 
 
@@ -258,7 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--exclude", action="append", default=[])
     parser.add_argument("--connections", type=int)
     parser.add_argument("--bandwidth", type=float)
-    parser.add_argument("--kind", choices=("auto", "full"), default="auto")
+    parser.add_argument("--kind", choices=("auto", "full", "changes"), default="auto")
+    parser.add_argument("--max-retained", type=int)
     given = parser.parse_args(arguments)
     return run_application(
         "backup",

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.archive.blocks import read_batches
+from holdfast.archive.net import net_changes
+from holdfast.sources.postgresql.apply import apply_net
+from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.load import load_file
 from holdfast.sources.postgresql.session import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]
+
+NET_BYTES = 256 << 20
+"""Memory in which one task works out the net of a table's changes; what is more goes to its disk."""
 
 
 class FileLoader:
@@ -32,4 +42,47 @@ class FileLoader:
             for table, record in files:
                 rows = load_file(session, table, record.path, read_batches(self._store, record))
                 report(rows, record.size)
+                yield rows
+
+
+@dataclass(frozen=True)
+class ChangedTable:
+    """A table with the changes since the snapshot that was loaded into it.
+
+    :param table: as it is in the target.
+    """
+
+    table: Table
+    history: TableHistory
+
+    @property
+    def step(self) -> str:
+        """Return what the ledger calls its changes."""
+        return f"changes {self.history.table}"
+
+    @property
+    def size(self) -> int:
+        """Return the stored bytes of its changes."""
+        return sum(file.size for record in self.history.changes for file in record.files)
+
+
+class ChangeApplier:
+    """The work of one Spark task: bring loaded tables to a later position by the net of their changes."""
+
+    def __init__(self, store: ObjectStore, address: Address) -> None:
+        self._store = store
+        self._address = address
+
+    def __call__(self, tables: Sequence[ChangedTable], report: Reporter) -> Iterator[int]:
+        """Yield how many rows came into each table."""
+        with connect(self._address) as session:
+            for changed in tables:
+                rows = 0
+                with once(session, changed.step) as is_new, tempfile.TemporaryDirectory(prefix="holdfast-") as spill:
+                    if is_new:
+                        net = net_changes(self._store, changed.history, memory_bytes=NET_BYTES, spill=Path(spill))
+                        applied = apply_net(session, changed.table, changed.history.key, net)
+                        note_result(session, changed.step, applied.to_json())
+                        rows = applied.inserted.rows
+                report(rows, changed.size)
                 yield rows

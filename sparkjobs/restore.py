@@ -17,9 +17,11 @@ from holdfast.archive import Archive
 from holdfast.archive.blocks import read_file
 from holdfast.archive.model import iso
 from holdfast.archive.points import only_source, resolve
+from holdfast.archive.position import show_position
 from holdfast.errors import DamagedError, RefusedError, ReportedError, exit_code_of, sentence
+from holdfast.moments import catalog_of, history_of
 from holdfast.sources.postgresql import ledger, load, objects
-from holdfast.sources.postgresql.catalog import Catalog
+from holdfast.sources.postgresql.apply import Applied
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.large_objects import check_comparable
 from holdfast.sources.postgresql.obstacles import named
@@ -34,14 +36,14 @@ from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
 from sparkjobs.driver import Job, database_address, run_application
-from sparkjobs.files import FileLoader
+from sparkjobs.files import ChangeApplier, ChangedTable, FileLoader
 from sparkjobs.tasks import pack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from holdfast.archive.model import Block, FileRecord
-    from holdfast.archive.state import Placed
+    from holdfast.archive.model import FileRecord
+    from holdfast.archive.timeline import Moment, TableParts
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.plan import NotRestored, RestorePlan
@@ -84,7 +86,7 @@ class Wish:
         """Say whether other things may be in the target."""
         return bool(self.tables or self.maps)
 
-    def claim(self, archive: str, placed: Placed, run: str) -> ledger.Claim:
+    def claim(self, archive: str, moment: Moment, run: str) -> ledger.Claim:
         """Return what a run notes of it in the target.
 
         :param archive: its id.
@@ -92,20 +94,24 @@ class Wish:
         maps = [f"{ident(old)}={ident(new)}" for old, new in self.maps.schemas.items()]
         maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in self.maps.tables.items()]
         tables, maps = sorted(set(self.tables)), sorted(maps)
-        return ledger.Claim(archive, placed.block.id, tuple(tables), tuple(maps), placed.commit, run)
+        position = "" if moment.is_snapshot else show_position(moment.position)
+        return ledger.Claim(archive, moment.full.block.id, tuple(tables), tuple(maps), moment.commit, run, position)
 
 
 class Restoring:
     """One restore into its target, which `session` keeps others out of."""
 
-    def __init__(self, job: Job, address: Address, session: Any, claim: ledger.Claim, block: Block, wish: Wish) -> None:
+    def __init__(
+        self, job: Job, address: Address, session: Any, claim: ledger.Claim, moment: Moment, wish: Wish
+    ) -> None:
         self._job = job
         self._address = address
         self._session = session
         self._claim = claim
-        self._block = block
+        self._moment = moment
+        self._parts = moment.tables()
         self._wish = wish
-        self._catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
+        self._catalog = catalog_of(job.store, moment)
         self._left: ledger.Unfinished | None = None
         load.check_target(session, address, self._catalog)
         self.plan = self._begin()
@@ -143,11 +149,12 @@ class Restoring:
         return plan, ""
 
     def _plan(self, found: Target) -> RestorePlan:
-        block = self._block
+        block = self._moment.schema.block
         if block.schema_dump is None:
             raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
         dump = read_file(self._job.store, block.schema_dump)
-        stored = {int(record.id): (record.rows, sum(file.size for file in record.files)) for record in block.tables}
+        bases = [parts.base for parts in self._parts.values()]
+        stored = {int(base.id): (base.rows, sum(file.size for file in base.files)) for base in bases}
         entries = read_entries(dump, server_version=self._session.info.server_version)
         plan = make_plan(self._catalog, entries, found, globs=self._wish.tables, maps=self._wish.maps, stored=stored)
         return plan if self._wish.keep_tablespaces else without_tablespaces(plan)
@@ -184,14 +191,35 @@ class Restoring:
 
     def _files(self, plan: RestorePlan) -> list[tuple[Table, FileRecord]]:
         """Return what there is to load, with the table that each file goes into."""
-        tables = {str(table.source.oid): table.target for table in plan.tables}
+        return [(table, file) for table, parts in self._restored(plan) for file in parts.base.files if file.rows]
+
+    def _restored(self, plan: RestorePlan) -> Iterator[tuple[Table, TableParts]]:
+        """Yield the tables of the target that rows come into, each with what makes them up."""
+        for table in plan.tables:
+            if (parts := self._parts.get(str(table.source.oid))) is not None:
+                yield table.target, parts
+
+    def _changed(self, plan: RestorePlan) -> list[ChangedTable]:
+        """Return the tables that are to be brought to a later position than their snapshot's."""
         return [
-            (tables[record.id], file)
-            for record in self._block.tables
-            if record.id in tables
-            for file in record.files
-            if file.rows
+            ChangedTable(table, history_of(self._moment, parts, table))
+            for table, parts in self._restored(plan)
+            if parts.changes
         ]
+
+    def stale(self) -> list[dict[str, Any]]:
+        """Return the tables whose rows are older than what is restored, or that have none, each with the reason."""
+        found = [
+            {"table": parts.base.label, "as_of": iso(parts.as_of), "reason": parts.stale}
+            for _, parts in self._restored(self.plan)
+            if parts.stale
+        ]
+        without = [
+            {"table": table.source.label, "as_of": None, "reason": "there was no snapshot of it yet"}
+            for table in self.plan.tables
+            if table.source.has_rows and str(table.source.oid) not in self._parts and not self._moment.is_snapshot
+        ]
+        return [*found, *without]
 
     def resumed(self) -> dict[str, Any] | None:
         """Return what was in the target already, and which run began; None where this one does."""
@@ -207,6 +235,10 @@ class Restoring:
         self._job.say(
             *told[:_TOLD], *([f"not restored: {len(told) - _TOLD} more, in the summary"] if told[_TOLD:] else [])
         )
+        stale = self.stale()
+        self._job.say(*(_told_stale(each) for each in stale[:_TOLD]))
+        if self._moment.approximate:
+            self._job.say(self._moment.approximate)
         unlogged = [table.target.label for table in plan.tables if table.source.persistence == "u"]
         if unlogged:
             self._job.say(f"unlogged, so that a crash of the target's server empties them: {named(unlogged)}")
@@ -222,6 +254,7 @@ class Restoring:
             "skipped_existing": list(plan.skipped_existing),
             "roles": self.roles.describe(),
             "unlogged": unlogged,
+            "stale": stale,
             **(_size(plan) if plan.beside else {}),
         }
 
@@ -231,14 +264,15 @@ class Restoring:
         missing = [pair for pair in self._files(plan) if pair[1].path not in steps]
         if missing:
             job.start("sparkjobs.files")
-        tables = {str(table.source.oid): table.target for table in plan.tables}
-        records = [record for record in self._block.tables if record.id in tables]
-        rows, size = sum(record.rows for record in records), sum(table.size for table in plan.tables)
+        changed = self._changed(plan)
+        rows = sum(parts.base.rows for _, parts in self._restored(plan))
+        size = sum(table.size for table in plan.tables)
         with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions:
             job.log.progress("creating tables")
             self._create_roles()
             objects.create_tables(sessions, plan)
             self._load(missing)
+            self._apply([table for table in changed if table.step not in steps])
             load.set_sequences(self._session, plan.sequences)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
             late = objects.create_rest(sessions, plan)
@@ -247,8 +281,7 @@ class Restoring:
             load.refresh_views(sessions, plan.materialized_views)
             load.analyze(sessions, plan.to_analyze())
             job.log.progress("comparing with the archive", rows=rows, size=size)
-            expected = {int(record.id): ContentHash.parse(record.digest) for record in records}
-            load.compare(sessions, expected, [tables[record.id] for record in records])
+            load.compare(sessions, self._expected(changed), [table for table, _ in self._restored(plan)])
         ledger.drop_ledger(self._session)
         return late
 
@@ -257,6 +290,24 @@ class Restoring:
         loader = FileLoader(self._job.store, self._address)
         self._job.map("loading rows", tasks, loader, estimated_rows=sum(file.rows for _, file in files))
         self._job.check()
+
+    def _apply(self, tables: Sequence[ChangedTable]) -> None:
+        """Bring the tables that were loaded to the position that is restored."""
+        tasks = pack(tables, lambda table: table.size, room=_TASK_BYTES)
+        changes = sum(record.rows for table in tables for record in table.history.changes)
+        self._job.map("applying changes", tasks, ChangeApplier(self._job.store, self._address), estimated_rows=changes)
+        self._job.check()
+
+    def _expected(self, changed: Sequence[ChangedTable]) -> dict[int, ContentHash]:
+        """Return what the content hash of each table must be, by oid: what the archive says, and what changes did."""
+        results = ledger.read_steps(self._session)
+        applied = {table.table.oid: Applied.from_json(results[table.step]) for table in changed}
+        expected = {}
+        for table, parts in self._restored(self.plan):
+            hashes = (ContentHash.parse(results.get(file.path) or file.digest or "0:0") for file in parts.base.files)
+            base = sum(hashes, ContentHash(0, 0))
+            expected[table.oid] = applied[table.oid].after(base) if table.oid in applied else base
+        return expected
 
     def _create_roles(self) -> None:
         """Make the roles that are missing. They stay, whatever becomes of the restore: they belong to the server."""
@@ -294,18 +345,23 @@ def restore(job: Job, wish: Wish) -> dict[str, Any]:
     started = time.monotonic()
     archive = Archive.open(job.store)
     name = only_source(archive.state, wish.source)
-    placed = resolve(archive.state, name, wish.at)
+    moment = resolve(archive.state, job.store, name, wish.at)
     address = database_address("target")
     with load.hold_target(address) as session:
-        claim = wish.claim(archive.identity.id, placed, job.run)
-        restoring = Restoring(job, address, session, claim, placed.block, wish)
-        summary = {**_summary(name, placed), "resumed": restoring.resumed()}
+        claim = wish.claim(archive.identity.id, moment, job.run)
+        restoring = Restoring(job, address, session, claim, moment, wish)
+        summary = {**_summary(moment), "resumed": restoring.resumed()}
         if wish.dry_run:
             plan = restoring.plan
             described = {**plan.describe(), "roles": restoring.roles.describe()}
-            return {**summary, "dry_run": True, "plan": described, **_size(plan)}
+            return {**summary, "dry_run": True, "plan": described, "stale": restoring.stale(), **_size(plan)}
         summary |= restoring.run()
     return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": True}
+
+
+def _told_stale(stale: dict[str, Any]) -> str:
+    as_of = f"as it was at {stale['as_of']}" if stale["as_of"] else "without rows"
+    return f"{stale['table']} is restored {as_of}: {stale['reason']}"
 
 
 def _size(plan: RestorePlan) -> dict[str, int]:
@@ -318,17 +374,19 @@ def _size(plan: RestorePlan) -> dict[str, int]:
     }
 
 
-def _summary(name: str, placed: Placed) -> dict[str, Any]:
-    block = placed.block
+def _summary(moment: Moment) -> dict[str, Any]:
+    block = moment.schema.block
+    bases = [parts.base for parts in moment.tables().values()]
     return {
-        "commit": placed.commit,
-        "source": name,
-        "block": block.id,
-        "tables": len(block.tables),
-        "rows": block.rows,
-        "bytes": block.size,
-        "restored_to": iso(block.covers.to_time),
-        "position": block.covers.to_position,
+        "commit": moment.commit,
+        "source": moment.source,
+        "block": moment.full.block.id,
+        "tables": len(bases),
+        "rows": sum(base.rows for base in bases),
+        "bytes": sum(placed.block.size for placed in moment.blocks()),
+        "restored_to": iso(moment.at),
+        "position": show_position(moment.position),
+        "schema_note": moment.approximate,
         "not_included": list(block.not_included),
         "not_restored": [],
         "skipped_existing": [],

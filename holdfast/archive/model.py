@@ -161,7 +161,8 @@ class Stream(Document):
     """The source of changes that a block can be joined by, or was read from.
 
     :param slot: the logical replication slot that keeps the log until its changes are archived.
-    :param position: up to which its changes were archived when the block was made; in a block of changes, before it.
+    :param position: up to which its changes were archived before this block was made.
+    :param opened: this block is the first one of a new stream: no changes join it to what was there before.
     :param publication: what the slot reads, with its oid: one that was made anew has another.
     :param followed: the tables whose changes it holds, by oid; each with the oid of its entry in the publication.
     :param not_followed: the others, by label, each with the reason.
@@ -169,6 +170,7 @@ class Stream(Document):
 
     slot: str
     position: str
+    opened: bool = False
     publication: str
     publication_oid: int
     followed: dict[int, int] = Field(default_factory=dict)
@@ -206,8 +208,12 @@ class Block(Document):
 
     :param kind: "snapshot" or "changes".
     :param stream: what changes are read from; None where a source's changes are not backed up.
+    :param supplement: a snapshot of only those tables that a stream had to begin anew with.
+    :param gap: why no changes join this block to what was there before; "" where that needs no saying.
     :param transactions: of a block of changes; None where it holds none.
     :param ddl: positions at which tables were seen to have other columns than before.
+    :param schema_version: two blocks with the same one hold the same schema; "" where that is not known.
+    :param sequences: where each sequence stood, if that is not in the catalog.
     :param catalog: our record of the source's tables, types and sequences.
     :param schema_dump: `pg_dump -Fc --schema-only`; None where no suitable pg_dump was there.
     :param whole: no table's rows were left out by choice.
@@ -227,14 +233,18 @@ class Block(Document):
     not_included: tuple[str, ...] = ()
     unlogged: tuple[str, ...] = ()
     stream: Stream | None = None
+    supplement: bool = False
+    gap: str = ""
     transactions: Transactions | None = None
     marks: tuple[Mark, ...] = ()
     ddl: tuple[str, ...] = ()
+    schema_version: str = ""
+    sequences: FileRecord | None = None
 
     def files(self) -> tuple[FileRecord, ...]:
         """Return every file of the block."""
         transactions = self.transactions.file if self.transactions else None
-        extra = tuple(file for file in (self.catalog, self.schema_dump, transactions) if file)
+        extra = tuple(file for file in (self.catalog, self.schema_dump, self.sequences, transactions) if file)
         return tuple(file for table in self.tables for file in table.files) + extra
 
     @property

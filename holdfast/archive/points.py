@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.archive.blocks import read_batches
 from holdfast.archive.model import iso
+from holdfast.archive.position import parse_position, show_position
+from holdfast.archive.timeline import Chain, Moment, chains, to_of
 from holdfast.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.archive.model import Block, Mark, Transactions
     from holdfast.archive.state import Placed, State
+    from holdfast.storage import ObjectStore
+
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Every moment from `start` to `end` is restorable; one moment where they are equal."""
+    """Every position of a chain from `first` to `last` is restorable; one position where they are equal.
 
+    :param placed: the newest block in it.
+    """
+
+    chain: Chain
+    first: int
+    last: int
     start: datetime
     end: datetime
     placed: Placed
@@ -25,15 +43,37 @@ class Interval:
     def __str__(self) -> str:
         return f"{iso(self.end)} (commit:{self.placed.commit})"
 
+    @property
+    def whole(self) -> bool:
+        """Say whether everything of the source is in it, and not only chosen tables."""
+        return any(placed.block.whole for placed in self.snapshots)
+
+    @property
+    def snapshots(self) -> tuple[Placed, ...]:
+        """Return the snapshots in it that one can begin with."""
+        return tuple(placed for placed in self.chain.full if self.first <= to_of(placed.block) <= self.last)
+
 
 def intervals(state: State, source: str) -> tuple[Interval, ...]:
     """Return a source's restorable intervals in order of time."""
-    found = [
-        Interval(placed.block.covers.from_time, placed.block.covers.to_time, placed)
-        for placed in state.blocks.values()
-        if placed.block.source.name == source
-    ]
+    found = [interval for chain in chains(state, source) for interval in _of_chain(chain)]
     return tuple(sorted(found, key=lambda interval: (interval.end, interval.placed.commit)))
+
+
+def _of_chain(chain: Chain) -> list[Interval]:
+    """Return the interval that the changes make, and the snapshots behind them, to which none are joined yet."""
+    joined = [placed for placed in chain.full if to_of(placed.block) <= chain.end] if chain.changes else []
+    alone = [placed for placed in chain.full if placed not in joined]
+    found = []
+    if joined:
+        first, last = joined[0], chain.changes[-1]
+        start, end = first.block.covers.to_time, max(last.block.covers.to_time, joined[-1].block.covers.to_time)
+        newest = max(joined[-1], last, key=lambda placed: placed.commit)
+        found.append(Interval(chain, to_of(first.block), chain.end, start, end, newest))
+    for placed in alone:
+        at, when = to_of(placed.block), placed.block.covers.to_time
+        found.append(Interval(chain, at, at, when, when, placed))
+    return found
 
 
 def source_names(state: State) -> tuple[str, ...]:
@@ -42,33 +82,75 @@ def source_names(state: State) -> tuple[str, ...]:
 
 
 def describe(state: State) -> dict[str, Any]:
-    """Return intervals and gaps of every source, as `points --json` prints them."""
+    """Return intervals, gaps and marks of every source, as `points --json` prints them."""
     return {"sources": [_describe_source(state, name) for name in source_names(state)]}
 
 
 def _describe_source(state: State, name: str) -> dict[str, Any]:
     found = intervals(state, name)
+    newest = max(
+        (placed for placed in state.blocks.values() if placed.block.source.name == name), key=lambda each: each.commit
+    )
     return {
         "source": name,
-        "intervals": [
-            {
-                "from": iso(interval.start),
-                "to": iso(interval.end),
-                "commit": interval.placed.commit,
-                "position": interval.placed.block.covers.to_position,
-                "whole": interval.placed.block.whole,
-            }
-            for interval in found
-        ],
+        "intervals": [_describe_interval(interval) for interval in found],
         "gaps": [
-            {
-                "from": iso(before.end),
-                "to": iso(after.start),
-                "reason": "no change backup joins these two full backups",
-            }
+            {"from": iso(before.end), "to": iso(after.start), "reason": _why_gap(before, after)}
             for before, after in pairwise(found)
+        ]
+        + [gap for interval in found for gap in table_gaps(interval)],
+        "marks": [
+            {"name": mark.name, "at": iso(mark.at), "position": mark.position} for mark in _marks(state, name).values()
+        ],
+        "not_followed": dict(newest.block.stream.not_followed) if newest.block.stream else {},
+    }
+
+
+def _describe_interval(interval: Interval) -> dict[str, Any]:
+    return {
+        "from": iso(interval.start),
+        "to": iso(interval.end),
+        "commit": interval.placed.commit,
+        "position": show_position(interval.last),
+        "whole": interval.whole,
+        "schema_approximate": [
+            {"from": iso(before.block.covers.to_time), "to": iso(after.block.covers.to_time)}
+            for before, after in pairwise(_cuts(interval.chain))
+            if to_of(before.block) < interval.last and to_of(after.block) > interval.first
+            if _differ(before.block, after.block)
         ],
     }
+
+
+def _why_gap(before: Interval, after: Interval) -> str:
+    if after.chain is before.chain:
+        return "the changes since the first of them are not backed up yet: the next change backup closes it"
+    return after.chain.gap or "no change backup joins these two full backups"
+
+
+def table_gaps(interval: Interval) -> list[dict[str, Any]]:
+    """Return when tables could not be followed in an interval: moments then have their rows as they were before."""
+    found = []
+    chain = interval.chain
+    labels = {record.id: record.label for placed in chain.snapshots for record in placed.block.tables}
+    for table, label in labels.items():
+        followed: dict[str, Any] | None = None
+        for placed in chain.placed():
+            now = _follows(placed.block, int(table))
+            if placed.block.kind == "snapshot" and any(record.id == table for record in placed.block.tables):
+                if followed is not None:
+                    found.append({**followed, "to": iso(placed.block.covers.to_time)})
+                followed = None
+            elif not now and followed is None and placed.block.kind == "changes" and placed.block.stream:
+                reason = placed.block.stream.not_followed.get(label, "it left the publication")
+                followed = {"table": label, "from": iso(placed.block.covers.from_time), "reason": reason}
+        if followed is not None:
+            found.append({**followed, "to": iso(interval.end)})
+    return found
+
+
+def _follows(block: Block, table: int) -> bool:
+    return block.stream is not None and table in block.stream.followed
 
 
 def only_source(state: State, name: str | None) -> str:
@@ -89,51 +171,175 @@ def only_source(state: State, name: str | None) -> str:
     return names[0]
 
 
-def resolve(state: State, source: str, at: str) -> Placed:
+def resolve(state: State, store: ObjectStore, source: str, at: str) -> Moment:
     """Find what restores `source` to the moment `at`.
 
-    `latest` is the newest backup of the whole database; where only chosen tables were ever backed up, the
-    newest of those.
+    `latest` is the end of the newest interval of the whole database; where only chosen tables were ever backed up,
+    of the newest. A time means every transaction in the order of the log before the first that was committed later:
+    commit times are not in that order.
 
-    :param at: `latest`, `commit:N`, or a time in ISO 8601 with its zone.
+    :param at: `latest`, `commit:N`, `lsn:X/Y`, the name of a mark (`mark:NAME`), or a time in ISO 8601 with its zone.
+    :param store: where a time's place among a block's transactions is looked up.
     :raises UsageError: not such an expression, or a time without a zone.
     :raises RefusedError: that moment is not restorable; the nearest ones are named.
     """
     found = intervals(state, source)
     if at == "latest":
-        whole = [interval for interval in found if interval.placed.block.whole]
-        return (whole or found)[-1].placed
+        newest = ([interval for interval in found if interval.whole] or found)[-1]
+        return _moment(source, newest, newest.last, newest.end)
     if at.startswith("commit:"):
         return _by_commit(found, source, at)
-    return _by_time(found, source, _parse_time(at))
+    if at.startswith("lsn:"):
+        return _by_position(found, source, at)
+    marks = _marks(state, source)
+    name = at.removeprefix("mark:")
+    if name in marks:
+        return _by_mark(found, source, marks[name])
+    if at != name:
+        known = ", ".join(list(marks)[-_SHOWN:]) or "none"
+        raise RefusedError(f"{source} has no mark {name!r} in its backups; they hold: {known}")
+    return _by_time(found, store, source, _parse_time(at, marks))
 
 
-def _by_commit(found: tuple[Interval, ...], source: str, at: str) -> Placed:
-    number = at.removeprefix("commit:")
+def _by_commit(found: Sequence[Interval], source: str, at: str) -> Moment:
+    numbers = {}
     for interval in found:
-        if number == str(interval.placed.commit):
-            return interval.placed
-    known = ", ".join(f"commit:{interval.placed.commit}" for interval in found[-10:])
+        for placed in (*interval.snapshots, *interval.chain.changes):
+            if interval.first <= to_of(placed.block) <= interval.last:
+                numbers[placed.commit] = (interval, placed.block)
+    number = at.removeprefix("commit:")
+    if number.isdecimal() and int(number) in numbers:
+        interval, block = numbers[int(number)]
+        return _moment(source, interval, to_of(block), block.covers.to_time)
+    known = ", ".join(f"commit:{each}" for each in sorted(numbers)[-_SHOWN:])
     raise RefusedError(f"{at} is no restore point of {source}; it has: {known}")
 
 
-def _parse_time(text: str) -> datetime:
+def _by_position(found: Sequence[Interval], source: str, at: str) -> Moment:
+    try:
+        position = parse_position(at.removeprefix("lsn:"))
+    except ValueError as error:
+        raise UsageError(f"cannot read {at!r}: {error}") from error
+    for interval in reversed(found):
+        if interval.first <= position <= interval.last:
+            return _moment(source, interval, position, _reached(interval, position))
+    known = ", ".join(f"lsn:{show_position(each.first)} to lsn:{show_position(each.last)}" for each in found[-_SHOWN:])
+    raise RefusedError(f"{source} cannot be restored to {at}; what is here: {known}")
+
+
+def _by_mark(found: Sequence[Interval], source: str, mark: Mark) -> Moment:
+    position = parse_position(mark.position)
+    for interval in reversed(found):
+        if interval.first <= position <= interval.last and _has(interval, mark):
+            return _moment(source, interval, position, mark.at)
+    raise RefusedError(
+        f"{source} cannot be restored to the mark {mark.name!r}: the full backup before it is not here any more, or "
+        "there was none"
+    )
+
+
+def _has(interval: Interval, mark: Mark) -> bool:
+    return any(mark in placed.block.marks for placed in interval.chain.changes)
+
+
+def _marks(state: State, source: str) -> dict[str, Mark]:
+    """Return a source's marks by name; of several with one name the newest."""
+    found: dict[str, Mark] = {}
+    for placed in sorted(state.blocks.values(), key=lambda each: each.commit):
+        if placed.block.source.name == source:
+            found.update((mark.name, mark) for mark in placed.block.marks)
+    return found
+
+
+def _reached(interval: Interval, position: int) -> datetime:
+    """Return when a position of an interval was reached, at the latest."""
+    for placed in (*interval.snapshots, *interval.chain.changes):
+        if to_of(placed.block) == position:
+            return placed.block.covers.to_time
+    return next(
+        (placed.block.covers.to_time for placed in interval.chain.changes if to_of(placed.block) >= position),
+        interval.end,
+    )
+
+
+def _parse_time(text: str, marks: dict[str, Mark]) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
+        known = f"; marks here are {', '.join(list(marks)[-_SHOWN:])}" if marks else ""
         raise UsageError(
-            f"cannot read {text!r} as a moment: use latest, commit:N, or a time such as 2026-03-01T12:00:00Z"
+            f"cannot read {text!r} as a moment: use latest, commit:N, lsn:X/Y, the name of a mark, or a time such as "
+            f"2026-03-01T12:00:00Z{known}"
         ) from error
     if moment.tzinfo is None:
         raise UsageError(f"{text} names no time zone: write {text}Z for UTC, or add an offset such as +02:00")
     return moment
 
 
-def _by_time(found: tuple[Interval, ...], source: str, moment: datetime) -> Placed:
+def _by_time(found: Sequence[Interval], store: ObjectStore, source: str, moment: datetime) -> Moment:
     for interval in reversed(found):
         if interval.start <= moment <= interval.end:
-            return interval.placed
+            position = _position_at(interval, store, moment)
+            if position >= interval.first:
+                return _moment(source, interval, position, moment)
     before = [f"before it {interval}" for interval in found if interval.end < moment]
-    after = [f"after it {interval}" for interval in found if interval.start > moment]
+    after = [f"after it {iso(interval.start)} (commit:{interval.snapshots[0].commit})" for interval in found
+             if interval.start > moment]  # fmt: skip
     nearest = " and ".join([*before[-1:], *after[:1]])
-    raise RefusedError(f"{source} cannot be restored to {iso(moment)}; the nearest restorable moments are: {nearest}")
+    future = "it is in the future, and " if moment > datetime.now(UTC) else ""
+    raise RefusedError(
+        f"{source} cannot be restored to {iso(moment)}: {future}the nearest restorable moments are: {nearest}"
+    )
+
+
+def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> int:
+    """Return the position of the first transaction that was committed later; the interval's end where there is none."""
+    for placed in interval.chain.changes:
+        transactions = placed.block.transactions
+        if to_of(placed.block) <= interval.first or transactions is None or transactions.last_time <= moment:
+            continue
+        position = _first_later(store, transactions, moment, since=interval.first)
+        if position is not None:
+            return position
+    return interval.last
+
+
+def _first_later(store: ObjectStore, transactions: Transactions, moment: datetime, *, since: int) -> int | None:
+    table = pa.Table.from_batches(read_batches(store, transactions.file))
+    later = pc.and_(
+        pc.greater(table["committed_at"], pa.scalar(moment, table["committed_at"].type)),
+        pc.greater_equal(table["lsn"], since),
+    )
+    found = pc.min(table["lsn"].filter(later)).as_py()
+    return None if found is None else int(found)
+
+
+def _moment(source: str, interval: Interval, position: int, at: datetime) -> Moment:
+    """Put together what a position needs: the newest snapshot before it, and the schema it had."""
+    full = [placed for placed in interval.snapshots if to_of(placed.block) <= position][-1]
+    before = full
+    after = None
+    for cut in _cuts(interval.chain):
+        if to_of(cut.block) <= position:
+            before = cut if to_of(cut.block) >= to_of(full.block) else before
+        elif after is None:
+            after = cut
+    approximate, schema = "", before
+    if after is not None and to_of(before.block) < position and _differ(before.block, after.block):
+        seen = [parse_position(each) for each in after.block.ddl]
+        schema = after if any(each < position for each in seen) else before
+        approximate = (
+            f"the schema was changed between {iso(before.block.covers.to_time)} and {iso(after.block.covers.to_time)}, "
+            f"it is not known when: taken is that of {iso(schema.block.covers.to_time)}"
+        )
+    exact = to_of(before.block) == position or after is None
+    return Moment(source, position, at, interval.chain, full, schema, before if exact else after or before, approximate)
+
+
+def _cuts(chain: Chain) -> list[Placed]:
+    """Return the blocks that tell a schema, in the order of positions."""
+    return sorted((*chain.snapshots, *chain.changes), key=lambda placed: (to_of(placed.block), placed.commit))
+
+
+def _differ(before: Block, after: Block) -> bool:
+    return before.schema_version != after.schema_version or not before.schema_version

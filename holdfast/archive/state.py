@@ -35,10 +35,13 @@ class State:
     abandoned: frozenset[str] = frozenset()
     ends: Mapping[str, str] = field(default_factory=dict)
     """The position each source's backups have reached, by source name."""
+    streams: Mapping[str, str] = field(default_factory=dict)
+    """The position up to which each source's changes are here, where they are followed."""
 
     def of_run(self, run: str) -> Placed | None:
-        """Return the block that a run has committed."""
-        return next((placed for placed in self.blocks.values() if placed.block.run == run), None)
+        """Return the newest block that a run has committed."""
+        found = [placed for placed in self.blocks.values() if placed.block.run == run]
+        return max(found, key=lambda placed: placed.commit, default=None)
 
     def apply(self, commit: Commit) -> State:
         """Return the state after `commit`.
@@ -55,6 +58,8 @@ class State:
         blocks.update((block.id, Placed(block, commit.sequence)) for block in commit.add)
         ends = dict(self.ends)
         ends.update((block.source.name, block.covers.to_position) for block in commit.add)
+        streams = dict(self.streams)
+        streams.update((block.source.name, end) for block in commit.add if (end := _stream_end(block)))
         return replace(
             self,
             sequence=commit.sequence,
@@ -65,7 +70,15 @@ class State:
             blocks=blocks,
             abandoned=self.abandoned | set(commit.abandoned),
             ends=ends,
+            streams=streams,
         )
+
+
+def _stream_end(block: Block) -> str | None:
+    """Return up to where a stream's changes are here once this block is; None where it says nothing of that."""
+    if block.kind == "changes":
+        return block.covers.to_position
+    return block.stream.position if block.stream and block.stream.opened else None
 
 
 @dataclass(frozen=True)
@@ -88,16 +101,22 @@ def validate(state: State, change: Change) -> None:
     :raises RefusedError: what it removes is not there, an id it adds was used or abandoned, or
         another backup of the source was committed meanwhile.
     """
-    for block in change.remove:
-        if block not in state.blocks:
-            raise RefusedError(f"block {block} is no longer in the archive: plan again")
-    for block in (added.id for added in change.add):
-        if block in state.blocks:
-            raise RefusedError(f"block {block} is in the archive already")
-        if block in state.abandoned:
+    for identity in change.remove:
+        if identity not in state.blocks:
+            raise RefusedError(f"block {identity} is no longer in the archive: plan again")
+    for identity in (added.id for added in change.add):
+        if identity in state.blocks:
+            raise RefusedError(f"block {identity} is in the archive already")
+        if identity in state.abandoned:
             raise RefusedError(
-                f"block {block} was abandoned: this run was taken for dead and its files may be gone. "
+                f"block {identity} was abandoned: this run was taken for dead and its files may be gone. "
                 "Start a new backup."
+            )
+    for block in change.add:
+        if block.kind == "changes" and state.streams.get(block.source.name) != block.covers.from_position:
+            raise RefusedError(
+                f"changes of {block.source.name} from {block.covers.from_position} on do not follow what is here, "
+                f"which ends at {state.streams.get(block.source.name)}: nothing was added. Start the backup again."
             )
     for source, expected in change.expected_ends.items():
         if state.ends.get(source) != expected:

@@ -26,7 +26,7 @@ from holdfast.cli.output import Output, human_size
 from holdfast.cli.probe import probe_app
 from holdfast.cli.restore import restore
 from holdfast.cli.source import source_app
-from holdfast.config import parse_bandwidth
+from holdfast.config import parse_bandwidth, parse_size
 from holdfast.errors import exit_code_of, is_ours, sentence
 from holdfast.storage import open_store
 from locking import Owner
@@ -90,7 +90,13 @@ def init(
 def backup(
     url: Url,
     source: Annotated[str, typer.Option(help="A name in archives.yaml, or postgresql://user@host:port/database.")],
-    kind: Annotated[Literal["auto", "full"], typer.Option(help="What to make; auto chooses.")] = "auto",
+    kind: Annotated[
+        Literal["auto", "full", "changes"],
+        typer.Option(
+            help="'changes' backs up what has changed, and begins to follow a source that is not followed yet; "
+            "'auto' does where one is, and else makes a full one."
+        ),
+    ] = "auto",
     tables: Annotated[
         list[str] | None, typer.Option(metavar="GLOB", help="Only rows of these tables (schema.table).")
     ] = None,
@@ -103,7 +109,7 @@ def backup(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Back up a database: one snapshot, one commit."""
+    """Back up a database: all of it in one snapshot, or what has changed since the last backup."""
     output = Output(as_json=as_json)
     name, configured, address = places.source(url, source)
     arguments = ["--source", name, "--kind", kind]
@@ -111,6 +117,8 @@ def backup(
         arguments += ["--tables", glob]
     for glob in configured.exclude:
         arguments += ["--exclude", glob]
+    if configured.max_retained_wal:
+        arguments += ["--max-retained", str(parse_size(configured.max_retained_wal))]
     if sessions := connections or configured.connections:
         arguments += ["--connections", str(sessions)]
     if rate := bandwidth or configured.bandwidth:

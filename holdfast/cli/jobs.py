@@ -72,20 +72,19 @@ def _submit(
         with suppress(StoreError):  # the job goes on whether we can watch it or not
             output.progress(read_last(store, run))
 
+    submitted = ["--archive", store.url, "--run", run, *arguments]
     code, words = 0, ""
 
     def attempt(more: Mapping[str, str]) -> str:
         nonlocal code, words
         begin = log.stat().st_size
-        submitted = ["--archive", store.url, "--run", run, *arguments]
         code = jobs.submit(operation, submitted, {**environment, **more}, on_tick=tell, log=log)
         words = _last_words(log, begin, operation)
         return words
 
     try:
         if operation == "backup":
-            output.say("  taking a snapshot")
-            backups.run_to_the_end(store, run, address, attempt=attempt)
+            backups.run_to_the_end(store, run, address, arguments=submitted, attempt=attempt, say=output.say)
         else:
             attempt({})
     except (KeyboardInterrupt, HoldfastError):

@@ -61,11 +61,9 @@ def restore(
     output = Output(as_json=as_json)
     Maps.parse(mapped or ())
     archive = Archive.open(open_store(places.archive_url(url)))
-    placed = points.resolve(archive.state, points.only_source(archive.state, source), at)
-    output.say(
-        f"to restore: {placed.block.source.name} as of {iso(placed.block.covers.to_time)}, commit {placed.commit}"
-    )
-    for left_out in placed.block.not_included:
+    moment = points.resolve(archive.state, archive.store, points.only_source(archive.state, source), at)
+    output.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}")
+    for left_out in moment.schema.block.not_included:
         output.say(f"not included: {left_out}")
     arguments = ["--at", at, *(["--source", source] if source else [])]
     arguments += ["--roles", roles] if roles != "check" else []

@@ -60,6 +60,7 @@ def test_each_archive_has_its_dags(read: Read) -> None:
     assert sorted(bag.dags) == [
         "backup_big",
         "backup_shop",
+        "changes_big",
         "lock_reaper_big",
         "lock_reaper_kept",
         "lock_reaper_shop",

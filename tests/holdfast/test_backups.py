@@ -15,6 +15,7 @@ from holdfast import backups
 from holdfast.archive import Archive, Change
 from holdfast.archive.runs import RunLog, read_last
 from holdfast.errors import HoldfastError, OutcomeUnknownError, RefusedError, SparkEndedError
+from holdfast.following import Decision
 from holdfast.jobs import SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import ObjectStore, open_store
@@ -50,7 +51,8 @@ class World:
             self.given.append(more[SNAPSHOT_VARIABLE])
             return next(jobs)(self.store)
 
-        backups.run_to_the_end(self.store, "r", ADDRESS, attempt=attempt, say=self.said.append)
+        given = ["--source", "shop_db"]
+        backups.run_to_the_end(self.store, "r", ADDRESS, arguments=given, attempt=attempt, say=self.said.append)
         assert list(jobs) == []
         assert self.held == 0
 
@@ -73,6 +75,7 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     found = World(Archive.create(open_store(str(tmp_path / "archive")), name="shop").store)
     monkeypatch.setattr(backups, "hold_snapshot", found.hold_snapshot)
+    monkeypatch.setattr(backups, "decide", lambda store, address, wanted, say: Decision())
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
     return found
 

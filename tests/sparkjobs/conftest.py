@@ -134,16 +134,17 @@ def run_backup(store: ObjectStore, job_environment: Callable[..., None], monkeyp
     def back_up(address: Address, *arguments: str) -> Ran:
         job_environment(address, "source")
         run = f"backup-{next(_numbers)}"
+        given = ["--archive", store.url, "--source", "shop", "--run", run, *arguments]
         codes = []
 
         def attempt(more: Mapping[str, str]) -> str:
             for name, value in more.items():
                 monkeypatch.setenv(name, value)
-            codes.append(backup.main(["--archive", store.url, "--source", "shop", "--run", run, *arguments]))
+            codes.append(backup.main(given))
             return ""
 
         try:
-            backups.run_to_the_end(store, run, address, attempt=attempt)
+            backups.run_to_the_end(store, run, address, arguments=given, attempt=attempt)
         except HoldfastError as error:
             codes.append(exit_code_of(error))
         code, record = codes[-1], read_last(store, run)

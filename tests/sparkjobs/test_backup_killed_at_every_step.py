@@ -260,7 +260,7 @@ def look_and_run_again(lane: Lane, folder: Path, place: str, *, committed: bool)
     assert verify(after, deep=True).damage == (), place
     blocks = [block for commit in after.commits for block in commit.add]
     assert len(blocks) == len({block.id for block in blocks}) == expected + 1, place
-    assert points.resolve(after.state, SOURCE, "latest").commit == expected + 1, place
+    assert points.resolve(after.state, after.store, SOURCE, "latest").commit == expected + 1, place
     for block in blocks:
         assert rows_of(after, block) == {"public.orders": ORDERS, "public.people": PEOPLE}, place
     named = [file.path for block in blocks for file in block.files()]

@@ -206,7 +206,7 @@ def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, when: When,
         assert len(after.commits) == len(before.commits) + 1, place
         assert {placed.block.rows for placed in after.state.blocks.values()} == {ROWS}, place
         assert verify(after, deep=True).damage == (), place
-        assert points.resolve(after.state, SOURCE, "latest").commit == len(after.commits), place
+        assert points.resolve(after.state, after.store, SOURCE, "latest").commit == len(after.commits), place
         for planned in lockplan.plan("backup", [SOURCE]):
             RWLock(store, planned.resource).write(purpose="next", wait=0).release()
         until(lambda: nothing_left_in(shop), f"sessions and slots to go ({place})", limit_s=NOTICE_S)

@@ -130,7 +130,7 @@ def _work(order: Order, steps: Steps) -> int:
             codes.append(backup.main(to_run))
             return ""
 
-        backups.run_to_the_end(store, order.run, Address(order.url, order.password), attempt=attempt)
+        backups.run_to_the_end(store, order.run, Address(order.url, order.password), arguments=to_run, attempt=attempt)
         return codes[-1]
 
 

@@ -32,6 +32,7 @@ class Table(Record):
     :param kind: pg_class.relkind: r table, p partitioned (its rows are in its partitions), f foreign.
     :param persistence: p permanent, u unlogged.
     :param key: columns of the primary key, in its order.
+    :param filenode: of its heap: another one after every TRUNCATE and rewrite; 0 where a release did not record it.
     :param pages: of the heap, when the snapshot was taken; `size` also counts TOAST, in bytes.
     """
 
@@ -50,6 +51,7 @@ class Table(Record):
     pages: int
     size: int
     estimated_rows: int
+    filenode: int = 0
 
     @property
     def label(self) -> str:
@@ -173,7 +175,7 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
   case when c.relkind = 'r'
     then coalesce(pg_catalog.pg_relation_size(c.oid), 0) / current_setting('block_size')::int8 else 0 end as pages,
   case when c.relkind = 'r' then coalesce(pg_catalog.pg_table_size(c.oid), 0) else 0 end as size,
-  greatest(c.reltuples, 0)::int8 as estimated_rows
+  greatest(c.reltuples, 0)::int8 as estimated_rows, c.relfilenode::int8 as filenode
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   left join pg_catalog.pg_am a on a.oid = c.relam
 where c.relkind in ('r', 'p', 'f') and {USER_SCHEMA} and {NO_EXTENSION}

@@ -131,6 +131,14 @@ def export_snapshot(address: Address, *, slot_wait: float = SLOT_WAIT_S) -> Iter
         plain.execute("ROLLBACK")
 
 
+@contextmanager
+def export_plain(address: Address) -> Iterator[Snapshot]:
+    """Export a snapshot without a slot, whose position is approximate, and keep it importable until the block ends."""
+    with connect(address) as session:
+        yield _by_transaction(session, "it was not asked for")
+        session.execute("ROLLBACK")
+
+
 def why_no_slot(session: Connection) -> tuple[Obstacle, ...]:
     """Return everything that keeps a logical slot from being made, so that a backup's log position is approximate."""
     row = session.execute(

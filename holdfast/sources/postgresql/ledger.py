@@ -17,7 +17,7 @@ from holdfast.errors import BusyError, RefusedError
 from holdfast.sources.postgresql.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -77,11 +77,12 @@ class Claim:
     """Which restore a target is unfinished of. Two are the same where one can go on with the other.
 
     :param archive: its id.
-    :param block: id of the backup.
+    :param block: id of the full backup.
     :param tables: globs; none means everything.
     :param maps: as `old=new`.
     :param commit: of the backup, for people.
     :param run: which began it.
+    :param position: in the source's log; "" where that of the backup is meant.
     """
 
     archive: str
@@ -90,6 +91,7 @@ class Claim:
     maps: tuple[str, ...]
     commit: int = field(compare=False)
     run: str = field(compare=False)
+    position: str = ""
 
     @property
     def is_undoable(self) -> bool:
@@ -100,13 +102,14 @@ class Claim:
         """Return, in words, why this restore cannot go on with what another one has left; "" where it can."""
         if self.archive != left.archive:
             return "this one is from another archive"
-        if self.block != left.block:
-            return f"this one is of commit {self.commit}"
+        if (self.block, self.position) != (left.block, left.position):
+            return f"this one is of commit {self.commit}{f', position {self.position}' if self.position else ''}"
         return "" if self == left else "this one is of other tables or names"
 
     def describe(self) -> str:
         """Return which restore it is, for people."""
-        return f"an unfinished restore of commit {self.commit} (run {self.run})"
+        where = f", position {self.position}" if self.position else ""
+        return f"an unfinished restore of commit {self.commit}{where} (run {self.run})"
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,14 @@ class Unfinished:
 
     :param plan: digest of what it creates.
     :param found: what the target had before it.
-    :param steps: those that are done; the step of a file is its path.
+    :param steps: those that are done, each with what came of it; the step of a file is its path.
     :param crashed: the server has since, which empties unlogged tables.
     """
 
     claim: Claim
     plan: str
     found: Target
-    steps: frozenset[str]
+    steps: Mapping[str, str]
     crashed: bool
 
 
@@ -130,7 +133,7 @@ def create_ledger(session: Connection, claim: Claim, *, plan: str = "", found: T
     """Mark a target as unfinished. From now on each step is done once, by `once`."""
     with session.transaction():
         session.execute(f"create schema {LEDGER}")
-        session.execute(f"create table {LEDGER}.done (step text primary key)")
+        session.execute(f"create table {LEDGER}.done (step text primary key, result text)")
         session.execute(
             f"create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid)"
         )
@@ -161,9 +164,19 @@ def read_ledger(session: Connection) -> Unfinished | None:
     claim = json.loads(row[0])
     claim |= {name: tuple(claim[name]) for name in ("tables", "maps")}
     found = Target(frozenset((kind, schema, name) for kind, schema, name in json.loads(row[2])))
-    steps = frozenset(str(step) for (step,) in session.execute(f"select step from {LEDGER}.done"))
+    steps = read_steps(session)
     crashed = session.execute(f"select from {LEDGER}.no_crash").fetchone() is None
     return Unfinished(Claim(**claim), str(row[1]), found, steps, crashed)
+
+
+def read_steps(session: Connection) -> Mapping[str, str]:
+    """Return the steps that are done, each with what came of it."""
+    return dict(session.execute(f"select step, coalesce(result, '') from {LEDGER}.done").fetchall())
+
+
+def note_result(session: Connection, step: str, result: str) -> None:
+    """Note what comes of a step, in the transaction that does it."""
+    session.execute(f"update {LEDGER}.done set result = %s where step = %s", (result, step))
 
 
 def drop_ledger(session: Connection) -> None:
@@ -178,7 +191,7 @@ def once(session: Connection, step: str) -> Iterator[bool]:
     A second attempt waits here for the transaction of the first one, so that they can never both do it.
     """
     with session.transaction():
-        noted = session.execute(f"insert into {LEDGER}.done values (%s) on conflict do nothing", (step,))
+        noted = session.execute(f"insert into {LEDGER}.done (step) values (%s) on conflict do nothing", (step,))
         yield noted.rowcount == 1
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
+from holdfast.sources.postgresql.conform import conform, is_same_form
 from holdfast.sources.postgresql.copy_in import copy_in
-from holdfast.sources.postgresql.hashing import ContentHash, hash_query
+from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_query
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
-from holdfast.sources.postgresql.ledger import once
+from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.session import connect, server_error
 from holdfast.sources.postgresql.sql import qualified
 
@@ -110,6 +111,7 @@ def check_empty(session: Connection, address: Address) -> None:
 def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa.RecordBatch]) -> int:
     """Load a file's rows in one transaction; a file that is in already is left alone. Returns rows loaded.
 
+    Rows of an older form of the table are brought to the one it has here, and the ledger notes their content hash.
     A reply lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
 
     :raises RefusedError: the table does not take these rows, and never will.
@@ -122,11 +124,30 @@ def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa
             cursor.execute("SET LOCAL synchronous_commit = off")
             if table.oid == LARGE_OBJECTS:
                 return put_pages(cursor, batches)
-            return copy_in(cursor, name, table.columns, batches)
+            brought = _Brought(table)
+            rows = copy_in(cursor, name, table.columns, map(brought, batches))
+            if brought.digest.rows:
+                note_result(session, file, str(brought.digest))
+            return rows
     except psycopg.OperationalError:
         raise
     except psycopg.Error as error:
         raise server_error(f"{table.label} does not take its rows", error) from error
+
+
+class _Brought:
+    """Brings batches to a table's form; hashes those for which there is something to do."""
+
+    def __init__(self, table: Table) -> None:
+        self._columns = table.columns
+        self.digest = ContentHash()
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if is_same_form(batch.schema, self._columns):
+            return batch
+        brought = conform(batch, self._columns)
+        self.digest += digest(self._columns, brought)
+        return brought
 
 
 def set_sequences(session: Connection, sequences: Sequence[SequenceValue]) -> None:

@@ -70,6 +70,8 @@ class BackupOperator(ArchiveJobOperator):
             arguments += ["--tables", table]
         for table in known.exclude if known else ():
             arguments += ["--exclude", table]
+        if known and known.max_retained_wal:
+            arguments += ["--max-retained", str(parse_size(known.max_retained_wal))]
         if connections := self.connections or (known and known.connections):
             arguments += ["--connections", str(connections)]
         if bandwidth := self.bandwidth or (known and known.bandwidth):
@@ -87,8 +89,9 @@ class BackupOperator(ArchiveJobOperator):
             problem = self.submit_once(job, context, more)
             return last_words(problem, self.operation)
 
-        self.log.info("taking a snapshot of %s", job.database.url)
-        run_to_the_end(store, job.run, job.database, attempt=attempt, say=self.log.warning)
+        run_to_the_end(
+            store, job.run, job.database, arguments=job.arguments, attempt=attempt, say=self.log.warning
+        )
         return problem
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def test_it_opens_and_every_byte_is_as_it_was_written(fixture: Path) -> None:
 
 def test_its_rows_can_be_read_as_plain_parquet(fixture: Path) -> None:
     archive = Archive.open(open_store(str(fixture)))
-    block = points.resolve(archive.state, "postgres", "commit:1").block
+    block = points.resolve(archive.state, archive.store, "postgres", "commit:1").full.block
     sale = next(table for table in block.tables if table.name == "sale")
     rows = [row for file in sale.files for batch in read_batches(archive.store, file) for row in batch.to_pylist()]
     assert [row["id"] for row in rows] == [1, 2, 3]

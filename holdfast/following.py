@@ -1,0 +1,158 @@
+"""What the process that starts a backup decides before it: a full one or changes, and from which stream.
+
+A stream is a logical replication slot and its publication on the source. The archive says up to where its changes are
+here; what the server says of it must fit, else no changes can be joined, and a full backup begins a new stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import ValidationError
+
+from holdfast.archive import Archive
+from holdfast.archive.model import Document, Stream
+from holdfast.errors import UsageError
+from holdfast.sources.postgresql import stream as streams
+from holdfast.sources.postgresql.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.stream_state import ExpectedStream, look, retention_warning, why_broken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.archive.state import Placed, State
+    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.stream_state import StreamState
+    from holdfast.storage import ObjectStore
+
+Kind = Literal["auto", "full", "changes"]
+
+MAX_RETAINED_BYTES = 10 << 30
+"""Of the log that a slot may hold back before there is a warning."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which backup was asked for.
+
+    :param source: its name in the archive.
+    :param kind: `changes` begins to follow a source that is not followed yet; `auto` goes on where one is.
+    :param tables, exclude: globs of the tables to back up.
+    :param max_retained: bytes of log that the slot may hold back before there is a warning; None: the default.
+    """
+
+    source: str
+    kind: Kind = "auto"
+    tables: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    max_retained: int | None = None
+
+    @classmethod
+    def of(cls, arguments: Sequence[str]) -> Wanted:
+        """Return what the arguments of the backup's application ask for."""
+        parser = argparse.ArgumentParser(add_help=False)
+        parser.add_argument("--source", required=True)
+        parser.add_argument("--kind", default="auto")
+        parser.add_argument("--tables", action="append", default=[])
+        parser.add_argument("--exclude", action="append", default=[])
+        parser.add_argument("--max-retained", type=int)
+        given, _ = parser.parse_known_args(arguments)
+        return cls(**vars(given))
+
+
+class Decision(Document):
+    """What a job is to do; it travels to the driver.
+
+    :param kind: "changes", or "snapshot" for a full backup or for what is to begin anew of one.
+    :param stream: as it is on the server; None where changes are not followed.
+    :param gap: why a full backup begins a new stream.
+    :param begin: names of the only tables to take a snapshot of; empty means all that are wanted.
+    """
+
+    kind: Literal["snapshot", "changes"] = "snapshot"
+    stream: Stream | None = None
+    gap: str = ""
+    begin: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return what another process needs; holds no secret."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> Decision:
+        """Return the decision that `to_json` described.
+
+        :raises UsageError: it described none.
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise UsageError("this describes no backup: start jobs by command or operator") from error
+
+
+def newest_with_stream(state: State, source: str) -> Placed | None:
+    """Return a source's newest block that tells of its stream."""
+    found = [placed for placed in state.blocks.values() if placed.block.source.name == source and placed.block.stream]
+    return max(found, key=lambda placed: placed.commit, default=None)
+
+
+def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[str], None]) -> Decision:
+    """Decide what to do, and make the source ready for it: publication and slot.
+
+    :param say: is told what people should know.
+    :raises RefusedError: changes are wanted and the source cannot be followed; names all that is in the way.
+    :raises BusyError: open transactions kept the slot from being made.
+    """
+    archive = Archive.open(store)
+    known = newest_with_stream(archive.state, wanted.source)
+    if known is None and wanted.kind != "changes":
+        return Decision()
+    name = streams.stream_name(archive.identity.id, wanted.source)
+    with connect(address) as session:
+        catalog = read_catalog(session, read_tables(session), values=False)
+    tables = catalog.with_rows(wanted.tables, wanted.exclude)
+    gap = ""
+    if known is not None:
+        gap = _why_broken(address, name, archive.state, known)
+        if not gap:
+            state = streams.keep(address, name, tables)
+            if warning := retention_warning(state, wanted.max_retained or MAX_RETAINED_BYTES):
+                say(warning)
+            kind: Literal["snapshot", "changes"] = "snapshot" if wanted.kind == "full" else "changes"
+            return Decision(kind=kind, stream=_described(state))
+        say(f"no changes can be joined to what is here: {gap}")
+        if wanted.kind == "full":
+            return Decision(gap=gap)
+    say("a full backup begins to follow the source's changes")
+    state = streams.open_stream(address, name, tables)
+    return Decision(stream=_described(state, opened=True), gap=gap)
+
+
+def _why_broken(address: Address, name: str, state: State, known: Placed) -> str:
+    block = known.block
+    if block.stream is None:
+        return ""
+    expected = ExpectedStream(
+        name=name,
+        position=state.streams[block.source.name],
+        publication_oid=block.stream.publication_oid,
+        system_identifier=block.source.system_identifier,
+        timeline=block.source.timeline,
+    )
+    with connect(address) as session:
+        return why_broken(expected, look(session, name))
+
+
+def _described(state: StreamState, *, opened: bool = False) -> Stream:
+    return Stream(
+        slot=state.name,
+        position=state.position,
+        opened=opened,
+        publication=state.name,
+        publication_oid=state.publication_oid,
+        followed=dict(state.followed),
+        not_followed=dict(state.not_followed),
+    )

@@ -1,0 +1,77 @@
+"""What a moment of an archive means for a database: its objects, and the parts of each of its tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from holdfast.archive.blocks import read_file
+from holdfast.archive.history import TableHistory, field_id
+from holdfast.sources.postgresql.catalog import Catalog, SequenceValue
+from holdfast.sources.postgresql.conform import conform
+from holdfast.sources.postgresql.forms import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from holdfast.archive.model import Block
+    from holdfast.archive.timeline import Moment, TableParts
+    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.columns import Column
+    from holdfast.storage import ObjectStore
+
+_SEQUENCES = TypeAdapter(tuple[SequenceValue, ...])
+
+_NOTHING = pa.record_batch(
+    [pa.nulls(1)], pa.schema([pa.field("nothing", pa.null(), metadata={b"PARQUET:field_id": b"0"})])
+)
+"""A row without any column that a table can have."""
+
+
+def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
+    """Return the record of a moment's objects, with sequences that stand no earlier than its rows.
+
+    :raises DamagedError: a file of it is missing or changed.
+    """
+    catalog = Catalog.model_validate_json(read_file(store, moment.schema.block.catalog))
+    known = {(value.sequence_schema, value.name): value for value in _read_sequences(store, moment.sequences.block)}
+    sequences = (known.get((value.sequence_schema, value.name), value) for value in catalog.sequences)
+    return catalog.model_copy(update={"sequences": tuple(sequences)})
+
+
+def _read_sequences(store: ObjectStore, block: Block) -> Iterable[SequenceValue]:
+    if block.sequences is not None:
+        return _SEQUENCES.validate_json(read_file(store, block.sequences))
+    return Catalog.model_validate_json(read_file(store, block.catalog)).sequences
+
+
+def sequences_to_json(values: tuple[SequenceValue, ...]) -> bytes:
+    """Return what a block keeps of where sequences stood."""
+    return _SEQUENCES.dump_json(values)
+
+
+def history_of(moment: Moment, parts: TableParts, table: Table) -> TableHistory:
+    """Return what makes up a table's rows at a moment, in the form the table has there.
+
+    Generated columns are left out: changes do not hold them.
+    """
+    columns = tuple(column for column in table.columns if not column.generated)
+    return TableHistory(
+        table=parts.base.id,
+        label=table.label,
+        base=parts.base.files,
+        since=parts.since,
+        changes=parts.changes,
+        key=parts.changes[-1].key if parts.changes else (),
+        upto=moment.position,
+        wanted=schema_of(columns),
+        missing=missing_values(columns),
+    )
+
+
+def missing_values(columns: Sequence[Column]) -> Mapping[int, pa.Scalar]:
+    """Return by field id what rows have that are older than a column of the table."""
+    row = conform(_NOTHING, columns)
+    return {field_id(field): array[0] for field, array in zip(row.schema, row.columns, strict=True)}

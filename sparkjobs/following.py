@@ -1,0 +1,339 @@
+"""Back up the changes of a source that is followed: window by window, each archived, committed, and then let go of.
+
+Only after its commit is a window's log given back to the server, so that a crash repeats work and loses nothing; what
+was committed before a crash is let go of first by the next run.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
+from holdfast.archive.model import Block, Coverage, FileRecord, summary
+from holdfast.archive.position import parse_position, show_position
+from holdfast.archive.timeline import to_of
+from holdfast.errors import HoldfastError, RefusedError
+from holdfast.moments import sequences_to_json
+from holdfast.sources.postgresql import stream as streams
+from holdfast.sources.postgresql.catalog import Catalog
+from holdfast.sources.postgresql.decode import max_value_bytes
+from holdfast.sources.postgresql.dump import dump_schema
+from holdfast.sources.postgresql.export import export_plain
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.snapshot import open_snapshot
+from sparkjobs.changes import StreamReader
+from sparkjobs.driver import Job, database_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from holdfast.archive.model import Stream
+    from holdfast.archive.state import Placed
+    from holdfast.following import Decision
+    from holdfast.sources.postgresql.address import Address
+    from sparkjobs.changes import FinishedWindow
+
+WINDOW_BYTES = 256 << 20
+"""Log that is decoded at once: the server keeps what it decodes in a temporary file until it is all sent."""
+
+_MOST_WINDOW_BYTES = 16 << 30
+_MOST_CHANGES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a source's objects were at one moment, and the files that tell it."""
+
+    catalog: Catalog
+    catalog_file: FileRecord
+    schema_dump: FileRecord | None
+    sequences: FileRecord | None
+    version: str
+    not_included: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Following:
+    """Which tables the blocks of one run follow.
+
+    :param followed: by oid, each with the oid of its entry in the publication.
+    :param to_begin: names of those that need a snapshot first.
+    """
+
+    followed: dict[int, int]
+    not_followed: dict[str, str]
+    to_begin: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What lies between two moments at which the source's objects are known.
+
+    :param end: position; the last one, of now, may be overstepped by a transaction.
+    :param at: when it was reached, by the server's clock.
+    :param stream: as it was then.
+    """
+
+    end: int
+    at: datetime
+    cut: Cut
+    stream: Stream
+
+
+def follow(job: Job, source: str, decision: Decision) -> dict[str, Any]:
+    """Back up what has changed since the last backup, and return a summary."""
+    archive = Archive.open(job.store)
+    if source not in archive.state.streams or decision.stream is None:
+        raise HoldfastError("this archive follows no stream of the source: start the backup again")
+    address = database_address("source")
+    end = archive.state.streams[source]
+    job.start("sparkjobs.changes")
+    with connect(address) as session:
+        if parse_position(decision.stream.position) < parse_position(end):
+            streams.advance(session, decision.stream.slot, end)
+        clock, position = streams.flush_position(session)
+    flushed = parse_position(position)
+    run = Run(job, source, archive, address)
+    block = uuid.uuid4().hex
+    now = Segment(flushed, clock, _cut(job, address, source, run.newest_cut(), block), decision.stream)
+    for segment in (*run.known_segments(flushed), now):
+        run.to(segment, block)
+        block = uuid.uuid4().hex
+    return run.summary()
+
+
+def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cut:
+    """Read what the source's objects are now, and store what differs from the last block."""
+    job.log.progress("reading the schema")
+    with export_plain(address) as snapshot, open_snapshot(address, snapshot) as seen:
+        version = streams.schema_fingerprint(seen.session)
+        catalog, not_included = seen.catalog, seen.not_included
+        attempt, folder = new_attempt(), table_folder(source, "schema", block)
+        sequences = write_bytes(job.store, f"{folder}/sequences-{attempt}.json", sequences_to_json(catalog.sequences))
+        if version == last.schema_version:
+            known = _known_cut(job, last)
+            return replace(known, catalog=catalog, sequences=sequences)
+        dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
+    return Cut(
+        catalog,
+        write_bytes(job.store, f"{folder}/catalog-{attempt}.json", catalog.model_dump_json().encode()),
+        write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump),
+        sequences,
+        version,
+        not_included + warnings,
+    )
+
+
+def _known_cut(job: Job, block: Block) -> Cut:
+    catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
+    return Cut(catalog, block.catalog, block.schema_dump, block.sequences, block.schema_version, block.not_included)
+
+
+def compare(session: Any, segment: Segment, last: Block, before: Catalog) -> Following:
+    """Find the tables whose changes in a segment follow without a hole on what is here."""
+    stream, now = segment.stream, segment.cut.catalog
+    was = last.stream.followed if last.stream else {}
+    old = {table.oid: table for table in before.tables}
+    new = {table.oid: table for table in now.tables}
+    # A table that was dropped since was followed to its end.
+    followed = {
+        oid: entry for oid, entry in was.items() if stream.followed.get(oid) == entry or (oid in old and oid not in new)
+    }
+    both = [oid for oid in followed if oid in old and oid in new]
+    rewritten = {oid for oid in both if old[oid].filenode != new[oid].filenode}
+    if rewritten:
+        emptied = streams.truncated(session, stream.slot, show_position(segment.end))
+        rewritten -= {oid for oid in rewritten if oid in emptied and old[oid].columns == new[oid].columns}
+    reasons = dict.fromkeys(rewritten, _REWRITTEN)
+    reasons |= {oid: "its key was changed" for oid in both if _identity(old[oid]) != _identity(new[oid])}
+    reasons |= {oid: "it has no snapshot yet" for oid in stream.followed if oid not in followed}
+    labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
+    return Following(
+        {oid: entry for oid, entry in followed.items() if oid not in reasons},
+        {**stream.not_followed, **{label: reasons[oid] for oid, label in labels.items()}},
+        tuple(labels.values()),
+    )
+
+
+_REWRITTEN = "it was rewritten by ALTER, VACUUM FULL or CLUSTER, of which the log does not tell"
+
+
+def _identity(table: Any) -> tuple[Any, ...]:
+    numbers = {column.name: column.number for column in table.columns}
+    return table.replica_identity, tuple(numbers[name] for name in table.key)
+
+
+class Run:
+    """Archives segment after segment of a source's log."""
+
+    def __init__(self, job: Job, source: str, archive: Archive, address: Address) -> None:
+        self._job = job
+        self._source = source
+        self._archive = archive
+        self._address = address
+        self._done: list[Block] = []
+        self._following: Following | None = None
+
+    def known_segments(self, flushed: int) -> Iterator[Segment]:
+        """Yield what ends where a full backup was taken since: there, the objects are known, too."""
+        for placed in sorted(self._mine(), key=lambda each: to_of(each.block)):
+            block = placed.block
+            is_cut = block.kind == "snapshot" and block.stream is not None and block.covers.exact
+            if is_cut and block.stream and self._position() < to_of(block) < flushed:
+                yield Segment(to_of(block), block.covers.to_time, _known_cut(self._job, block), block.stream)
+
+    def newest_cut(self) -> Block:
+        """Return the newest block of the source that is followed."""
+        return max(self._mine(), key=lambda each: each.commit).block
+
+    def to(self, segment: Segment, block: str) -> None:
+        """Archive window after window until the segment's end is reached."""
+        last = self._newest()
+        before = _known_cut(self._job, last.block).catalog
+        with connect(self._address) as session:
+            following = compare(session, segment, last.block, before)
+        room = WINDOW_BYTES
+        while True:
+            at = self._position()
+            upto = min(at + room, max(segment.end, at))
+            window = self._read(at, upto, block, before, segment, following)
+            is_last = window.to_position >= segment.end
+            self._commit(window, at, block, segment if is_last else None, last.block, following)
+            self._let_go()
+            if is_last:
+                break
+            # Where little comes of much log, it is others' tables': no reason to take small steps.
+            room = min(2 * room, _MOST_WINDOW_BYTES) if window.size < WINDOW_BYTES // 16 else WINDOW_BYTES
+            block = uuid.uuid4().hex
+        self._following = following
+
+    def _mine(self) -> list[Placed]:
+        return [
+            each
+            for each in self._archive.state.blocks.values()
+            if each.block.source.name == self._source and each.block.stream
+        ]
+
+    def _newest(self) -> Placed:
+        """Return the block that the next changes follow on; before the first of them, the one that began the stream."""
+        changes = [each for each in self._mine() if each.block.kind == "changes"]
+        opened = [each for each in self._mine() if each.block.stream and each.block.stream.opened]
+        return max((*changes, *opened), key=lambda each: each.commit)
+
+    def _position(self) -> int:
+        return parse_position(self._archive.state.streams[self._source])
+
+    def _read(
+        self, at: int, upto: int, block: str, before: Catalog, segment: Segment, following: Following
+    ) -> FinishedWindow:
+        reader = StreamReader(
+            self._job.store,
+            self._address,
+            slot=segment.stream.slot,
+            block=block,
+            source=self._source,
+            before=before,
+            now=segment.cut.catalog,
+            followed=frozenset(following.followed),
+            most_changes=_MOST_CHANGES,
+            max_value_bytes=max_value_bytes(),
+        )
+        (window,) = self._job.map("reading changes", [upto], reader, estimated_rows=0)
+        found: FinishedWindow = window
+        return found
+
+    def _commit(
+        self,
+        window: FinishedWindow,
+        at: int,
+        block: str,
+        reached: Segment | None,
+        last: Block,
+        following: Following,
+    ) -> None:
+        """Commit a window.
+
+        :param reached: the segment whose end it is; None where it ends in the midst of one.
+        :param last: the block before the segment.
+        """
+        before = self._newest().block.covers.to_time
+        time = reached.at if reached else window.transactions.last_time if window.transactions else before
+        cut = reached.cut if reached else _known_cut(self._job, last)
+        stream = last.stream if reached is None else reached.stream
+        if stream is None:
+            raise HoldfastError("this archive follows no stream of the source: start the backup again")
+        added = Block(
+            id=block,
+            kind="changes",
+            run=self._job.run,
+            source=last.source.model_copy(update={"version": str(cut.catalog.server_version)}),
+            covers=Coverage(
+                from_position=show_position(at),
+                to_position=show_position(window.to_position),
+                from_time=before,
+                to_time=max(before, time),
+            ),
+            tables=window.tables,
+            catalog=cut.catalog_file,
+            schema_dump=cut.schema_dump,
+            sequences=cut.sequences,
+            schema_version=cut.version,
+            not_included=cut.not_included,
+            whole=last.whole,
+            stream=stream.model_copy(
+                update={
+                    "position": show_position(at),
+                    "opened": False,
+                    "followed": following.followed,
+                    "not_followed": following.not_followed,
+                }
+            ),
+            transactions=window.transactions,
+            marks=window.marks,
+            ddl=window.ddl,
+        )
+        with connect(self._address) as session:
+            streams.check_unchanged(session, stream.slot, stream.publication_oid)
+        self._job.log.progress("committing", rows=self.rows, size=self.size)
+        change = Change(kind="backup", add=(added,))
+        try:
+            self._archive.add(lambda state: change, check=self._job.check, fence=self._job.locks.fence)
+        except RefusedError:
+            if added.id not in self._archive.state.blocks:  # the last request of a driver that was killed may come late
+                raise
+        self._done.append(added)
+
+    def _let_go(self) -> None:
+        """Give the log back that is archived."""
+        stream = self._done[-1].stream
+        if stream:
+            with connect(self._address) as session:
+                streams.advance(session, stream.slot, self._done[-1].covers.to_position)
+
+    @property
+    def rows(self) -> int:
+        """Return how many changes were archived."""
+        return sum(block.rows for block in self._done)
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes were stored."""
+        return sum(block.size for block in self._done)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what is told of the whole run."""
+        last = self._done[-1]
+        return {
+            "commit": self._archive.state.blocks[last.id].commit,
+            **summary(last),
+            "rows": self.rows,
+            "bytes": self.size,
+            "transactions": sum(block.transactions.count for block in self._done if block.transactions),
+            "commits": len(self._done),
+            "seconds": round(self._job.log.elapsed_s, 3),
+            "to_begin": list(self._following.to_begin) if self._following else [],
+        }
