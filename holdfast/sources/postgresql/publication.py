@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-LOCK_WAIT_S = 10
+LOCK_WAIT_S = 10.0
 """To enter, a table is locked against changes of its definition, and only for that moment."""
 
 _BATCH = 500
@@ -188,7 +188,7 @@ def reconcile(session: Connection, plan: PublicationPlan) -> Mapping[str, str]:
             if not (plan.surplus or _addable(plan) or not plan.exists):
                 break
             with session.transaction():
-                session.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'")
+                session.execute(f"SET LOCAL lock_timeout = {int(LOCK_WAIT_S * 1000)}")
                 _carry_out(session, plan, _addable(plan)[:_BATCH])
                 plan = plan_publication(session, plan.name, plan.tables)
                 # What has lost its key between the look at it and its lock has not entered for anybody else yet.
@@ -197,7 +197,7 @@ def reconcile(session: Connection, plan: PublicationPlan) -> Mapping[str, str]:
                     plan = plan_publication(session, plan.name, plan.tables)
     except psycopg.errors.LockNotAvailable as error:
         raise BusyError(
-            f"tables could not enter publication {plan.name} for {LOCK_WAIT_S} s: somebody alters one, builds an index "
+            f"tables could not enter publication {plan.name} for {LOCK_WAIT_S:.0f} s: somebody alters one, builds an index "
             f"or vacuums ({words(error)}): let it finish, then start again"
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
