@@ -8,6 +8,7 @@ given up by the server) is found by comparing it with what the archive's last bl
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,7 @@ def stream_names(archive_id: str, source: str) -> tuple[str, str]:
 
     Each source of each archive has its own: who shares a slot loses what the other has read.
     """
-    name = "holdfast_" + hashlib.sha256(f"{archive_id}\n{source}".encode()).hexdigest()[:16]
+    name = "holdfast_" + hashlib.sha256(json.dumps([archive_id, source]).encode()).hexdigest()[:16]
     return name, name
 
 
