@@ -54,6 +54,14 @@ class ContentHash:
         """Return the hash of both sets of rows together."""
         return ContentHash(self.rows + other.rows, self.total + other.total)
 
+    def __sub__(self, other: ContentHash) -> ContentHash:
+        """Return the hash of these rows without some of them."""
+        return ContentHash(self.rows - other.rows, self.total - other.total)
+
+    def __mul__(self, times: int) -> ContentHash:
+        """Return the hash of so many copies of each row."""
+        return ContentHash(self.rows * times, self.total * times)
+
     def __str__(self) -> str:
         """Return `rows:total`."""
         return f"{self.rows}:{self.total}"
@@ -79,17 +87,25 @@ def hash_query(table: str, columns: Sequence[Column], *, encoding: str = "UTF8")
     :param table: quoted and qualified.
     :param encoding: the database's, as `server_encoding` says it.
     """
+    return hash_select(f"only {table}", columns, encoding=encoding)
+
+
+def hash_select(source: str, columns: Sequence[Column], *, encoding: str = "UTF8") -> str:
+    """Return the query of `hash_query` over other rows.
+
+    :param source: what stands behind FROM; it has these columns, by name.
+    """
     stored = layout(tuple(columns))
-    kept = ", ".join(f"{_kept(each, encoding)} as c{each.index}" for each in stored)
+    kept = ", ".join(f"{kept_value(each, encoding)} as c{each.index}" for each in stored)
     # OFFSET 0 keeps the planner from writing an expression that is used twice in two places.
-    rows = f"select {kept} from only {table} offset 0"
+    rows = f"select {kept} from {source} offset 0"
     slots = [slot for each in stored for slot in _slots(each, f"c{each.index}", encoding)]
     record = f"select {_record_hash(slots)} as r from ({rows}) k offset 0"
     total = "coalesce(sum(pg_catalog.hashint8extended(r, r)), 0)"
     return f"select count(*), {total} from ({record}) h"
 
 
-def _kept(each: Stored, encoding: str) -> str:
+def kept_value(each: Stored, encoding: str = "UTF8") -> str:
     """Return the SQL of a value before its normal form: text comes as bytes of another encoding's database."""
     column = each.column
     if each.form is Form.TEXT and column.base != "bpchar":
