@@ -51,12 +51,13 @@ __all__ = [
     "drop_slot",
     "drop_stream",
     "flush_position",
+    "keep",
     "look",
     "lost_tables",
     "open_stream",
     "retention_warning",
     "schema_fingerprint",
-    "stream_names",
+    "stream_name",
     "truncated",
     "why_broken",
 ]
@@ -65,48 +66,55 @@ _FAILOVER = 170000
 """Since this version standbys can keep slots."""
 
 
-def stream_names(archive_id: str, source: str) -> tuple[str, str]:
-    """Return the names of the slot and the publication of a source in an archive: the same one for both.
+def stream_name(archive_id: str, source: str) -> str:
+    """Return the name of the slot and of the publication of a source in an archive.
 
     Each source of each archive has its own: who shares a slot loses what the other has read.
     """
-    name = "holdfast_" + hashlib.sha256(json.dumps([archive_id, source]).encode()).hexdigest()[:16]
-    return name, name
+    return "holdfast_" + hashlib.sha256(json.dumps([archive_id, source]).encode()).hexdigest()[:16]
 
 
-def open_stream(
-    address: Address, name: str, tables: Sequence[Table], *, wait: float = SLOT_WAIT_S, anew: bool = False
-) -> StreamState:
-    """Make sure that a stream is there: its publication as it must be now, and then its slot, which is to find that.
+def open_stream(address: Address, name: str, tables: Sequence[Table], *, wait: float = SLOT_WAIT_S) -> StreamState:
+    """Begin a stream: make its publication what it must be, and then its slot, which is to find that.
 
-    A slot that is there stays as it is, unless nothing can be read from it: one of another plugin, one that the server
-    has given up, one that is older than its publication.
+    A slot of the name that is there already is replaced: what was read of it cannot be known.
 
     :param tables: all that are backed up of this source; not only those of one backup.
     :param wait: seconds to wait for the transactions that are open, all of which a new slot waits for.
-    :param anew: replace the slot: what it has cannot be joined with the archive.
     :raises RefusedError: it cannot be made: names all reasons, or the SQL that only the tables' owner may run.
     :raises BusyError: transactions stayed open, or somebody reads the slot: names them.
     """
     with connect(address) as session:
-        before = look(session, name)
+        drop_slot(session, name)
+        refuse(why_no_slot(session))
         plan = plan_publication(session, name, tables)
-        stays = before is not None and before.usable and not before.lost and plan.exists and not anew
-        if not stays:
-            drop_slot(session, name)
-            refuse(why_no_slot(session))
         reconcile(session, plan)
-        if not stays:
-            try:
-                _make_slot(session, name, wait)
-            except BaseException:
-                if not plan.exists:
-                    _drop_publication(session, name)
-                raise
-        state = look(session, name)
-        if state is None:
-            raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
-        return replace(state, not_followed=not_followed(session, plan_publication(session, name, tables)))
+        try:
+            _make_slot(session, name, wait)
+        except BaseException:
+            if not plan.exists:
+                _drop_publication(session, name)
+            raise
+        return _state(session, name, tables)
+
+
+def keep(address: Address, name: str, tables: Sequence[Table]) -> StreamState:
+    """Make the publication of a stream that is there what it must be now, and return what the stream is.
+
+    :param tables: all that are backed up of this source; not only those of one backup.
+    :raises RefusedError: only the tables' owner may: names the SQL.
+    :raises HoldfastError: there is no such slot.
+    """
+    with connect(address) as session:
+        reconcile(session, plan_publication(session, name, tables))
+        return _state(session, name, tables)
+
+
+def _state(session: Connection, name: str, tables: Sequence[Table]) -> StreamState:
+    state = look(session, name)
+    if state is None:
+        raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
+    return replace(state, not_followed=not_followed(session, plan_publication(session, name, tables)))
 
 
 def check_unchanged(session: Connection, name: str, publication_oid: int) -> None:

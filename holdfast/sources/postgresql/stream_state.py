@@ -27,18 +27,19 @@ MAX_RETAINED_BYTES = 10 << 30
 class StreamState:
     """What a stream is now.
 
+    :param name: of its slot and its publication.
     :param plugin: the slot's, or what it is instead.
     :param active_pid: of who reads the slot now.
     :param wal_status: reserved, extended, unreserved (about to be given up) or lost.
     :param invalidation_reason: why the server has given the slot up; None where it has not, or tells no reason.
-    :param confirmed: position up to which changes are said to be archived; decoding begins there.
+    :param position: up to which changes are said to be archived; decoding begins there.
     :param restart: oldest position of the log that it still needs.
     :param retained_bytes: of the log from there to its end.
     :param safe_wal_size: bytes that may still be written before the server gives the slot up; None: no limit.
     :param catalog_xmin_age: transactions since the oldest one whose catalog rows it still needs.
     :param failover: standbys may keep the slot.
     :param usable: it is a permanent slot of the right plugin and database, and two-phase commit is off.
-    :param publication_oid: None where there is no publication.
+    :param publication_oid: 0 where there is no publication.
     :param publication_version: changes with every change of its options, also one that was taken back.
     :param publication_problem: why nothing can be read by it.
     :param end: of the server's log.
@@ -46,21 +47,20 @@ class StreamState:
     :param not_followed: tables to be followed that are not, by label, each with the reason; known to `open_stream`.
     """
 
-    slot: str
-    publication: str
+    name: str
     plugin: str
     database: str
     usable: bool
     active_pid: int | None
     wal_status: str | None
     invalidation_reason: str | None
-    confirmed: str | None
+    position: str
     restart: str | None
     retained_bytes: int
     safe_wal_size: int | None
     catalog_xmin_age: int | None
     failover: bool
-    publication_oid: int | None
+    publication_oid: int
     publication_version: str | None
     publication_problem: str
     followed: Mapping[int, int]
@@ -105,15 +105,14 @@ def look(session: Connection, name: str) -> StreamState | None:
     slot, active_pid, wal_status, safe_wal_size, confirmed, restart, retained, age = row
     found = read_publication(session, name)
     return StreamState(
-        slot=name,
-        publication=name,
+        name=name,
         plugin=slot["plugin"] or "no plugin: it is a physical slot",
         database=slot["database"] or "",
         usable=_is_usable(slot, session.info.dbname),
         active_pid=active_pid,
         wal_status=wal_status,
         invalidation_reason=slot.get("invalidation_reason") or ("conflict" if slot.get("conflicting") else None),
-        confirmed=confirmed,
+        position=confirmed or "0/0",  # of a physical slot, which is not usable
         restart=restart,
         retained_bytes=retained,
         safe_wal_size=safe_wal_size,
@@ -134,7 +133,7 @@ def _is_usable(slot: Mapping[str, Any], database: str) -> bool:
 
 def _of_publication(found: Publication | None) -> dict[str, Any]:
     return {
-        "publication_oid": found.oid if found else None,
+        "publication_oid": found.oid if found else 0,
         "publication_version": found.version if found else None,
         "publication_problem": found.problem if found else "",
         "followed": found.followed if found else {},
@@ -154,7 +153,7 @@ class ExpectedStream:
     :param followed: tables, by oid; each with the oid of the entry of the publication it came by.
     """
 
-    slot: str
+    name: str
     position: str
     publication_oid: int
     publication_version: str | None = None
@@ -175,31 +174,29 @@ def why_broken(expected: ExpectedStream, state: StreamState | None) -> str:
     A slot that is behind the archive's end is not broken: a crash came before it was advanced.
     """
     if state is None:
-        return f"slot {expected.slot} is gone: somebody dropped it, or the server is another one"
+        return f"slot {expected.name} is gone: somebody dropped it, or the server is another one"
     return next(_reasons(expected, state), "")
 
 
 def _reasons(expected: ExpectedStream, state: StreamState) -> Iterator[str]:
     yield from _other_server(expected, state)
     if not state.usable:
-        yield f"slot {state.slot} is not ours any more: {state.plugin}, database {state.database or 'none'}"
+        yield f"slot {state.name} is not ours any more: {state.plugin}, database {state.database or 'none'}"
     if state.lost:
-        yield f"the server has given up slot {state.slot}: {state.lost}"
-    if state.confirmed is None:
-        yield f"slot {state.slot} has no position"
-    elif lsn(state.confirmed) > lsn(expected.position):
+        yield f"the server has given up slot {state.name}: {state.lost}"
+    if lsn(state.position) > lsn(expected.position):
         yield (
-            f"slot {state.slot} is at {state.confirmed}, and the archive ends at {expected.position}: somebody "
+            f"slot {state.name} is at {state.position}, and the archive ends at {expected.position}: somebody "
             "advanced it or made it anew"
         )
-    if state.publication_oid is None:
-        yield f"publication {expected.slot} is gone"
+    if not state.publication_oid:
+        yield f"publication {expected.name} is gone"
     elif state.publication_oid != expected.publication_oid:
-        yield f"publication {expected.slot} was made anew, and did not exist for some of the changes"
+        yield f"publication {expected.name} was made anew, and did not exist for some of the changes"
     if state.publication_problem:
         yield state.publication_problem
     if expected.publication_version not in (None, state.publication_version):
-        yield f"the options of publication {expected.slot} were changed meanwhile"
+        yield f"the options of publication {expected.name} were changed meanwhile"
 
 
 def _other_server(expected: ExpectedStream, state: StreamState) -> Iterator[str]:
@@ -243,7 +240,7 @@ def retention_warning(state: StreamState, limit_bytes: int = MAX_RETAINED_BYTES)
     """
     if state.lost:
         return ""
-    kept = f"slot {state.slot} keeps {state.retained_bytes / 1e9:.2f} GB of the server's log"
+    kept = f"slot {state.name} keeps {state.retained_bytes / 1e9:.2f} GB of the server's log"
     do = "back up changes now, or let holdfast source remove drop it"
     safe = state.safe_wal_size
     if state.wal_status == "unreserved" or (safe is not None and safe < _NEAR * (safe + state.retained_bytes)):

@@ -25,7 +25,7 @@ from tests.support.versions import programs_of, running
 pytestmark = pytest.mark.service
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-NAME, _ = stream.stream_names("an archive", "shop")
+NAME = stream.stream_name("an archive", "shop")
 TABLES = """
 create table public.orders (id int primary key, x int); create table public.lines (id int primary key, x int);
 create table public.notes (x int);
@@ -57,11 +57,9 @@ def seen(session: Connection) -> StreamState:
 
 def expected(state: StreamState) -> ExpectedStream:
     """What an archive says that ends where the slot is."""
-    assert state.confirmed is not None
-    assert state.publication_oid is not None
     return ExpectedStream(
-        slot=state.slot,
-        position=state.confirmed,
+        name=state.name,
+        position=state.position,
         publication_oid=state.publication_oid,
         publication_version=state.publication_version,
         followed=state.followed,
@@ -83,12 +81,9 @@ def labels(session: Connection, oids: Any) -> set[str]:
 
 
 def test_each_source_of_each_archive_has_a_stream_of_its_own() -> None:
-    names = {stream.stream_names(archive, source) for archive in ("a", "b") for source in ("s", "t")}
+    names = {stream.stream_name(archive, source) for archive in ("a", "b") for source in ("s", "t")}
     assert len(names) == 4
-    slot, publication = names.pop()
-    assert slot == publication
-    assert len(slot) <= 63
-    assert stream.stream_names("a", "b\nc") != stream.stream_names("a\nb", "c")
+    assert all(len(name) <= 63 for name in names)
 
 
 def test_a_stream_is_opened_once_kept_and_dropped_without_a_trace(session: Connection, address: Address) -> None:
@@ -101,13 +96,15 @@ def test_a_stream_is_opened_once_kept_and_dropped_without_a_trace(session: Conne
     assert list(state.not_followed) == ["public.notes"]
     assert stream.why_broken(expected(state), seen(session)) == ""
     session.execute("create table public.more (id int primary key)")
-    again = opened(session, address)
-    assert (again.confirmed, again.publication_oid) == (state.confirmed, state.publication_oid)
+    again = stream.keep(address, NAME, tables(session))
+    assert (again.position, again.publication_oid) == (state.position, state.publication_oid)
     assert labels(session, again.followed) == {"public.orders", "public.lines", "public.more"}
     assert stream.why_broken(expected(state), again) == ""
     stream.drop_stream(session, NAME)
     assert (slots(session), publications(session)) == ([], [])
     stream.drop_stream(session, NAME)
+    with pytest.raises(HoldfastError, match="was dropped by somebody"):
+        stream.keep(address, NAME, tables(session))
 
 
 def test_the_oldest_version_has_streams_too() -> None:
@@ -190,7 +187,7 @@ def test_a_slot_made_anew_at_once_is_seen_also_where_nothing_was_written(session
 def test_a_stream_that_is_begun_anew_has_another_position(session: Connection, address: Address) -> None:
     was = expected(opened(session, address))
     session.execute("insert into public.orders values (1, 1)")
-    assert "made it anew" in stream.why_broken(was, opened(session, address, anew=True))
+    assert "made it anew" in stream.why_broken(was, opened(session, address))
 
 
 def test_a_publication_that_is_gone_made_anew_or_changed_is_seen(session: Connection, address: Address) -> None:
@@ -210,8 +207,8 @@ def test_a_publication_that_is_gone_made_anew_or_changed_is_seen(session: Connec
     # A slot that is older than its publication cannot be read from: it is replaced.
     session.execute(f"drop publication {NAME}".encode())
     again = opened(session, address)
-    assert again.confirmed != state.confirmed
-    stream.check_unchanged(session, NAME, again.publication_oid or 0)
+    assert again.position != state.position
+    stream.check_unchanged(session, NAME, again.publication_oid)
 
 
 def test_tables_that_left_the_publication_or_came_back_are_told(session: Connection, address: Address) -> None:
@@ -282,11 +279,10 @@ def test_a_slot_is_advanced_to_a_position_and_never_past_it(session: Connection,
     _, position = stream.flush_position(session)
     session.execute("insert into public.orders values (2, 1)")
     stream.advance(session, NAME, position)
-    assert seen(session).confirmed == position
-    assert state.confirmed is not None
-    for reached in (position, state.confirmed):
+    assert seen(session).position == position
+    for reached in (position, state.position):
         stream.advance(session, NAME, reached)
-        assert seen(session).confirmed == position
+        assert seen(session).position == position
     with pytest.raises(HoldfastError, match="is gone, or does not move"):
         stream.advance(session, "holdfast_gone", position)
 
@@ -309,7 +305,7 @@ def test_who_uses_a_slot_is_named(session: Connection, address: Address, postgre
         for use in (
             lambda: stream.advance(session, NAME, later),
             lambda: stream.drop_stream(session, NAME),
-            lambda: opened(session, address, anew=True),
+            lambda: opened(session, address),
         ):
             with pytest.raises(BusyError, match=rf"slot {NAME} is used by pid {pid} \(pg_recvlogical of postgres\)"):
                 use()
