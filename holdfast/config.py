@@ -49,6 +49,20 @@ def parse_bandwidth(text: str) -> float:
     return float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[found[2]]
 
 
+_SIZE = r"^([1-9][0-9]*(?:\.[0-9]+)?) ?([kMGT]?)(i?)B$"
+
+
+def parse_size(text: str) -> int:
+    """Return bytes for words such as `10 GiB`, `500MB` or `1.5 TB`; with an i in binary units, else in decimal ones.
+
+    :raises UsageError: it is none.
+    """
+    found = re.fullmatch(_SIZE, text)
+    if found is None:
+        raise UsageError(f"cannot read {text!r} as a size: {_PATTERNS[_SIZE]}")
+    return int(float(found[1]) * (1024 if found[3] else 1000) ** ("", "k", "M", "G", "T").index(found[2]))
+
+
 def _without_secret(url: str) -> str:
     """Refuse a URL that carries a password: archives.yaml is read by many and kept in git."""
     try:
@@ -95,6 +109,7 @@ class SourceConfig(_Section):
     :param exclude: globs to leave out of these.
     :param connections: sessions that read it at a time, at most.
     :param bandwidth: what is read of it in a second, at most, such as `50 MB`.
+    :param max_retained_wal: what the slot of its changes may keep of the server's log before one is warned.
     """
 
     connection: str | None = None
@@ -103,6 +118,7 @@ class SourceConfig(_Section):
     exclude: list[str] = Field(default_factory=list)
     connections: int | None = Field(default=None, ge=1)
     bandwidth: Annotated[str, StringConstraints(pattern=_BANDWIDTH)] | None = None
+    max_retained_wal: Annotated[str, StringConstraints(pattern=_SIZE)] = "10 GiB"
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Self:
@@ -293,6 +309,7 @@ def _explain(error: ValidationError) -> str:
 
 
 _PATTERNS = {
+    _SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
     _BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
     f"^{_NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
     r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",

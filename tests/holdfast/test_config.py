@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from holdfast.config import ArchiveConfig, find_archive, find_config, load_config, parse_bandwidth
+from holdfast.config import ArchiveConfig, find_archive, find_config, load_config, parse_bandwidth, parse_size
 from holdfast.errors import UsageError
 
 FULL = """
@@ -215,3 +215,27 @@ def test_bandwidth_is_read_in_decimal_units(file: Path, words: str, bytes_a_seco
 def test_bandwidth_that_is_none_is_refused_with_an_example(words: str) -> None:
     with pytest.raises(UsageError, match="bytes a second with a unit, such as 50 MB"):
         parse_bandwidth(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [("10 GiB", 10 << 30), ("500MB", 500_000_000), ("1.5 TB", 1_500_000_000_000), ("8kiB", 8192), ("7 B", 7)],
+)
+def test_size_is_read_in_decimal_and_binary_units(file: Path, words: str, size: int) -> None:
+    assert parse_size(words) == size
+    file.write_text(
+        f"archives: {{a: {{url: u, sources: {{s: {{url: 'postgresql://h/d', max_retained_wal: {words}}}}}}}}}"
+    )
+    _, source = load_config(file).archive("a").source(None)
+    assert source.max_retained_wal == words
+
+
+def test_a_source_is_warned_of_ten_gibibytes_of_log_where_nothing_is_said(file: Path) -> None:
+    file.write_text("archives: {a: {url: u, sources: {s: {url: 'postgresql://h/d'}}}}")
+    assert parse_size(load_config(file).archive("a").source(None)[1].max_retained_wal) == 10 << 30
+
+
+@pytest.mark.parametrize("words", ["", "50", "0 MB", "-1 MB", "50 MB/s", "much", "1e9 B"])
+def test_size_that_is_none_is_refused_with_an_example(words: str) -> None:
+    with pytest.raises(UsageError, match="such as 10 GiB or 500 MB"):
+        parse_size(words)
