@@ -1,0 +1,248 @@
+"""All rows of a table at a position: those of its snapshot that no change has touched, and what changes left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
+
+from holdfast.archive.blocks import read_batches, write_parquet
+from holdfast.archive.engine import open_engine
+from holdfast.archive.history import TableHistory, field_id, number_of
+from holdfast.archive.keyless import alike
+from holdfast.archive.net import net_changes
+from holdfast.archive.shape import Shape, name_of
+from holdfast.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import IO
+
+    from duckdb import DuckDBPyConnection
+    from pyarrow.fs import FileSystem
+
+    from holdfast.archive.model import FileRecord
+    from holdfast.storage import ObjectStore
+
+BATCH_BYTES: Final = 16 << 20
+_MARK: Final = "the archive is damaged: "
+_FORMAT: Final = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+
+
+class _Rows(ds.FileSystemDataset):  # type: ignore[misc]
+    """Parquet files that are read a little ahead only: by itself Arrow would hold many row groups."""
+
+    def scanner(self, **options: Any) -> ds.Scanner:
+        return super().scanner(batch_readahead=1, fragment_readahead=1, **options)
+
+
+def _dataset(paths: Sequence[str], schema: pa.Schema, filesystem: FileSystem) -> ds.Dataset:
+    return _Rows([_FORMAT.make_fragment(path, filesystem) for path in paths], schema, _FORMAT, filesystem)
+
+
+@dataclass(frozen=True)
+class _Spill:
+    """A local folder to write data files to."""
+
+    folder: Path
+
+    def open_write(self, key: str) -> IO[bytes]:
+        return (self.folder / key).open("wb")
+
+
+class View:
+    """The rows of one table at a position, as SQL over what is registered with DuckDB.
+
+    Net changes are computed here and kept in files beside; the snapshot is read where a query needs it, and only the
+    columns and row groups that it does. Pages are checked by their checksums.
+
+    :param name: no other view of the connection has it; letters only.
+    :param memory_bytes: for computing net changes.
+    :param spill: an existing folder of this view alone; must stay while the view is used.
+    """
+
+    def __init__(
+        self,
+        connection: DuckDBPyConnection,
+        store: ObjectStore,
+        history: TableHistory,
+        *,
+        name: str,
+        memory_bytes: int,
+        spill: Path,
+    ) -> None:
+        self._sql = connection
+        self._store = store
+        self._history = history
+        self._name = name
+        self._columns = [name_of(field) for field in history.wanted]
+        self._all = ", ".join(self._columns)
+        self._counts = self._write_net(memory_bytes, spill)
+        self._base = self._register_base()
+
+    def _write_net(self, memory_bytes: int, spill: Path) -> dict[str, int]:
+        """Compute net changes and register them; return how many there are of each kind."""
+        counts = {"T": 0, "I": 0, "U": 0, "D": 0}
+        if not self._history.relevant():
+            return counts
+        extra = ["op", "u" if self._history.key else "n"]
+        fields = [pa.field(name, field.type) for name, field in zip(self._columns, self._history.wanted, strict=True)]
+        kinds = [pa.string(), pa.list_(pa.int32()) if self._history.key else pa.int64()]
+        schema = pa.schema([*fields, *map(pa.field, extra, kinds)])
+
+        def renamed() -> Iterator[pa.RecordBatch]:
+            for batch in net_changes(self._store, self._history, memory_bytes=memory_bytes, spill=spill):
+                for each in batch.column(len(self._columns)).value_counts().to_pylist():
+                    counts[each["values"]] += each["counts"]
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+        files = [spill / file.path for file in write_parquet(_Spill(spill), f"net-{self._name}", schema, renamed())]
+        self._sql.register(f"net_{self._name}", _dataset([str(file) for file in files], schema, LocalFileSystem()))
+        return counts
+
+    def _register_base(self) -> str:
+        """Register the snapshot; return the SQL of its rows in the wanted form."""
+        files = self._history.base
+        try:
+            with self._store.open_read(files[0].path) as file:
+                written = pq.read_schema(file)
+        except ObjectNotFound as error:
+            raise DamagedError(f"{files[0].path} is missing from {self._store.url}") from error
+        except pa.ArrowException as error:
+            raise DamagedError(f"{files[0].path} in {self._store.url} is damaged: {error}") from error
+        filesystem, root = self._store.filesystem()
+        paths = [f"{root}/{file.path}" if root else file.path for file in files]
+        self._sql.register(f"base_{self._name}", _dataset(paths, written, filesystem))
+        ids = {field_id(field): field for field in self._history.wanted}
+        row = {name_of(ids[number]): pa.array([value.as_py()], ids[number].type)
+               for number, value in self._history.missing.items() if number in ids}  # fmt: skip
+        if row:
+            self._sql.register(f"missing_{self._name}", pa.table(row))
+        shape = Shape(written, self._history.wanted, self._history.missing)
+        return f"(select {', '.join(shape.expressions(f'missing_{self._name}'))} from base_{self._name})"
+
+    def rows(self) -> str:
+        """Return the SQL of all rows; columns are called as `name_of` says."""
+        if self._counts["T"]:
+            return self._added()
+        if not any(self._counts.values()):
+            return f"select {self._all} from {self._base}"
+        return " union all ".join(self._keyed() if self._history.key else self._keyless())
+
+    def _added(self) -> str:
+        copies = "" if self._history.key else ", unnest(range(n))"
+        rows = f"select {self._all}{copies} from net_{self._name} where op = 'I'"
+        return f"select {self._all} from ({rows})" if copies else rows
+
+    def _keyed(self) -> list[str]:
+        net = f"net_{self._name}"
+        keys = [name_of(field) for field in self._history.fields(self._history.key)]
+        on = " and ".join(f"n.{each} is not distinct from b.{each}" for each in keys)
+        parts = [f"select {self._all} from {self._base} b where not exists (select 1 from {net} n where {on})"]
+        if self._counts["I"]:
+            parts.append(self._added())
+        if self._counts["U"]:
+            values = ", ".join(self._kept(field) for field in self._history.wanted)
+            parts.append(
+                f"select {values} from {net} n left join (select true as here, * from {self._base}) b on {on} "
+                f"where n.op = 'U' and case when b.here is null then {self._error('a changed row')} else true end"
+            )
+        return parts
+
+    @staticmethod
+    def _kept(field: pa.Field) -> str:
+        name = name_of(field)
+        number = number_of(field_id(field))
+        return f"case when list_contains(n.u, {number}) then b.{name} else n.{name} end as {name}"
+
+    def _error(self, what: str) -> str:
+        text = f"{_MARK}{what} of {self._history.label} is not in its snapshot".replace("'", "''")
+        return f"error('{text}')::boolean"
+
+    def _keyless(self) -> list[str]:
+        net = f"(select *, row_number() over () as id from net_{self._name} where op = 'D')"
+        on = " and ".join(
+            f"{left} is not distinct from {right}"
+            for field in self._history.wanted
+            for (left, _), (right, _) in zip(
+                alike(field, f"n.{name_of(field)}"), alike(field, f"b.{name_of(field)}"), strict=True
+            )
+        )
+        parts = []
+        if self._counts["D"]:
+            gone = f"select 1 from net_{self._name} n where n.op = 'D' and {on}"
+            parts.append(f"select {self._all} from {self._base} b where not exists ({gone})")
+            values = ", ".join(f"any_value(n.{each}) as {each}" for each in self._columns)
+            left = (
+                f"select {values}, count(b.here) - any_value(n.n) as rest from {net} n "
+                f"left join (select true as here, * from {self._base}) b on {on} group by n.id "
+                f"having case when rest < 0 then {self._error('a deleted row')} else rest > 0 end"
+            )
+            parts.append(f"select {self._all} from (select *, unnest(range(rest)) from ({left}))")
+        else:
+            parts.append(f"select {self._all} from {self._base}")
+        if self._counts["I"]:
+            parts.append(self._added())
+        return parts
+
+
+def as_of(store: ObjectStore, history: TableHistory, *, memory_bytes: int, spill: Path) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of the table at the position, in no order, in the wanted form.
+
+    :param memory_bytes: DuckDB's; beside it are a few row groups in Arrow.
+    :param spill: an existing folder for what does not fit; what is written there is gone at the end.
+    :raises DamagedError: a file is not what was written, or changes do not fit the snapshot.
+    """
+    if not history.relevant():
+        yield from _snapshot(store, history)
+        return
+    with TemporaryDirectory(dir=spill) as folder, open_engine(memory_bytes, Path(folder)) as connection:
+        try:
+            view = View(connection, store, history, name="t", memory_bytes=memory_bytes, spill=Path(folder))
+            for batch in connection.sql(view.rows()).to_arrow_reader(_rows_of(history)):
+                arrays = [batch.column(index).cast(field.type) for index, field in enumerate(history.wanted)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=history.wanted)
+        except (duckdb.Error, OSError, pa.ArrowException) as error:
+            raise explain(error, store, history.base) from error
+
+
+def _snapshot(store: ObjectStore, history: TableHistory) -> Iterator[pa.RecordBatch]:
+    for file in history.base:
+        for batch in read_batches(store, file):
+            yield Shape(batch.schema, history.wanted, history.missing).apply(batch)
+
+
+def _rows_of(history: TableHistory) -> int:
+    """Return how many rows a batch may have, by the stored size of those there are."""
+    files = (*history.base, *(file for record in history.changes for file in record.files))
+    size = sum(file.size for file in files) / max(1, sum(file.rows for file in files))
+    return int(min(65536, max(2048, BATCH_BYTES / max(1.0, size))))
+
+
+def explain(error: Exception, store: ObjectStore, files: Sequence[FileRecord]) -> Exception:
+    """Return what an error means that came out of reading these files: damage where it is, else the error itself."""
+    said = str(error)
+    if _MARK in said:
+        return DamagedError(said.partition(_MARK)[2].splitlines()[0])
+    for file in files:
+        try:
+            size = store.head(file.path).size
+        except ObjectNotFound:
+            return DamagedError(f"{file.path} is missing from {store.url}")
+        if size != file.size:
+            return DamagedError(f"{file.path} in {store.url} has {size} bytes instead of {file.size}")
+    if "CRC" in said or "checksum" in said:
+        return DamagedError(
+            f"a file in {store.url} is damaged ({' '.join(said.split())}): find it by 'holdfast verify'"
+        )
+    return error
