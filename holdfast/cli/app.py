@@ -21,6 +21,7 @@ from holdfast.cli import doctor as examination
 from holdfast.cli import places
 from holdfast.cli.jobs import run_job
 from holdfast.cli.locks import locks_app
+from holdfast.cli.mark import mark
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.probe import probe_app
@@ -151,6 +152,7 @@ def _show_backup(console: Console, value: dict[str, Any]) -> None:
 
 
 app.command()(restore)
+app.command()(mark)
 
 
 @app.command()
