@@ -8,6 +8,7 @@ them, to join the hash of the base, which has them.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +46,17 @@ class Applied:
     emptied: bool
     deleted: ContentHash
     inserted: ContentHash
+
+    def to_json(self) -> str:
+        """Return what another process needs of it."""
+        return json.dumps({"emptied": self.emptied, "deleted": str(self.deleted), "inserted": str(self.inserted)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Applied:
+        """Return what `to_json` described."""
+        found = json.loads(text)
+        deleted, inserted = ContentHash.parse(found["deleted"]), ContentHash.parse(found["inserted"])
+        return cls(emptied=found["emptied"], deleted=deleted, inserted=inserted)
 
     def after(self, base: ContentHash) -> ContentHash:
         """Return the content hash of the table, from that of its base."""
