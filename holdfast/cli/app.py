@@ -33,9 +33,13 @@ from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from types import FrameType
 
     from rich.console import Console
+
+    from holdfast.archive.model import Block
+    from holdfast.archive.state import Placed
 
 app = typer.Typer(
     name="holdfast",
@@ -144,9 +148,12 @@ def backup(
 def _show_backup(console: Console, value: dict[str, Any]) -> None:
     seconds = value.get("seconds")
     speed = f", {seconds:.1f} s ({value['rows'] / seconds:,.0f} rows/s)" if seconds else ""
+    what = f"rows of {value['tables']} tables"
+    if value["kind"] == "changes":
+        what = f"changes of {value['transactions']:,} transactions" if "transactions" in value else "changes"
     console.print(
-        f"commit {value['commit']}: {value['rows']:,} rows of {value['tables']} tables "
-        f"in {human_size(value['bytes'])}{speed}; restorable to {value['restorable_to']}",
+        f"commit {value['commit']}: {value['rows']:,} {what} in {human_size(value['bytes'])}{speed}; "
+        f"restorable to {value['restorable_to']}",
         markup=False,
     )
 
@@ -177,13 +184,24 @@ def _status(archive: Archive) -> dict[str, Any]:
         "sources": [
             {
                 "source": name,
-                "backups": len(found := points.intervals(archive.state, name)),
-                "restorable_to": iso(found[-1].end),
-                "rows": found[-1].placed.block.rows,
+                "backups": len(_of_kind(blocks, name, "snapshot")),
+                "changes": len(_of_kind(blocks, name, "changes")),
+                "restorable_to": iso(points.intervals(archive.state, name)[-1].end),
+                "rows": (_of_kind(blocks, name, "snapshot") or _of_kind(blocks, name, "changes"))[-1].rows,
             }
             for name in points.source_names(archive.state)
         ],
     }
+
+
+def _of_kind(blocks: Iterable[Placed], source: str, kind: str) -> list[Block]:
+    """Return a source's blocks of a kind in the order of their commits; what was added for single tables is none."""
+    found = [
+        placed
+        for placed in blocks
+        if placed.block.source.name == source and placed.block.kind == kind and not placed.block.supplement
+    ]
+    return [placed.block for placed in sorted(found, key=lambda placed: placed.commit)]
 
 
 def _show_status(console: Console, value: dict[str, Any]) -> None:
@@ -192,9 +210,10 @@ def _show_status(console: Console, value: dict[str, Any]) -> None:
         f"{human_size(value['bytes'])} in {value['blocks']} blocks",
         markup=False,
     )
-    table = Table("source", "backups", "rows", "restorable to", box=None)
+    table = Table("source", "full", "changes", "rows", "restorable to", box=None)
     for source in value["sources"]:
-        table.add_row(source["source"], str(source["backups"]), f"{source['rows']:,}", source["restorable_to"])
+        full, changes = str(source["backups"]), str(source["changes"])
+        table.add_row(source["source"], full, changes, f"{source['rows']:,}", source["restorable_to"])
     if value["sources"]:
         console.print(table)
 
@@ -217,10 +236,24 @@ def _show_points(console: Console, value: dict[str, Any]) -> None:
             holds = "everything" if interval["whole"] else "chosen tables"
             table.add_row(interval["from"], interval["to"], str(interval["commit"]), interval["position"], holds)
         console.print(table)
-        for gap in source["gaps"]:
-            console.print(f"gap from {gap['from']} to {gap['to']}: {gap['reason']}", markup=False)
+        for line in _remarks(source):
+            console.print(line, markup=False)
     if not value["sources"]:
         console.print("no backups yet")
+
+
+def _remarks(source: dict[str, Any]) -> Iterator[str]:
+    """Yield what the intervals alone do not tell."""
+    for gap in source["gaps"]:
+        what = f"{gap['table']} not followed" if "table" in gap else "gap"
+        yield f"{what} from {gap['from']} to {gap['to']}: {gap['reason']}"
+    for interval in source["intervals"]:
+        for span in interval["schema_approximate"]:
+            yield f"schema approximate between {span['from']} and {span['to']}: it was changed, it is not known when"
+    for mark in source["marks"]:
+        yield f"mark {mark['name']}: {mark['at']} at {mark['position']}"
+    for table, reason in source["not_followed"].items():
+        yield f"only in full backups: {table}: {reason}"
 
 
 @app.command()

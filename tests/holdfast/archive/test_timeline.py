@@ -1,0 +1,197 @@
+"""Chains of snapshots and changes: what can be restored, from which blocks, and what is said of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from holdfast.archive import Archive, Change, points
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.model import Block, Coverage, Mark, Stream, Transactions
+from holdfast.archive.position import parse_position, show_position
+from holdfast.errors import RefusedError
+
+MakeBlock = Callable[..., Block]
+
+TRANSACTIONS = pa.schema(
+    [("lsn", pa.int64()), ("end_lsn", pa.int64()), ("xid", pa.int64()), ("committed_at", pa.timestamp("us", "UTC"))]
+)
+
+
+class Writer:
+    """Commits blocks of a source whose stream was opened at 0/100."""
+
+    def __init__(self, archive: Archive, block: MakeBlock, noon: datetime) -> None:
+        self.archive = archive
+        self._block = block
+        self._noon = noon
+        self._end = "0/100"
+        self._time = noon
+        self._count = 0
+        self.followed = {7: 70}
+
+    def snapshot(self, position: str, minute: int, *, opened: bool = False, **more: object) -> int:
+        stream = Stream(
+            slot="s", position=self._end, opened=opened, publication="s", publication_oid=1, followed=self.followed
+        )
+        block = self._block(identity=self._name(), position=position, at=self._noon + timedelta(minutes=minute))
+        return self._add(block.model_copy(update={"stream": stream, "schema_version": "1", **more}))
+
+    def changes(self, to: str, minute: int, *commits: tuple[str, int], **more: object) -> int:
+        """:param commits: position and minute of each transaction."""
+        at = self._noon + timedelta(minutes=minute)
+        name = self._name()
+        block = self._block(identity=name, position=to, at=at)
+        covers = Coverage(from_position=self._end, to_position=to, from_time=self._time, to_time=at)
+        stream = Stream(slot="s", position=self._end, publication="s", publication_oid=1, followed=self.followed)
+        update = {
+            "kind": "changes",
+            "covers": covers,
+            "stream": stream,
+            "tables": (),
+            "schema_version": "1",
+            "transactions": self._transactions(name, commits),
+            **more,
+        }
+        self._end, self._time = to, at
+        return self._add(block.model_copy(update=update))
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"b{self._count}"
+
+    def _transactions(self, name: str, commits: tuple[tuple[str, int], ...]) -> Transactions | None:
+        if not commits:
+            return None
+        times = [self._noon + timedelta(minutes=minute) for _, minute in commits]
+        lsns = [parse_position(position) for position, _ in commits]
+        batch = pa.record_batch([lsns, [lsn + 8 for lsn in lsns], lsns, times], schema=TRANSACTIONS)
+        (file,) = write_parquet(
+            self.archive.store, f"data/shop_db/transactions/changes/{name}/0", TRANSACTIONS, [batch]
+        )
+        return Transactions(file=file, count=len(commits), first_time=min(times), last_time=max(times))
+
+    def _add(self, block: Block) -> int:
+        change = Change(kind="backup", add=(block,))
+        return self.archive.add(lambda state: change, check=lambda: None, fence=None).sequence
+
+    def at(self, text: str) -> str:
+        moment = points.resolve(self.archive.state, self.archive.store, "shop_db", text)
+        return show_position(moment.position)
+
+    def minute(self, minute: int) -> str:
+        return self.at((self._noon + timedelta(minutes=minute)).isoformat())
+
+    def intervals(self) -> list[tuple[str, str]]:
+        found = points.intervals(self.archive.state, "shop_db")
+        return [(show_position(each.first), show_position(each.last)) for each in found]
+
+
+@pytest.fixture
+def writer(archive: Archive, block: MakeBlock, noon: datetime) -> Writer:
+    return Writer(archive, block, noon)
+
+
+def test_changes_join_a_snapshot_that_falls_into_them(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    assert writer.intervals() == [("0/180", "0/180")]
+    writer.changes("0/200", 1)
+    assert writer.intervals() == [("0/180", "0/200")]
+    writer.snapshot("0/280", 2)
+    assert writer.intervals() == [("0/180", "0/200"), ("0/280", "0/280")]
+    (gap,) = points.describe(writer.archive.state)["sources"][0]["gaps"]
+    assert "the next change backup closes it" in gap["reason"]
+    writer.changes("0/300", 3)
+    assert writer.intervals() == [("0/180", "0/300")]
+
+
+def test_a_stream_that_was_opened_anew_leaves_a_gap_with_its_reason(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    writer.changes("0/200", 1)
+    writer._end = "0/250"
+    writer.snapshot("0/280", 2, opened=True, gap="the slot was dropped")
+    writer.changes("0/300", 3)
+    assert writer.intervals() == [("0/180", "0/200"), ("0/280", "0/300")]
+    (gap,) = points.describe(writer.archive.state)["sources"][0]["gaps"]
+    assert gap["reason"] == "the slot was dropped"
+    with pytest.raises(RefusedError, match="what is here: lsn:0/180 to lsn:0/200, lsn:0/280 to lsn:0/300"):
+        writer.at("lsn:0/220")
+
+
+def test_changes_that_do_not_follow_are_refused(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    writer._end = "0/150"
+    with pytest.raises(RefusedError, match="do not follow what is here, which ends at 0/100"):
+        writer.changes("0/200", 1)
+
+
+def test_a_time_is_the_longest_prefix_before_the_first_commit_that_is_later(writer: Writer) -> None:
+    writer.snapshot("0/110", 0, opened=True)
+    # The second was committed before the first, by the clock.
+    writer.changes("0/200", 10, ("0/120", 3), ("0/130", 2), ("0/140", 5))
+    writer.changes("0/300", 20, ("0/210", 4), ("0/220", 15))
+    assert writer.minute(1) == "0/120"
+    assert writer.minute(2) == "0/120"
+    assert writer.minute(3) == "0/140"
+    assert writer.minute(4) == "0/140"
+    assert writer.minute(5) == "0/220"
+    assert writer.minute(14) == "0/220"
+    assert writer.minute(15) == "0/300"
+    with pytest.raises(RefusedError, match=r"nearest restorable moments are: before it 2026-03-01T12:20"):
+        writer.minute(21)
+    with pytest.raises(RefusedError, match="after it 2026-03-01T12:00"):
+        writer.minute(-1)
+
+
+def test_transactions_before_the_snapshot_do_not_count(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    writer.changes("0/200", 10, ("0/120", 5), ("0/190", 6))
+    assert writer.minute(1) == "0/190"
+
+
+def test_commits_positions_and_marks_name_moments(writer: Writer, noon: datetime) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    mark = Mark(name="before the release", position="0/1A0", at=noon)
+    commit = writer.changes("0/200", 1, marks=(mark,))
+    assert writer.at(f"commit:{commit}") == "0/200"
+    assert writer.at("commit:1") == "0/180"
+    assert writer.at("lsn:0/1FF") == "0/1FF"
+    assert writer.at("before the release") == writer.at("mark:before the release") == "0/1A0"
+    with pytest.raises(RefusedError, match="has no mark 'after it' in its backups; they hold: before the release"):
+        writer.at("mark:after it")
+    assert points.describe(writer.archive.state)["sources"][0]["marks"][0]["name"] == "before the release"
+
+
+def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: Writer) -> None:
+    first = writer.snapshot("0/180", 0, opened=True)
+    writer.changes("0/200", 1)
+    second = writer.snapshot("0/280", 2)
+    last = writer.changes("0/300", 3)
+
+    def moment(at: str) -> points.Moment:
+        return points.resolve(writer.archive.state, writer.archive.store, "shop_db", at)
+
+    assert (moment("lsn:0/27F").full.commit, moment("lsn:0/280").full.commit) == (first, second)
+    assert moment("lsn:0/280").is_snapshot
+    assert [placed.commit for placed in moment("lsn:0/290").changes] == [last]
+    assert [placed.commit for placed in moment("lsn:0/27F").changes] == [2, last]
+
+
+def test_a_schema_that_changed_in_between_is_said_to_be_approximate(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    writer.changes("0/200", 1)
+    commit = writer.changes("0/300", 3, schema_version="2", ddl=("0/250",))
+
+    def moment(position: str) -> points.Moment:
+        return points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+
+    assert not moment("0/1F0").approximate
+    assert moment("0/220").schema.commit == 2
+    assert "it is not known when" in moment("0/220").approximate
+    assert moment("0/260").schema.commit == commit
+    assert not moment("0/300").approximate
+    (interval,) = points.describe(writer.archive.state)["sources"][0]["intervals"]
+    assert len(interval["schema_approximate"]) == 1
