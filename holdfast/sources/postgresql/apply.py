@@ -181,10 +181,9 @@ class _Net:
         rows, total, updated = self._numbers(self._statements.delete())
         if updated > self._staged.updates:
             raise self._misfit(f"{self._staged.updates} rows to be updated are there {updated} times")
-        if not self._statements.key and rows != self._staged.deleted:
-            raise self._misfit(
-                f"{self._staged.deleted - rows} of {self._staged.deleted} rows to be deleted are missing"
-            )
+        missing = self._staged.deleted - rows
+        if missing and not self._statements.key:
+            raise self._misfit(f"{missing} of {self._staged.deleted} rows to be deleted are missing")
         return ContentHash(rows, total)
 
     def _insert(self) -> ContentHash:
@@ -194,8 +193,8 @@ class _Net:
         if not statements.has_generated:
             self._do(statements.insert())
             return inserted
-        rows, total, plain_rows, plain_total = self._numbers(statements.insert_and_hash())
-        if ContentHash(plain_rows, plain_total) != inserted:
+        rows, total, plain = self._numbers(statements.insert_and_hash())
+        if ContentHash(rows, plain) != inserted:
             raise DamagedError(f"{self._table.label}: the rows that came are not those of the archive's changes")
         return ContentHash(rows, total)
 

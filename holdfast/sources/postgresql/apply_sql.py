@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.forms import Form, Stored, layout
-from holdfast.sources.postgresql.hashing import hash_select, kept_value
+from holdfast.sources.postgresql.hashing import hash_select, kept_value, row_hash
 from holdfast.sources.postgresql.sql import ident, qualified
 
 if TYPE_CHECKING:
@@ -134,12 +134,12 @@ class NetStatements:
             using, condition, updated = STAGE, self._same_key(), self._has_op(UPDATED)
         else:
             using, condition, updated = f"({self._surplus()}) g ({place})", f"t.ctid = g.{place}", "false"
-        names = [ident(each.column.name) for each in layout(self.table.columns)]
-        returned = ", ".join([*names, f"{updated} as {ident(self.op.name)}"])
-        gone = f"delete from only {self.name} t using {using} where {condition} returning {returned}"
-        hashed = hash_select("gone", self.table.columns, encoding=self.encoding)
-        count = f"select count(*) from gone where {ident(self.op.name)}"
-        return f"with gone as materialized ({gone}) select h.*, ({count}) from ({hashed}) h"
+        hashed = row_hash(self.table.columns, encoding=self.encoding)
+        gone = f"delete from only {self.name} t using {using} where {condition} returning {hashed}, {updated}"
+        return (
+            f"with gone (hash, updated) as ({gone}) "
+            "select count(*), coalesce(sum(hash), 0), count(*) filter (where updated) from gone"
+        )
 
     def _surplus(self) -> str:
         """Select where the rows are that go, as many of each as are to: rows are equal if their text is."""
@@ -170,13 +170,11 @@ class NetStatements:
         return f"insert into {into} select {staged} from {STAGE}{copies} where not {self._has_op(DELETED)}"
 
     def insert_and_hash(self) -> str:
-        """Insert every complete row; returns the hash of all columns, and of those that changes have."""
-        names = ", ".join(ident(each.column.name) for each in layout(self.table.columns))
-        all_columns = hash_select("came", self.table.columns, encoding=self.encoding)
-        plain = hash_select("came", self.plain, encoding=self.encoding)
+        """Insert every complete row; returns the hash of all columns, and that of those which changes have."""
+        hashes = ", ".join(row_hash(columns, encoding=self.encoding) for columns in (self.table.columns, self.plain))
         return (
-            f"with came as materialized ({self.insert()} returning {names}) "
-            f"select a.*, p.* from ({all_columns}) a cross join ({plain}) p"
+            f"with came (whole, plain) as ({self.insert()} returning {hashes}) "
+            "select count(*), coalesce(sum(whole), 0), coalesce(sum(plain), 0) from came"
         )
 
 

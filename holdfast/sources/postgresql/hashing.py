@@ -40,6 +40,7 @@ _RECORD_SLOTS: Final = 1000  # ROW() takes 1664 values, and numeric columns coun
 _NAN4: Final = np.uint32(0x7FC00000)
 _NAN8: Final = np.uint64(0x7FF8000000000000)
 _FALSE_TRUE: Final = lookup3.hash_uint32(np.array([0, 1], np.uint32))
+_MIXED: Final = "pg_catalog.hashint8extended(r, r)"
 _MINUS_ONE: Final = np.uint64(2**64 - 1)
 
 
@@ -95,14 +96,22 @@ def hash_select(source: str, columns: Sequence[Column], *, encoding: str = "UTF8
 
     :param source: what stands behind FROM; it has these columns, by name.
     """
+    rows = _records(columns, encoding, f" from {source}")
+    return f"select count(*), coalesce(sum({_MIXED}), 0) from ({rows}) h"
+
+
+def row_hash(columns: Sequence[Column], *, encoding: str = "UTF8") -> str:
+    """Return the SQL of one row's part of the sum, where these columns can be named: for RETURNING."""
+    return f"(select {_MIXED} from ({_records(columns, encoding)}) h)"
+
+
+def _records(columns: Sequence[Column], encoding: str, source: str = "") -> str:
+    """Return the query of the record hashes, not mixed yet, of rows."""
     stored = layout(tuple(columns))
     kept = ", ".join(f"{kept_value(each, encoding)} as c{each.index}" for each in stored)
     # OFFSET 0 keeps the planner from writing an expression that is used twice in two places.
-    rows = f"select {kept} from {source} offset 0"
     slots = [slot for each in stored for slot in _slots(each, f"c{each.index}", encoding)]
-    record = f"select {_record_hash(slots)} as r from ({rows}) k offset 0"
-    total = "coalesce(sum(pg_catalog.hashint8extended(r, r)), 0)"
-    return f"select count(*), {total} from ({record}) h"
+    return f"select {_record_hash(slots)} as r from (select {kept}{source} offset 0) k offset 0"
 
 
 def kept_value(each: Stored, encoding: str = "UTF8") -> str:
