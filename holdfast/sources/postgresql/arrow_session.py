@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.outages import words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from typing import Self
 
     from holdfast.sources.postgresql.address import Address
@@ -82,7 +82,7 @@ class ArrowSession:
         (batch,) = self.batches(query)
         return batch.column(0)[0].as_py()
 
-    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
+    def batches(self, query: str) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of a query in batches of about BATCH_BYTES.
 
         :raises SessionError: the server refused it.

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -100,9 +101,9 @@ class Decoder:
         sidecars: list[pa.Array] = []
         for each, array in zip(self._stored, batch.columns, strict=bool(self._stored)):
             if pa.types.is_binary(array.type) or pa.types.is_string(array.type):
-                self._check_sizes(each, array)
+                check_size(each, np.diff(arrow.offsets(array)), self._limit)
             if each.form is Form.OUTPUT:
-                _check_text(each, array)
+                check_text(each, array)
             value, *exact = _decode(each, array)
             values.append(value)
             sidecars += exact
@@ -114,20 +115,29 @@ class Decoder:
         """Return the content hash of a decoded batch."""
         return digest(self.columns, decoded)
 
-    def _check_sizes(self, each: Stored, array: pa.Array) -> None:
-        sizes = np.diff(arrow.offsets(array))
-        largest = int(sizes.max(initial=0))
-        if largest > self._limit:
-            row = int(np.argmax(sizes > self._limit))
-            why = (
-                f"a value of {sizes[row]} bytes is above the limit of {self._limit}: set {MAX_VALUE_VARIABLE} higher "
-                "(each task may need four times as much memory), or shorten the value"
-            )
-            raise ValueTooLargeError(column=each.column.name, row=row, why=why)
+
+def check_size(each: Stored, sizes: npt.NDArray[np.signedinteger], limit: int) -> None:
+    """Refuse values of a column above a limit, all in bytes.
+
+    :raises ValueTooLargeError: naming column and row.
+    """
+    largest = int(sizes.max(initial=0))
+    if largest > limit:
+        row = int(np.argmax(sizes > limit))
+        why = (
+            f"a value of {sizes[row]} bytes is above the limit of {limit}: set {MAX_VALUE_VARIABLE} higher "
+            "(each task may need four times as much memory), or shorten the value"
+        )
+        raise ValueTooLargeError(column=each.column.name, row=row, why=why)
 
 
-def _check_text(each: Stored, array: pa.Array) -> None:
-    """PostgreSQL checks the encoding of text, not of what a type gives out: "char" is one byte before 15, any one."""
+def check_text(each: Stored, array: pa.Array) -> None:
+    """Refuse what is no text among the values of a column that is kept as its type's output.
+
+    PostgreSQL checks the encoding of text, not of what a type gives out: "char" is one byte before 15, any one.
+
+    :raises NoTextError: naming column and row.
+    """
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:

@@ -1,0 +1,261 @@
+"""Read a window of a slot's changes: rows for the change files, transactions, marks.
+
+Nothing is held of the rows but the batch at hand, however large a transaction is: a batch has the size
+of ADBC's, or of the largest message.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.sources.postgresql.change_forms import Forms, Types
+from holdfast.sources.postgresql.change_rows import change_rows, lsn_text
+from holdfast.sources.postgresql.peek import check_nothing_is_skipped, peek_query
+from holdfast.sources.postgresql.pgoutput import MessageReader
+from holdfast.sources.postgresql.pgoutput_tuples import ProtocolError
+from holdfast.sources.postgresql.session import SETTINGS_QUERY
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.arrow_session import ArrowSession
+    from holdfast.sources.postgresql.catalog import Catalog
+    from holdfast.sources.postgresql.change_forms import ChangeForm
+    from holdfast.sources.postgresql.lookup3 import Int64s
+    from holdfast.sources.postgresql.pgoutput import LogicalMessage, Messages, Relation
+
+MARK_PREFIX: Final = "holdfast"
+"""Of the logical messages that are ours."""
+
+TRANSACTIONS: Final = pa.schema(
+    [
+        pa.field("lsn", pa.int64(), nullable=False),
+        pa.field("end_lsn", pa.int64(), nullable=False),
+        pa.field("xid", pa.int64(), nullable=False),
+        pa.field("committed_at", pa.timestamp("us", tz="UTC"), nullable=False),
+    ]
+)
+"""Of the file that says which transactions a block of changes holds."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowRequest:
+    """What to read.
+
+    :param upto: position: transactions whose commit record starts before it are read; not beyond the log's end.
+    :param most_changes: end with the transaction that brings the number of messages to this; None: no bound.
+    :param followed: oids of the tables whose changes are wanted.
+    :param before, after: the catalog of the cut before these changes, and that of now or later.
+    :param max_value_bytes: larger values are refused.
+    """
+
+    slot: str
+    publication: str
+    upto: str
+    most_changes: int | None
+    followed: frozenset[int]
+    before: Catalog | None
+    after: Catalog | None
+    max_value_bytes: int
+
+
+class ChangeBatch(NamedTuple):
+    """Rows of one form in its Parquet schema, in order; `first` and `last` are positions of commits."""
+
+    form: ChangeForm
+    rows: pa.RecordBatch
+    first: int
+    last: int
+
+
+class SeenMark(NamedTuple):
+    """A restore point that somebody has set.
+
+    :param position: just behind the transaction that set it.
+    """
+
+    name: str
+    position: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was read, beside rows.
+
+    :param to_position: every transaction whose commit record starts before it was read, as far back as the slot's.
+    :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
+    :param ddl: positions of commits with which tables were seen to have other columns than before.
+    :param uncertain: oids of tables with a column that could not be told: they need a new snapshot.
+    :param messages: how many the server sent; `bounded`: their number may have ended the window.
+    """
+
+    to_position: str
+    transactions: tuple[pa.RecordBatch, ...]
+    marks: tuple[SeenMark, ...]
+    ddl: tuple[str, ...]
+    uncertain: frozenset[int]
+    messages: int
+    bounded: bool
+
+
+def read_window(session: ArrowSession, address: Address, request: WindowRequest) -> WindowReader:
+    """Begin to read a window; iterate over what is returned.
+
+    :param session: to read in; its settings are made here.
+    :param address: of the same database, for questions beside.
+    :raises SkippedChangesError: the server may leave changes out.
+    """
+    arguments = (request.slot, request.publication, request.upto, request.most_changes)
+    count = peek_query(*arguments, what="count(*)")
+    check_nothing_is_skipped(address, request.slot, request.publication, request.upto, count)
+    session.value(SETTINGS_QUERY)
+    return WindowReader(session.batches(peek_query(*arguments)), Types(address), request)
+
+
+@dataclass
+class _Seen:
+    """What is known of the window so far."""
+
+    transactions: list[pa.RecordBatch] = field(default_factory=list)
+    marks: list[SeenMark] = field(default_factory=list)
+    ddl: set[int] = field(default_factory=set)
+    uncertain: set[int] = field(default_factory=set)
+    messages: int = 0
+    end: int = 0
+
+
+class WindowReader:
+    """Iterates over the changes of a window, whose `end` is known afterwards.
+
+    :param batches: of messages, in one binary column.
+    """
+
+    def __init__(self, batches: Generator[pa.RecordBatch, None, None], types: Types, request: WindowRequest) -> None:
+        self._batches = batches
+        self._request = request
+        self._reader = MessageReader()
+        self._finder = Forms(types, request.before, request.after)
+        self._forms: dict[Relation, ChangeForm] = {}
+        self._columns: dict[int, tuple[tuple[str, str], ...] | None] = {}
+        self._seen = _Seen()
+        self._touched = False
+        self._marks: list[str] = []
+
+    def __iter__(self) -> Generator[ChangeBatch, None, None]:
+        """Yield the changes of followed tables; to be closed where it is not read to its end.
+
+        :raises ProtocolError: there is something in the stream that this release does not know.
+        :raises UnkeepableValueError: a value cannot be kept.
+        """
+        with closing(self._batches) as batches:
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                self._seen.messages += batch.num_rows
+                messages = self._reader.read(batch.column(0))
+                named = list(_marks(messages.messages))
+                touching = [np.array([each.row for each in named], np.int64)]
+                for relation, rows in messages.groups:
+                    if relation.oid in self._request.followed:
+                        touching.append(rows)
+                        yield self._changes(messages, relation, rows)
+                self._finish(messages, touching, named)
+                del batch, messages
+        if self._reader.inside:
+            raise ProtocolError("a transaction without an end")
+
+    @property
+    def end(self) -> Window:
+        """What was read; complete once the iteration has ended."""
+        seen, most = self._seen, self._request.most_changes
+        upto = lsn_number(self._request.upto)
+        bounded = most is not None and seen.messages >= most
+        return Window(
+            to_position=lsn_text(seen.end if bounded else max(upto, seen.end)),
+            transactions=tuple(seen.transactions),
+            marks=tuple(seen.marks),
+            ddl=tuple(lsn_text(position) for position in sorted(seen.ddl)),
+            uncertain=frozenset(seen.uncertain),
+            messages=seen.messages,
+            bounded=bounded,
+        )
+
+    def _changes(self, messages: Messages, relation: Relation, rows: Int64s) -> ChangeBatch:
+        form = self._forms.get(relation)
+        if form is None:
+            form = self._forms[relation] = self._finder.of(relation, self._reader.types)
+        lsn = messages.lsn[rows]
+        self._note_columns(form, int(lsn[0]))
+        if form.uncertain:
+            self._seen.uncertain.add(form.oid)
+        return ChangeBatch(
+            form, change_rows(messages, rows, form, self._request.max_value_bytes), int(lsn[0]), int(lsn[-1])
+        )
+
+    def _note_columns(self, form: ChangeForm, position: int) -> None:
+        columns = tuple((column.name, column.type) for column in form.columns)
+        if form.oid not in self._columns:
+            self._columns[form.oid] = self._finder.recorded(form.oid)
+        if self._columns[form.oid] not in (None, columns):
+            self._seen.ddl.add(position)
+        self._columns[form.oid] = columns
+
+    def _finish(self, messages: Messages, touching: list[Int64s], named: list[_Named]) -> None:
+        """Note which of the transactions that ended in this batch count, and the marks that they set."""
+        commits, ended = messages.commits, len(messages.commits.rows)
+        touched = np.zeros(ended + 1, np.bool_)  # the last one goes on in the next batch
+        touched[0] = self._touched
+        for rows in touching:
+            touched[np.searchsorted(commits.rows, rows)] = True
+        self._touched = bool(touched[ended])
+        waiting = [(0, name) for name in self._marks]
+        waiting += [(int(np.searchsorted(commits.rows, each.row)), each.name) for each in named]
+        self._marks = [name for which, name in waiting if which == ended]
+        for which, name in waiting:
+            if which < ended:
+                at = _EPOCH + timedelta(microseconds=int(commits.committed_at[which]))
+                self._seen.marks.append(SeenMark(name, lsn_text(int(commits.end_lsn[which])), at))
+        kept = np.flatnonzero(touched[:ended])
+        if len(kept):
+            columns = (commits.lsn, commits.end_lsn, commits.xid, commits.committed_at)
+            arrays = [
+                pa.array(column[kept]).cast(kind.type) for column, kind in zip(columns, TRANSACTIONS, strict=True)
+            ]
+            self._seen.transactions.append(pa.RecordBatch.from_arrays(arrays, schema=TRANSACTIONS))
+        self._seen.end = max(self._seen.end, messages.passed, *commits.end_lsn[-1:].tolist())
+
+
+class _Named(NamedTuple):
+    """A mark in the batch at hand."""
+
+    row: int
+    name: str
+
+
+def _marks(messages: Iterable[LogicalMessage]) -> Iterator[_Named]:
+    """Yield the marks among logical messages; anybody may write others under our prefix."""
+    for message in messages:
+        if message.prefix == MARK_PREFIX:
+            try:
+                said = json.loads(message.content)
+            except ValueError:
+                continue
+            if isinstance(said, dict) and isinstance(said.get("mark"), str):
+                yield _Named(message.row, said["mark"])
+
+
+def lsn_number(position: str) -> int:
+    """Return a log position, which PostgreSQL writes as X/Y, as a number."""
+    high, _, low = position.partition("/")
+    return (int(high, 16) << 32) | int(low, 16)

@@ -1,0 +1,87 @@
+"""Looking at what a slot has decoded, without moving it.
+
+PostgreSQL 18 leaves changes out where the publication is not there at the point of the log that is
+decoded, and says so in a WARNING alone, which ADBC's driver throws away; up to 17 that is an error. A
+publication that was renamed and renamed back looks the same before and after.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.errors import RefusedError
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.sql import ident, literal
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from holdfast.sources.postgresql.address import Address
+
+_OPTIONS: Final = {"proto_version": "1", "binary": "false", "messages": "true"}
+
+# Transactions older than the slot's catalog_xmin had ended before all that it decodes. A row of the catalog that one
+# of them wrote has been there, as it is, ever since.
+_STATE: Final = """
+select p.oid is not null as is_there,
+    coalesce(pg_catalog.age(p.xmin) > pg_catalog.age(s.catalog_xmin), false) as is_old,
+    case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()
+         else pg_catalog.pg_current_wal_flush_lsn() end >= %(upto)s::pg_catalog.pg_lsn as is_written
+from pg_catalog.pg_replication_slots s
+left join pg_catalog.pg_publication p on p.pubname = %(publication)s
+where s.slot_name = %(slot)s
+"""
+
+
+class SkippedChangesError(RefusedError):
+    """The server may have left changes out of the stream: what it gives must not be kept."""
+
+
+def peek_query(slot: str, publication: str, upto: str, most_changes: int | None, *, what: str = "data") -> str:
+    """Return the query of the slot's messages.
+
+    :param upto: position; transactions whose commit record starts before it are read.
+    :param most_changes: stop at the end of the transaction that brings the number of messages to this.
+    """
+    options = {**_OPTIONS, "publication_names": ident(publication)}
+    words = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in options.items())
+    most = "null" if most_changes is None else str(most_changes)
+    return (
+        f"select {what} from pg_catalog.pg_logical_slot_peek_binary_changes("
+        f"{literal(slot)}, {literal(upto)}, {most}, {words})"
+    )
+
+
+def check_nothing_is_skipped(address: Address, slot: str, publication: str, upto: str, query: str) -> None:
+    """Make sure that the server leaves nothing out of what `query` reads.
+
+    Where the publication's row in the catalog is younger than what the slot may still decode, all is decoded once
+    more than needed, by a client that sees what the server says beside.
+
+    :param query: as `peek_query` gives it, of a count.
+    :raises SkippedChangesError: it may; or the log is not written as far as `upto`.
+    """
+    with connect(address) as session:
+        found = session.execute(_STATE.encode(), {"slot": slot, "publication": publication, "upto": upto}).fetchone()
+        if found is None:
+            raise SkippedChangesError(f"there is no slot {slot}: take a full backup")
+        is_there, is_old, is_written = found
+        if not is_there:
+            raise SkippedChangesError(f"there is no publication {publication}: take a full backup")
+        if not is_written:
+            raise SkippedChangesError(f"the server's log has not come to {upto}: is it another server than before?")
+        if is_old:
+            return
+        said: list[str] = []
+        session.add_notice_handler(lambda notice: said.append(_words(notice)))
+        session.execute("set client_min_messages = notice")
+        session.execute(query.encode())
+    if said:
+        raise SkippedChangesError(
+            f"the server said, while it decoded the changes in slot {slot}: {said[0]}; some may be missing: "
+            "take a full backup"
+        )
+
+
+def _words(notice: psycopg.errors.Diagnostic) -> str:
+    return f"{notice.severity_nonlocalized or notice.severity}: {notice.message_primary}"

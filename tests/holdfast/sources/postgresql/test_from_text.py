@@ -1,0 +1,96 @@
+"""A value that comes as text through the stream is the same as one that was read from its table."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.arrow_session import ArrowSession
+from holdfast.sources.postgresql.columns import read_columns
+from holdfast.sources.postgresql.decode import Decoder, NoTextError, ValueTooLargeError
+from holdfast.sources.postgresql.session import SETTINGS_QUERY, connect
+from tests.support.every_type import OBJECTS, VALUES
+from tests.support.streams import Stream, open_stream
+from tests.support.versions import older_server, running
+
+pytestmark = pytest.mark.service
+
+
+def of_snapshot(stream: Stream, table: str) -> pa.Table:
+    oid = stream.oid(table)
+    decoder = Decoder(read_columns(stream.session, [oid])[oid])
+    with ArrowSession(stream.address) as session:
+        session.value(SETTINGS_QUERY)
+        found = session.batches(f"select {decoder.select_list()} from only {table}")
+        return pa.Table.from_batches([decoder.decode(batch) for batch in found])
+
+
+def test_the_stream_gives_the_same_arrays_as_the_table_for_every_type(address: Address) -> None:
+    with connect(address) as session:
+        session.execute(OBJECTS.encode())
+        for number, kind in enumerate(VALUES):
+            session.execute(f'create table public.t{number} (id int4 primary key, "a b" {kind})'.encode())
+    tables = ", ".join(f"public.t{number}" for number in range(len(VALUES)))
+    with open_stream(address, tables) as stream:
+        for number, (kind, values) in enumerate(VALUES.items()):
+            rows = ", ".join(f"({row}, ({value})::{kind})" for row, value in enumerate(itertools.chain(values, values)))
+            stream.session.execute(f"insert into public.t{number} values {rows}".encode())
+        batches, _ = stream.read()
+        for number, kind in enumerate(VALUES):
+            table = f"public.t{number}"
+            stored = of_snapshot(stream, table)
+            found = pa.Table.from_batches([each.rows for each in batches if each.form.oid == stream.oid(table)])
+            assert found.schema.names[-4:] == ["__lsn", "__seq", "__op", "__unchanged"]
+            found = found.select(range(stored.num_columns))
+            assert found.schema.equals(stored.schema, check_metadata=True), kind
+            # Bit by bit: NaN is not equal to itself, and -0 is to 0.
+            assert [repr(column.to_pylist()) for column in found.columns] == [
+                repr(column.to_pylist()) for column in stored.columns
+            ], kind
+
+
+def test_numbers_between_the_extremes_come_right(address: Address) -> None:
+    with connect(address) as session:
+        session.execute(
+            "create table public.n (id int8 primary key, i2 int2, i4 int4, f4 float4, f8 float8, n numeric(12,2), "
+            "w numeric(30,10), t time, z timestamptz, d date, b bytea)"
+        )
+    with open_stream(address, "public.n") as stream:
+        stream.session.execute(
+            "insert into public.n select h, h, h, h / 7.0, h / 7e9, h % 9999999999 / 100.0, h * 1.000000007, "
+            "time '00:00' + h % 86400000 * interval '1 ms', timestamptz '1970-01-01' + h * interval '1 ms', "
+            "date '1500-01-01' + (h %% 400000)::int, int8send(h) from (select (i * 7919 - 15000000) %% 32768 + i %% 3 "
+            "as h, i from generate_series(1, 4000) i) x on conflict do nothing".replace("%%", "%").encode()
+        )
+        stored = of_snapshot(stream, "public.n")
+        [batch] = stream.read()[0]
+        assert stored.num_rows > 3000
+        assert pa.Table.from_batches([batch.rows]).select(range(stored.num_columns)).equals(stored)
+
+
+def test_a_value_above_the_limit_is_refused_by_name(address: Address) -> None:
+    with connect(address) as session:
+        session.execute("create table public.big (id int primary key, word text, bits bytea)")
+    with open_stream(address, "public.big") as stream:
+        stream.session.execute("insert into public.big values (1, repeat('x', 10), decode(repeat('00', 10), 'hex'))")
+        assert len(stream.read(max_value_bytes=10)[0]) == 1
+        stream.session.execute("insert into public.big values (2, null, decode(repeat('00', 11), 'hex'))")
+        with pytest.raises(ValueTooLargeError, match=r'public.big, a row changed by .* "bits": a value of 11 bytes'):
+            stream.read(max_value_bytes=10)
+
+
+def test_what_is_written_as_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    server = older_server(14)
+    server.settings["wal_level"] = "logical"
+    with running(server):
+        address = Address(server.url(), server.password)
+        with connect(address) as session:
+            session.execute('create table public.t (id int primary key, letter "char")')
+        with open_stream(address, "public.t") as stream:
+            stream.session.execute("insert into public.t values (1, 'a'), (2, (-1)::\"char\")")
+            with pytest.raises(NoTextError, match='column "letter": PostgreSQL writes a value of type'):
+                stream.read()
