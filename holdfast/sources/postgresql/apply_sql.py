@@ -117,7 +117,8 @@ class NetStatements:
     def complete(self, unchanged: Collection[int]) -> str:
         """Take values that did not change from the rows that are updated."""
         pairs = [pair for pair in self.pairs if pair.own.column.number in unchanged]
-        values = ", ".join(self._kept_or_staged(pair) for pair in pairs)
+        kept = [self._kept_or_staged(pair) for pair in pairs]
+        values = ", ".join(kept) or f"{ident(self.op.name)} = {ident(self.op.name)}"  # all that stay were dropped
         return (
             f"update {STAGE} set {values} from only {self.name} t where {self._has_op(UPDATED)} and {self._same_key()}"
         )

@@ -124,6 +124,14 @@ def test_every_kind_of_change_does_what_it_says(tables: Tables) -> None:
     assert (done.emptied, done.deleted.rows, done.inserted.rows) == (False, 3, 3)
 
 
+def test_an_update_may_keep_only_columns_that_were_dropped_since(tables: Tables) -> None:
+    base, wanted = (tables.create("id int4, word text") for _ in range(2))
+    tables.fill(base, "values (1, 'old'), (2, 'old')")
+    tables.fill(wanted, "values (2, 'new')")
+    apply(tables, base, (1,), keyed(rows(tables, wanted), "U", [9]))
+    assert texts(tables, base) == ["(1,old)", "(2,new)"]
+
+
 def test_an_emptied_table_has_only_what_came_after(tables: Tables) -> None:
     base, wanted = (tables.create("id int4, day date") for _ in range(2))
     tables.fill(base, "values (1, 'infinity'), (2, null)")
