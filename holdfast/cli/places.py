@@ -64,19 +64,25 @@ def database(name: str, archive: str | None = None) -> tuple[SourceConfig, Addre
     if "://" in name:
         address = Address.parse(name)
         return SourceConfig(url=address.url), address
-    if archive is None:
-        path = find_config()
-        archives = load_config(path).archives if path else {}
-        having = sorted(each for each, configured in archives.items() if name in configured.sources)
-        if len(having) != 1:
-            found = (
-                f"several archives have it ({', '.join(having)}): say which with --archive"
-                if having
-                else ("archives.yaml has no source of this name: write postgresql://user@host:port/database")
-            )
-            raise UsageError(f"{name!r} is no database address, and {found}")
-        archive = having[0]
-    return source(archive, name)[1:]
+    return source(archive or archive_having(name), name)[1:]
+
+
+def archive_having(name: str) -> str:
+    """Return the name of the only archive in archives.yaml that has a source of this name.
+
+    :raises UsageError: none has, or several.
+    """
+    path = find_config()
+    archives = load_config(path).archives if path else {}
+    having = sorted(each for each, configured in archives.items() if name in configured.sources)
+    if len(having) != 1:
+        found = (
+            f"several archives have it ({', '.join(having)}): say which with --archive"
+            if having
+            else ("archives.yaml has no source of this name: write postgresql://user@host:port/database")
+        )
+        raise UsageError(f"{name!r} is no database address, and {found}")
+    return having[0]
 
 
 def _source_name(database: str) -> str:

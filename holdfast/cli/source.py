@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +10,9 @@ import typer
 from holdfast.cli import places
 from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.errors import BusyError, HoldfastError, RefusedError
+from holdfast.cli.streams import other_streams, stream_names
+from holdfast.config import parse_size
+from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql.grants import plan_remove, plan_setup, script
 from holdfast.sources.postgresql.grants import run as run_plan
 from holdfast.sources.postgresql.obstacles import Obstacle
@@ -22,6 +24,10 @@ from holdfast.sources.postgresql.readiness import (
     find_pg_dump,
 )
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.stream_readiness import check_stream
+from holdfast.sources.postgresql.stream_rights import WantedStream
+from holdfast.sources.postgresql.stream_state import MAX_RETAINED_BYTES
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +68,15 @@ class _Line:
 
 
 @source_app.command()
-def check(source: Source, databases: Databases = None, archive: InArchive = None, as_json: Json = False) -> None:
+def check(
+    source: Source,
+    databases: Databases = None,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Also what backups of changes need, and how their stream is.")
+    ] = False,
+    archive: InArchive = None,
+    as_json: Json = False,
+) -> None:
     """Say whether a backup would work, with all that is in its way; reads the catalog only and changes nothing.
 
     Exit codes: 0 it would work, 5 it would be refused or fail, 1 the server cannot be reached.
@@ -72,6 +86,14 @@ def check(source: Source, databases: Databases = None, archive: InArchive = None
     server = check_server(address)
     program, no_program = find_pg_dump(server.facts["major"])
     found = {name: _look(at, configured, address) for name, at in _each(address, databases)}
+    if changes:
+        names = stream_names(source, archive, address.database, found)
+        found = {
+            each: _with_stream(
+                address.at_database(each), look, names.get(each), configured if each == address.database else None
+            )
+            for each, look in found.items()
+        }
     problems = _lines((*no_program, *server.problems), {name: each.problems for name, each in found.items()})
     warnings = _lines(server.warnings, {name: each.warnings for name, each in found.items()})
     facts = {**server.facts, "pg_dump": program, "databases": {name: each.facts for name, each in found.items()}}
@@ -108,6 +130,17 @@ def _look(at: Address, configured: SourceConfig, named: Address) -> Readiness:
     except HoldfastError as error:
         what, _, do = str(error).rpartition(": ")
         return Readiness({}, (Obstacle(what, do),), ())
+
+
+def _with_stream(at: Address, found: Readiness, name: str | None, configured: SourceConfig | None) -> Readiness:
+    """Add what a look at a database's stream finds; nothing where the database itself could not be looked at."""
+    if not found.facts:
+        return found
+    globs, exclude = (configured.tables, configured.exclude) if configured else ((), ())
+    limit = parse_size(configured.max_retained_wal) if configured else MAX_RETAINED_BYTES
+    stream = check_stream(at, name, globs, exclude, limit_bytes=limit)
+    facts = {**found.facts, "changes": stream.facts}
+    return Readiness(facts, found.problems, (*found.warnings, *stream.warnings))
 
 
 def _lines(server: Sequence[Obstacle], databases: Mapping[str, Sequence[Obstacle]]) -> list[_Line]:
@@ -154,6 +187,15 @@ def setup(
     replication: Annotated[
         bool, typer.Option("--replication", help="The REPLICATION right, too, for an exact log position.")
     ] = False,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="What backups of changes need, too: REPLICATION and a publication.")
+    ] = False,
+    identity_full: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB", help="Tables without a key that may get REPLICA IDENTITY FULL: whole old rows in the log."
+        ),
+    ] = None,
     run: Run = False,
     archive: InArchive = None,
     as_json: Json = False,
@@ -162,9 +204,24 @@ def setup(
 
     A role that is not there is created, without a password. What is given is kept in the role's comment.
     """
-    _, address = places.database(source, archive)
+    configured, address = places.database(source, archive)
     names = [name for name, _ in _each(address, databases)]
-    plan = plan_setup(address, names, role or _user(address), per_schema=per_schema, replication=replication)
+    streams: dict[str, WantedStream] = {}
+    if changes:
+        for database, name in _own_streams(source, archive, address, names).items():
+            own = configured if database == address.database else None
+            tables, exclude = (own.tables, own.exclude) if own else ((), ())
+            streams[database] = WantedStream(name, tables, exclude, identity_full or ())
+    elif identity_full:
+        raise UsageError("--identity-full is for backups of changes: add --changes")
+    plan = plan_setup(
+        address,
+        names,
+        role or _user(address),
+        per_schema=per_schema,
+        replication=replication,
+        streams=streams,
+    )
     _carry_out(address, plan, run=run, output=Output(as_json=as_json))
 
 
@@ -180,14 +237,33 @@ def remove(
     archive: InArchive = None,
     as_json: Json = False,
 ) -> None:
-    """Print, or run, a script that takes back exactly what setup has given.
+    """Print, or run, a script that takes back exactly what setup has given, and drops the stream of changes.
 
     With the last of its databases goes the role, if setup has created it. One that owns something is not dropped.
     """
     _, address = places.database(source, archive)
     names = [name for name, _ in _each(address, databases)]
-    plan = plan_remove(address, names, role or _user(address), keep_role=keep_role)
-    _carry_out(address, plan, run=run, output=Output(as_json=as_json))
+    output = Output(as_json=as_json)
+    streams: dict[str, str] = {}
+    try:
+        streams = stream_names(source, archive, address.database, names)
+    except (HoldfastError, StoreError) as error:
+        if archive:
+            raise
+        output.say(f"its stream is dropped only where setup has made it, since the archive is unknown: {error}")
+    plan = plan_remove(address, names, role or _user(address), keep_role=keep_role, streams=streams)
+    others = tuple(other_streams(address, names, plan))
+    _carry_out(address, replace(plan, notes=(*plan.notes, *others)), run=run, output=output)
+
+
+def _own_streams(source: str, archive: str | None, address: Address, databases: Sequence[str]) -> dict[str, str]:
+    """Return the names of streams that are to be made.
+
+    :raises UsageError: it is not known for which archive.
+    """
+    if found := stream_names(source, archive, address.database, databases):
+        return found
+    raise UsageError("say for which archive the changes are: --archive URL")
 
 
 def _user(address: Address) -> str:

@@ -19,11 +19,13 @@ from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.schema_rights import read_schemas
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, literal
+from holdfast.sources.postgresql.stream_rights import dropped_slots, owners_tasks, stream_names, taken_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.stream_rights import OwnersTask, WantedStream
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -62,21 +64,28 @@ class Plan:
 
 
 def plan_setup(
-    address: Address, databases: Sequence[str], role_name: str, *, per_schema: bool = False, replication: bool = False
+    address: Address,
+    databases: Sequence[str],
+    role_name: str,
+    *,
+    per_schema: bool = False,
+    replication: bool = False,
+    streams: Mapping[str, WantedStream] | None = None,
 ) -> Plan:
     """Work out what a role lacks to back up databases.
 
     :param databases: of one server; the first one's transaction also does what is of the whole server.
     :param per_schema: give rights on each schema instead of the membership in pg_read_all_data.
     :param replication: give the REPLICATION right, for an exact log position.
+    :param streams: by database, what is to be followed there; it takes the REPLICATION right, too.
     :raises RefusedError: the role cannot be given what it needs.
     """
     with connect(address) as session:
         role = read_role(session, role_name)
         version = session.info.server_version
-    if role.superuser:
+    if role.superuser and not streams:
         return Plan(role.name, (), (f"{role.name} is a superuser and needs nothing: name another role with --role",))
-    wanted = _Wanted(per_schema, replication)
+    wanted = _Wanted(per_schema, replication or bool(streams), streams or {})
     found: list[tuple[str, list[_Lack]]] = []
     hides = False
     for database in databases:
@@ -105,6 +114,7 @@ class _Wanted:
 
     per_schema: bool
     replication: bool
+    streams: Mapping[str, WantedStream]
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,8 @@ def _still_lacks(session: Connection, name: str, wanted: _Wanted) -> list[str]:
 
 
 def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -> Iterator[_Lack]:
+    if role.superuser:
+        return
     if not role.exists:
         made = f"CREATE ROLE {role.quoted} LOGIN;"
         yield _Lack(_CREATED, Change("who backups log in as; without a password yet", (made,)))
@@ -145,7 +157,7 @@ def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -
         why = "read all rows of tables with row-level security"
         yield _Lack("bypassrls", Change(why, (f"ALTER ROLE {role.quoted} BYPASSRLS;",)))
     if wanted.replication and not role.replication:
-        why = "make the slot that gives an exact log position"
+        why = "make the slot that gives an exact log position" + (" and changes" if wanted.streams else "")
         yield _Lack("replication", Change(why, (f"ALTER ROLE {role.quoted} REPLICATION;",)))
 
 
@@ -166,6 +178,14 @@ def _hides_rows(session: Connection, role: Role) -> bool:
 def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
     """Yield what a role lacks in the session's database."""
     database = session.info.dbname
+    if database in wanted.streams:
+        for task in owners_tasks(session, wanted.streams[database]):
+            yield _Lack(task.key, Change(task.why, task.statements), task.had)
+    if not role.superuser:
+        yield from _rights_lacks(session, role, wanted, database)
+
+
+def _rights_lacks(session: Connection, role: Role, wanted: _Wanted, database: str) -> Iterator[_Lack]:
     may = "select pg_catalog.has_database_privilege(%s, %s, 'connect')"
     if session.execute(may, (role.subject, database)).fetchone() != (True,):
         given = f"GRANT CONNECT ON DATABASE {ident(database)} TO {role.quoted};"
@@ -186,10 +206,18 @@ select exists (select from pg_catalog.pg_largeobject_metadata)
 """
 
 
-def plan_remove(address: Address, databases: Sequence[str], role_name: str, *, keep_role: bool = False) -> Plan:
+def plan_remove(
+    address: Address,
+    databases: Sequence[str],
+    role_name: str,
+    *,
+    keep_role: bool = False,
+    streams: Mapping[str, str] | None = None,
+) -> Plan:
     """Work out what takes back from a role what setup has given it; with its last database also the role.
 
     :param keep_role: do not drop the role, even where setup has created it.
+    :param streams: by database, the name of a stream that goes, too, whether setup or a backup has made it.
     :raises RefusedError: the role is to be dropped and owns something; names it.
     """
     with connect(address) as session:
@@ -198,7 +226,8 @@ def plan_remove(address: Address, databases: Sequence[str], role_name: str, *, k
         owned = _owned(session, role)
     record = role.record
     ours = [database for database in databases if database in record.databases]
-    if not ours:
+    loose = list(_loose_streams(address, databases, record, streams or {}))
+    if not ours and not loose:
         others = f", only in {named(sorted(record.databases))}" if record.databases else ""
         return Plan(role.name, (), (f"setup has given {role.name} nothing in {named(list(databases))}{others}",))
     left = [each for each in record.databases if each in there and each not in ours]
@@ -208,18 +237,39 @@ def plan_remove(address: Address, databases: Sequence[str], role_name: str, *, k
             f"{role.name} owns {named(owned)}, so it is not dropped: give that to another role (reassign owned by), or "
             "use --keep-role"
         )
-    parts = []
+    parts = loose
     for database in ours:
+        given = record.databases[database]
+        names = stream_names(given, (streams or {}).get(database))
         with connect(address.at_database(database)) as session:
-            changes = list(_taken_back(session, role, record.databases[database]))
+            changes = [*_changes(taken_back(session, given, names)), *_taken_back(session, role, given)]
+            slots = _changes(dropped_slots(session, names))
         record = record.with_database(database, None)
         if database == ours[-1] and not left:
             changes += _drop(role) if dropped else _strip(role)
             record = Record(record.words, (), {})
         forget = () if database == ours[-1] and dropped else (_remember(role, record),)
-        parts.append(Part(database, (*changes, *forget)))
+        # A slot that was dropped does not come back where the rest fails: it comes last.
+        parts.append(Part(database, (*changes, *forget, *slots)))
     notes = (f"{role.name} keeps what {named(left)} needs: setup has made it ready for that, too",) if left else ()
     return Plan(role.name, tuple(parts), notes, lambda session: _still_member(session, role))
+
+
+def _changes(tasks: Iterable[OwnersTask]) -> list[Change]:
+    return [Change(task.why, task.statements) for task in tasks]
+
+
+def _loose_streams(
+    address: Address, databases: Sequence[str], record: Record, streams: Mapping[str, str]
+) -> Iterator[Part]:
+    """Yield what drops the streams of databases in which setup has given nothing."""
+    for database in databases:
+        if database in streams and database not in record.databases:
+            with connect(address.at_database(database)) as session:
+                names = (streams[database],)
+                tasks = (*taken_back(session, {}, names), *dropped_slots(session, names))
+            if tasks:
+                yield Part(database, tuple(_changes(tasks)))
 
 
 def _taken_back(session: Connection, role: Role, given: Mapping[str, Sequence[str]]) -> Iterator[Change]:

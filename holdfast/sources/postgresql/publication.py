@@ -8,7 +8,7 @@ then has too; else its partitions enter one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,7 +20,7 @@ from holdfast.sources.postgresql.publishable import Relation, read_relations
 from holdfast.sources.postgresql.sql import ident
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from holdfast.sources.postgresql.catalog import Table
 
@@ -80,17 +80,23 @@ def _list(relations: Sequence[Relation]) -> str:
     return ", ".join(f"ONLY {each.sql}" for each in relations)
 
 
-def plan_publication(session: Connection, publication: str, tables: Sequence[Table]) -> PublicationPlan:
+def plan_publication(
+    session: Connection, publication: str, tables: Sequence[Table], *, full: Collection[int] = ()
+) -> PublicationPlan:
     """Work out what a publication must hold so that the changes of tables can be followed.
 
     :param tables: all that are backed up of this source; not only those of one backup.
+    :param full: oids of those that will have REPLICA IDENTITY FULL by then.
     :raises RefusedError: the publication is one that changes cannot be read from.
     """
     found = read_publication(session, publication)
     if found and found.problem:
         raise RefusedError(f"{found.problem}: drop it (drop publication {ident(publication)}), then start again")
     entries = _entries(session, found.oid) if found else {}
-    choice = _Choice(session.info.server_version, read_relations(session), tables)
+    relations = {
+        oid: replace(each, identity="f") if oid in full else each for oid, each in read_relations(session).items()
+    }
+    choice = _Choice(session.info.server_version, relations, tables)
     wanted = choice.wanted(entries)
     return PublicationPlan(
         name=publication,
@@ -197,8 +203,8 @@ def reconcile(session: Connection, plan: PublicationPlan) -> Mapping[str, str]:
                     plan = plan_publication(session, plan.name, plan.tables)
     except psycopg.errors.LockNotAvailable as error:
         raise BusyError(
-            f"tables could not enter publication {plan.name} for {LOCK_WAIT_S:.0f} s: somebody alters one, builds an index "
-            f"or vacuums ({words(error)}): let it finish, then start again"
+            f"tables could not enter publication {plan.name} for {LOCK_WAIT_S:.0f} s: somebody alters one, or builds "
+            f"an index ({words(error)}): let it finish, then start again"
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise RefusedError(f"{words(error)}: {_by_owner(session, plan)}") from error

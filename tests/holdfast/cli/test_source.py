@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.archive import Archive
 from holdfast.sources.postgresql import programs
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.catalog import read_tables
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
-from tests.support.command import RunCommand
+from holdfast.sources.postgresql.stream import drop_stream, open_stream, stream_name
+from holdfast.storage import ObjectStore
+from tests.support.command import Finished, RunCommand
 
 pytestmark = pytest.mark.service
 
@@ -157,3 +161,108 @@ def test_the_user_of_the_address_is_meant_where_no_role_is_named(holdfast: RunCo
     done = holdfast("source", "setup", shop.url)
     assert done.out == "-- nothing to do\n"
     assert "postgres is a superuser and needs nothing" in done.err
+
+
+@pytest.fixture
+def stream(store: ObjectStore, shop: Address) -> Iterator[str]:
+    """The name of the stream of the shop, as a source called by its database's name; it is gone afterwards."""
+    name = stream_name(Archive.open(store).identity.id, shop.database)
+    yield name
+    with connect(shop) as session:
+        drop_stream(session, name)
+
+
+def whats(done: Finished) -> list[str]:
+    return [each["what"] for each in done.value["warnings"]]
+
+
+def test_a_look_at_changes_names_tables_without_a_key_and_what_may_fill_the_disk(
+    holdfast: RunCommand, shop: Address
+) -> None:
+    done = holdfast("source", "check", shop.url, "--changes", "--json")
+    assert done.code == 0
+    assert whats(done) == [
+        "only in full backups, not followed (no primary key): hr.staff",
+        "max_slot_wal_keep_size is -1: a stream that nobody reads keeps the log until the disk is full",
+    ]
+    facts = done.value["facts"]["databases"][shop.database]["changes"]
+    assert facts["stream"] is None
+    assert list(facts["not_followed"]) == ["hr.staff"]
+
+
+def test_a_look_at_changes_tells_of_the_stream_of_an_archive(
+    holdfast: RunCommand, shop: Address, store: ObjectStore, stream: str
+) -> None:
+    with connect(shop) as session:
+        session.execute("create table hr.keyed (id int primary key)")
+        keyed = [each for each in read_tables(session) if each.name == "keyed"]
+    state = open_stream(shop, stream, keyed)
+    done = holdfast("source", "check", shop.url, "--changes", "--archive", store.url, "--json")
+    found = done.value["facts"]["databases"][shop.database]["changes"]["stream"]
+    assert (found["slot"], found["position"], found["followed"], found["lost"]) == (stream, state.position, 1, "")
+    with connect(shop) as session:
+        session.execute(f"drop publication {stream}".encode())
+    done = holdfast("source", "check", shop.url, "--changes", "--archive", store.url, "--json")
+    assert f"publication {stream} is gone" in whats(done)
+    with connect(shop) as session:
+        session.execute(f"create publication {stream} for all tables".encode())
+    done = holdfast("source", "check", shop.url, "--changes", "--archive", store.url)
+    assert f"warn publication {stream} is FOR ALL TABLES" in done.out
+
+
+def test_a_role_that_cannot_follow_changes_is_told_why(
+    holdfast: RunCommand, shop: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect(shop) as session:
+        session.execute(f"create role {ROLE} login password 'r' in role pg_read_all_data".encode())
+        session.execute("create table hr.keyed (id int primary key)")
+    monkeypatch.setenv("PGPASSWORD", "r")
+    done = holdfast("source", "check", shop.url.replace("postgres@", f"{ROLE}@"), "--changes", "--json")
+    assert "changes cannot be backed up: the role has no REPLICATION right" in whats(done)
+    assert f"{ROLE} may not publish hr.keyed" in whats(done)
+
+
+def test_a_stream_is_set_up_by_name_of_the_archive_and_removed_with_its_slot(
+    holdfast: RunCommand, shop: Address, store: ObjectStore, stream: str
+) -> None:
+    setup = ("source", "setup", shop.url, "--role", ROLE, "--changes", "--run", "--json")
+    assert "say for which archive the changes are: --archive URL" in holdfast(*setup).err
+    assert holdfast("source", "setup", shop.url, "--identity-full", "*").code == 2
+    done = holdfast(*setup, "--archive", store.url, "--identity-full", "hr.*")
+    assert (done.code, done.value["ran"]) == (0, True)
+    said = [statement for change in done.value["changes"] for statement in change["sql"]]
+    assert f'ALTER ROLE "{ROLE}" REPLICATION;' in said
+    assert 'ALTER TABLE ONLY "hr"."staff" REPLICA IDENTITY FULL;' in said
+    assert any(each.startswith(f'CREATE PUBLICATION "{stream}" FOR TABLE ONLY "hr"."staff" WITH') for each in said)
+    with connect(shop) as session:
+        tables = read_tables(session)
+    assert len(open_stream(shop, stream, tables).followed) == 1
+    again = holdfast(*setup, "--archive", store.url, "--identity-full", "hr.*")
+    assert again.value["changes"] == []
+    done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run")
+    assert done.code == 0
+    with connect(shop) as session:
+        assert session.execute("select from pg_replication_slots where slot_name = %s", (stream,)).fetchone() is None
+        assert session.execute("select from pg_publication").fetchone() is None
+        assert session.execute("select relreplident from pg_class where relname = 'staff'").fetchone() == ("d",)
+
+
+def test_a_stream_of_another_archive_is_named_and_left(
+    holdfast: RunCommand, shop: Address, store: ObjectStore, stream: str
+) -> None:
+    open_stream(shop, stream, ())
+    done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run")
+    assert (done.code, done.out) == (0, "-- nothing to do\n")
+    assert f"{shop.database} has a stream of another archive, {stream}: name that with --archive" in done.err
+    done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run", "--archive", store.url)
+    assert "pg_drop_replication_slot" in done.out
+    assert "stream" not in done.err
+
+
+def test_a_source_can_be_removed_where_its_archive_is_gone(holdfast: RunCommand, shop: Address, tmp_path: Path) -> None:
+    Path("archives.yaml").write_text(
+        f"archives: {{a: {{url: {tmp_path}/gone, sources: {{s: {{url: '{shop.url}'}}}}}}}}"
+    )
+    done = holdfast("source", "remove", "s", "--role", ROLE)
+    assert done.code == 0
+    assert "its stream is dropped only where setup has made it" in done.err

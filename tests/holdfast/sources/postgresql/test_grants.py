@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,9 +16,12 @@ from holdfast.errors import HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql import grants
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.backup_role import MARK, Record, read_role
+from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.obstacles import obstacles
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.stream import drop_stream, open_stream
+from holdfast.sources.postgresql.stream_rights import WantedStream, streams_of
 
 pytestmark = pytest.mark.service
 
@@ -66,13 +70,13 @@ def execute(address: Address) -> Execute:
     return run
 
 
-def setup(address: Address, role: str, *more: Address, **options: bool) -> grants.Plan:
+def setup(address: Address, role: str, *more: Address, **options: Any) -> grants.Plan:
     plan = grants.plan_setup(address, [each.database for each in (address, *more)], role, **options)
     grants.run(address, plan)
     return plan
 
 
-def remove(address: Address, role: str, *more: Address, **options: bool) -> grants.Plan:
+def remove(address: Address, role: str, *more: Address, **options: Any) -> grants.Plan:
     plan = grants.plan_remove(address, [each.database for each in (address, *more)], role, **options)
     grants.run(address, plan)
     return plan
@@ -298,7 +302,7 @@ def run_script(postgres: PostgresServer, script: str, address: Address, folder: 
     assert address.password not in script
     (file := folder / "script.sql").write_text(script)
     done = subprocess.run(
-        [postgres.programs / "psql", "-X", "-q", "-f", file, address.url],
+        [postgres.programs / "psql", "-X", "-q", "-o", os.devnull, "-f", file, address.url],
         env={**address.environment(), "PGCLIENTENCODING": "UTF8"},
         capture_output=True,
         text=True,
@@ -363,3 +367,122 @@ def test_large_objects_can_be_read_where_there_are_some(shop: Address, role: str
         assert session.execute("select count(*) from pg_largeobject").fetchone() == (1,)
     remove(shop, role)
     assert not exists(shop, role)
+
+
+STREAM = "holdfast_00000000000000aa"
+
+
+def stream_left(address: Address) -> list[str]:
+    with connect(address) as session:
+        return list(streams_of(session))
+
+
+@pytest.fixture
+def keyed(shop: Address, execute: Execute) -> Iterator[Address]:
+    """The shop with a table that has a key, one whose identity is nothing, and one with an index that it could use."""
+    execute(
+        "create table hr.keyed (id int primary key)",
+        "create table hr.none (id int primary key); alter table hr.none replica identity nothing",
+        "create table hr.by_index (id int not null unique); alter table hr.by_index replica identity using index "
+        "by_index_id_key",
+    )
+    yield shop
+    with connect(shop) as session:
+        drop_stream(session, STREAM)
+
+
+def identities(address: Address) -> dict[str, str]:
+    with connect(address) as session:
+        rows = session.execute("select relname, relreplident from pg_class where relnamespace = 'hr'::regnamespace")
+        return {name: identity for name, identity in rows if name in ("staff", "keyed", "none", "by_index")}
+
+
+def test_a_role_that_owns_nothing_can_follow_changes_after_set_up_and_nothing_is_left_after_removal(
+    keyed: Address, role: str, execute: Execute
+) -> None:
+    before = identities(keyed)
+    wanted = {keyed.database: WantedStream(STREAM, identity_full=["hr.staff", "hr.none", "hr.keyed"])}
+    setup(keyed, role, streams=wanted)
+    assert identities(keyed) == {"staff": "f", "keyed": "d", "none": "f", "by_index": "i"}
+    assert grants.plan_setup(keyed, [keyed.database], role, streams=wanted).parts == ()
+    execute(f"alter role {role} password 'p'")
+    login = Address(keyed.url.replace("postgres@", f"{role}@"), "p")
+    with connect(login) as session:
+        tables = read_catalog(session, read_tables(session), values=False).with_rows()
+    state = open_stream(login, STREAM, tables)
+    assert len(state.followed) == 4
+    assert set(state.not_followed) == {"public.orders"}
+    assert stream_left(keyed) == [STREAM]
+    execute("alter table hr.none rename to renamed")
+    remove(keyed, role)
+    execute("alter table hr.renamed rename to none")
+    assert (stream_left(keyed), identities(keyed), exists(keyed, role)) == ([], before, False)
+
+
+def test_the_script_sets_a_stream_up_and_drops_it_with_its_slot(
+    postgres: PostgresServer, keyed: Address, role: str, tmp_path: Path
+) -> None:
+    before = identities(keyed)
+    wanted = {keyed.database: WantedStream(STREAM, identity_full=["hr.none"])}
+    plan = grants.plan_setup(keyed, [keyed.database], role, streams=wanted)
+    run_script(postgres, grants.script(plan), keyed, tmp_path)
+    assert grants.plan_setup(keyed, [keyed.database], role, streams=wanted).parts == ()
+    open_stream(keyed, STREAM, ())
+    run_script(postgres, grants.script(grants.plan_remove(keyed, [keyed.database], role)), keyed, tmp_path)
+    assert (stream_left(keyed), identities(keyed), exists(keyed, role)) == ([], before, False)
+
+
+def test_nobody_gets_another_replica_identity_without_consent(keyed: Address, role: str) -> None:
+    before = identities(keyed)
+    setup(keyed, role, streams={keyed.database: WantedStream(STREAM)})
+    assert identities(keyed) == before
+    with pytest.raises(UsageError, match="matches no table"):
+        grants.plan_setup(
+            keyed, [keyed.database], role, streams={keyed.database: WantedStream(STREAM, identity_full=["x.*"])}
+        )
+
+
+def test_an_identity_by_an_index_that_was_gone_does_not_come_back(keyed: Address, role: str, execute: Execute) -> None:
+    execute("alter table hr.by_index drop constraint by_index_id_key")
+    setup(keyed, role, streams={keyed.database: WantedStream(STREAM, identity_full=["hr.by_index"])})
+    assert identities(keyed)["by_index"] == "f"
+    remove(keyed, role)
+    assert identities(keyed)["by_index"] == "n"
+
+
+def test_an_identity_that_somebody_changed_since_stays(keyed: Address, role: str, execute: Execute) -> None:
+    setup(keyed, role, streams={keyed.database: WantedStream(STREAM, identity_full=["hr.none"])})
+    execute("alter table hr.none replica identity default")
+    remove(keyed, role)
+    assert identities(keyed)["none"] == "d"
+
+
+def test_a_superuser_needs_no_rights_but_consent(keyed: Address) -> None:
+    wanted = {keyed.database: WantedStream(STREAM, identity_full=["hr.none"])}
+    plan = grants.plan_setup(keyed, [keyed.database], "postgres", streams=wanted)
+    assert [change.why for part in plan.parts for change in part.changes] == [
+        "keep whole old rows of hr.none in the log: it has no usable key",
+        "publish the changes of the tables that are backed up",
+        "what was given, for holdfast source remove",
+    ]
+    grants.run(keyed, plan)
+    remove(keyed, "postgres")
+    assert (stream_left(keyed), identities(keyed)["none"]) == ([], "n")
+
+
+def test_a_stream_that_no_setup_has_made_goes_where_its_name_is_known(keyed: Address, role: str) -> None:
+    with connect(keyed) as session:
+        tables = read_catalog(session, read_tables(session), values=False).with_rows()
+    open_stream(keyed, STREAM, tables)
+    assert remove(keyed, role).parts == ()
+    assert stream_left(keyed) == [STREAM]
+    plan = grants.plan_remove(keyed, [keyed.database], role, streams={keyed.database: STREAM})
+    grants.run(keyed, plan)
+    assert stream_left(keyed) == []
+
+
+def test_a_forged_name_of_a_stream_is_never_run(keyed: Address, role: str, execute: Execute) -> None:
+    setup(keyed, role, streams={keyed.database: WantedStream(STREAM)})
+    forged = '{"role": [], "databases": {"%s": {"stream x; drop table y": [], "identity of table 1; drop": []}}}'
+    execute(f"comment on role {role} is '{MARK}{forged % keyed.database}'")
+    assert "drop" not in grants.script(grants.plan_remove(keyed, [keyed.database], role))

@@ -1,0 +1,43 @@
+"""Whose stream of changes is meant, where a source is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.archive import Archive
+from holdfast.cli import places
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.stream import stream_name
+from holdfast.sources.postgresql.stream_rights import streams_of
+from holdfast.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.grants import Plan
+
+
+def stream_names(source: str, archive: str | None, database: str, databases: Iterable[str]) -> dict[str, str]:
+    """Return the names of the streams of databases, by database; nothing where no archive is meant.
+
+    :param source: as typed; the name of its own database in the archive may be another than the database's.
+    :param archive: as typed; without it the only archive in archives.yaml that has the source.
+    """
+    if archive is None:
+        if "://" in source:
+            return {}
+        archive = places.archive_having(source)
+    known, _, _ = places.source(archive, source)
+    identity = Archive.open(open_store(places.archive_url(archive))).identity.id
+    return {each: stream_name(identity, known if each == database else each) for each in databases}
+
+
+def other_streams(address: Address, databases: Iterable[str], plan: Plan) -> Iterator[str]:
+    """Yield words about each stream in databases that a plan does not drop."""
+    dropped = "".join(each for part in plan.parts for change in part.changes for each in change.statements)
+    for database in databases:
+        with connect(address.at_database(database)) as session:
+            for name in streams_of(session):
+                if name not in dropped:
+                    yield f"{database} has a stream of another archive, {name}: name that with --archive to drop it"
