@@ -24,11 +24,11 @@ from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.export import export_plain
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
-from sparkjobs.changes import StreamReader
+from sparkjobs.changes import ChangeReader
 from sparkjobs.driver import Job, database_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from datetime import datetime
 
     from holdfast.archive.model import Stream
@@ -67,6 +67,20 @@ class Following:
     followed: dict[int, int]
     not_followed: dict[str, str]
     to_begin: tuple[str, ...]
+
+    def without(self, uncertain: Collection[int], now: Catalog) -> Following:
+        """Return this without tables of which a column could not be told."""
+        labels = tuple(
+            table.label for table in now.tables if table.oid in uncertain and table.label not in self.to_begin
+        )
+        return Following(
+            {oid: entry for oid, entry in self.followed.items() if oid not in uncertain},
+            {**self.not_followed, **dict.fromkeys(labels, _UNCERTAIN)},
+            self.to_begin + labels,
+        )
+
+
+_UNCERTAIN = "its columns were changed more than once between two backups"
 
 
 @dataclass(frozen=True)
@@ -133,10 +147,13 @@ def _known_cut(job: Job, block: Block) -> Cut:
     return Cut(catalog, block.catalog, block.schema_dump, block.sequences, block.schema_version, block.not_included)
 
 
-def compare(session: Any, segment: Segment, last: Block, before: Catalog) -> Following:
-    """Find the tables whose changes in a segment follow without a hole on what is here."""
+def compare(session: Any, segment: Segment, was: dict[int, int], before: Catalog) -> Following:
+    """Find the tables whose changes in a segment follow without a hole on what is here.
+
+    :param was: those of which everything before it is here, each with its entry in the publication.
+    :param before: what the objects were then.
+    """
     stream, now = segment.stream, segment.cut.catalog
-    was = last.stream.followed if last.stream else {}
     old = {table.oid: table for table in before.tables}
     new = {table.oid: table for table in now.tables}
     # A table that was dropped since was followed to its end.
@@ -195,19 +212,21 @@ class Run:
         last = self._newest()
         before = _known_cut(self._job, last.block).catalog
         with connect(self._address) as session:
-            following = compare(session, segment, last.block, before)
+            following = compare(session, segment, self._followed_here(last.block), before)
         room = WINDOW_BYTES
         while True:
             at = self._position()
             upto = min(at + room, max(segment.end, at))
-            window = self._read(at, upto, block, before, segment, following)
-            is_last = window.to_position >= segment.end
-            self._commit(window, at, block, segment if is_last else None, last.block, following)
+            window = self._read(upto, block, before, segment, following)
+            following = following.without(window.uncertain, segment.cut.catalog)
+            is_last = parse_position(window.to_position) >= segment.end
+            self._commit(window, show_position(at), block, segment if is_last else None, last.block, following)
             self._let_go()
             if is_last:
                 break
             # Where little comes of much log, it is others' tables': no reason to take small steps.
-            room = min(2 * room, _MOST_WINDOW_BYTES) if window.size < WINDOW_BYTES // 16 else WINDOW_BYTES
+            stored = sum(file.size for table in window.tables for file in table.files)
+            room = min(2 * room, _MOST_WINDOW_BYTES) if stored < WINDOW_BYTES // 16 else WINDOW_BYTES
             block = uuid.uuid4().hex
         self._following = following
 
@@ -224,20 +243,29 @@ class Run:
         opened = [each for each in self._mine() if each.block.stream and each.block.stream.opened]
         return max((*changes, *opened), key=lambda each: each.commit)
 
+    def _followed_here(self, last: Block) -> dict[int, int]:
+        """Return the tables of which everything up to here is in the archive, each with its publication entry."""
+        found = dict(last.stream.followed) if last.stream else {}
+        for placed in self._mine():
+            block = placed.block
+            if block.kind == "snapshot" and block.stream and to_of(block) == self._position():
+                begun = {int(table.id) for table in block.tables}
+                found.update((oid, entry) for oid, entry in block.stream.followed.items() if oid in begun)
+        return found
+
     def _position(self) -> int:
         return parse_position(self._archive.state.streams[self._source])
 
-    def _read(
-        self, at: int, upto: int, block: str, before: Catalog, segment: Segment, following: Following
-    ) -> FinishedWindow:
-        reader = StreamReader(
+    def _read(self, upto: int, block: str, before: Catalog, segment: Segment, following: Following) -> FinishedWindow:
+        reader = ChangeReader(
             self._job.store,
             self._address,
-            slot=segment.stream.slot,
+            stream=segment.stream.slot,
+            upto=show_position(upto),
             block=block,
             source=self._source,
             before=before,
-            now=segment.cut.catalog,
+            after=segment.cut.catalog,
             followed=frozenset(following.followed),
             most_changes=_MOST_CHANGES,
             max_value_bytes=max_value_bytes(),
@@ -249,7 +277,7 @@ class Run:
     def _commit(
         self,
         window: FinishedWindow,
-        at: int,
+        at: str,
         block: str,
         reached: Segment | None,
         last: Block,
@@ -272,8 +300,8 @@ class Run:
             run=self._job.run,
             source=last.source.model_copy(update={"version": str(cut.catalog.server_version)}),
             covers=Coverage(
-                from_position=show_position(at),
-                to_position=show_position(window.to_position),
+                from_position=at,
+                to_position=window.to_position,
                 from_time=before,
                 to_time=max(before, time),
             ),
@@ -286,7 +314,7 @@ class Run:
             whole=last.whole,
             stream=stream.model_copy(
                 update={
-                    "position": show_position(at),
+                    "position": at,
                     "opened": False,
                     "followed": following.followed,
                     "not_followed": following.not_followed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from holdfast.config import parse_bandwidth
+from holdfast.config import parse_bandwidth, parse_size
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql.address import Address
 from holdfast_airflow.connections import database_address
@@ -89,9 +89,7 @@ class BackupOperator(ArchiveJobOperator):
             problem = self.submit_once(job, context, more)
             return last_words(problem, self.operation)
 
-        run_to_the_end(
-            store, job.run, job.database, arguments=job.arguments, attempt=attempt, say=self.log.warning
-        )
+        run_to_the_end(store, job.run, job.database, arguments=job.arguments, attempt=attempt, say=self.log.warning)
         return problem
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:

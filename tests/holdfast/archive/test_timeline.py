@@ -12,6 +12,7 @@ from holdfast.archive import Archive, Change, points
 from holdfast.archive.blocks import write_parquet
 from holdfast.archive.model import Block, Coverage, Mark, Stream, Transactions
 from holdfast.archive.position import parse_position, show_position
+from holdfast.archive.timeline import Moment
 from holdfast.errors import RefusedError
 
 MakeBlock = Callable[..., Block]
@@ -171,7 +172,7 @@ def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: Writer) -> No
     second = writer.snapshot("0/280", 2)
     last = writer.changes("0/300", 3)
 
-    def moment(at: str) -> points.Moment:
+    def moment(at: str) -> Moment:
         return points.resolve(writer.archive.state, writer.archive.store, "shop_db", at)
 
     assert (moment("lsn:0/27F").full.commit, moment("lsn:0/280").full.commit) == (first, second)
@@ -185,7 +186,7 @@ def test_a_schema_that_changed_in_between_is_said_to_be_approximate(writer: Writ
     writer.changes("0/200", 1)
     commit = writer.changes("0/300", 3, schema_version="2", ddl=("0/250",))
 
-    def moment(position: str) -> points.Moment:
+    def moment(position: str) -> Moment:
         return points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
 
     assert not moment("0/1F0").approximate
