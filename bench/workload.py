@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
@@ -38,14 +38,17 @@ create table public.sales (
 _KEY = "alter table public.sales add primary key (id)"
 # Everything follows from the row's number, so that the same rows come out each time.
 _ROWS = """
-insert into public.sales
+insert into {table}
 select i, h & 262143, (h >> 20) & 16383, case when h & 31 > 0 then (h >> 34) & 63 end,
     ((h >> 8) & 1048575) / 100.0, ((h >> 12) & 268435455) / 100.0,
     case when h & 15 > 0 then format('order %%s, parcel %%s from depot %%s by road', i, substr(md5(i::text), 1, 16),
         (array['Lisbon', 'Hamburg', 'Gdansk', 'Lyon', 'Bari', 'Cork', 'Turku', 'Varna'])[1 + (h >> 40 & 7)]) end,
     timestamptz '2020-01-01 00:00+00' + i * interval '31 seconds' + (h & 16777215) * interval '1 microsecond',
     date '2020-01-01' + (i * 31 / 86400)::int, h & 64 = 0
-from (select i, hashint8extended(i, 7) & 9223372036854775807 from generate_series(1, %(rows)s::bigint) i) r(i, h)
+from (
+    select i, hashint8extended(i, 7) & 9223372036854775807
+    from generate_series(%(first)s::bigint, %(last)s::bigint) i
+) r(i, h)
 """
 _LARGE_TABLE = "create table public.papers (id int primary key, body text, picture bytea)"
 # Text that PostgreSQL can compress, and bytes that nothing can.
@@ -80,7 +83,7 @@ def create_source(running: PostgresServer, rows: int) -> TableFacts:
     create_database(running, SOURCE)
     with psycopg.connect(running.conninfo(SOURCE), autocommit=True) as connection:
         connection.execute(_COLUMNS)
-        connection.execute(_ROWS, {"rows": rows})
+        insert_rows(connection, 1, rows)
         connection.execute(_KEY)
         connection.execute("vacuum (freeze, analyze) public.sales")
         found = connection.execute(
@@ -90,6 +93,21 @@ def create_source(running: PostgresServer, rows: int) -> TableFacts:
     settle(running)
     size, pages = found or (0, 0)
     return TableFacts(rows, size, pages)
+
+
+def insert_rows(connection: psycopg.Connection[tuple[Any, ...]], first: int, last: int, *, table: str = TABLE) -> None:
+    """Insert rows, by their numbers, in one transaction."""
+    connection.execute(_ROWS.format(table=table).encode(), {"first": first, "last": last})
+
+
+def create_stream(running: PostgresServer, database: str, stream: str) -> None:
+    """Create the large table, without rows, with a publication and a slot of one name."""
+    create_database(running, database)
+    with psycopg.connect(running.conninfo(database), autocommit=True) as connection:
+        connection.execute(_COLUMNS)
+        connection.execute(_KEY)
+        connection.execute(sql.SQL("create publication {} for table public.sales").format(sql.Identifier(stream)))
+        connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (stream,))
 
 
 def create_large(running: PostgresServer, rows: int, value_bytes: int) -> None:

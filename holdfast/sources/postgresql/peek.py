@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.sources.postgresql.address import Address
 
-_OPTIONS: Final = {"proto_version": "1", "binary": "false", "messages": "true"}
+_OPTIONS: Final = {"proto_version": "1", "messages": "true"}
 
 # Transactions older than the slot's catalog_xmin had ended before all that it decodes. A row of the catalog that one
 # of them wrote has been there, as it is, ever since.
@@ -37,13 +37,15 @@ class SkippedChangesError(RefusedError):
     """The server may have left changes out of the stream: what it gives must not be kept."""
 
 
-def peek_query(slot: str, publication: str, upto: str, most_changes: int | None, *, what: str = "data") -> str:
+def peek_query(
+    slot: str, publication: str, upto: str, most_changes: int | None, *, what: str = "data", binary: bool = False
+) -> str:
     """Return the query of the slot's messages.
 
     :param upto: position; transactions whose commit record starts before it are read.
     :param most_changes: stop at the end of the transaction that brings the number of messages to this.
     """
-    options = {**_OPTIONS, "publication_names": ident(publication)}
+    options = {**_OPTIONS, "binary": str(binary).lower(), "publication_names": ident(publication)}
     words = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in options.items())
     most = "null" if most_changes is None else str(most_changes)
     return (

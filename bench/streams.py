@@ -1,0 +1,171 @@
+"""One stream of changes: ours beside what PostgreSQL needs to decode it and do nothing, and its own client."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from bench import workload
+from bench.backups import check_rows
+from bench.figures import Comparison
+from bench.processes import ProgramError, run
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.changes import lsn_number
+from holdfast.sources.postgresql.decode import MAX_VALUE_BYTES
+from holdfast.sources.postgresql.peek import peek_query
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import open_store
+from sparkjobs.changes import ChangeReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Self
+
+    import psycopg
+
+    from bench.backups import Times
+    from holdfast.sources.postgresql.server import PostgresServer
+
+JOB = "holdfast, changes decoded and written"
+BARE = "count(*) of the slot's changes, binary"
+BARE_TEXT = "count(*) of the slot's changes, text"
+RECEIVED = "pg_recvlogical to a file over TCP"
+MIXED = ", half of the log unpublished"
+"""Follows the name of a series of the stream that leaves half of the log out."""
+
+COMPARISONS = tuple(
+    each
+    for suffix in ("", MIXED)
+    for each in (
+        Comparison(f"changes against decoding alone{suffix}", JOB + suffix, BARE + suffix, 0.45),
+        Comparison(f"changes against pg_recvlogical{suffix}", JOB + suffix, RECEIVED + suffix, 1.5),
+        Comparison(f"decoding alone, text against binary{suffix}", BARE_TEXT + suffix, BARE + suffix),
+    )
+)
+
+DATABASE = "bench_stream"
+_STREAM = "bench"
+_ROWS_AT_ONCE = 500_000
+"""In one transaction."""
+
+_UNPUBLISHED = "create table public.unpublished as select * from public.sales"
+
+
+class ChangeStream:
+    """Takes the times of one round, of the same changes each time; a context manager that drops the slot.
+
+    :param rows: inserted into the published table; where `mixed`, half of them into one that is not published.
+    :param wal: bytes of the log that are decoded.
+    """
+
+    def __init__(self, server: PostgresServer, rows: int, *, mixed: bool = False) -> None:
+        self._server = server
+        self._rows = rows // 2 if mixed else rows
+        self._suffix = MIXED if mixed else ""
+        self._database = f"{DATABASE}_mixed" if mixed else DATABASE
+        self._slot = f"{_STREAM}_mixed" if mixed else _STREAM
+        workload.create_stream(server, self._database, self._slot)
+        self._address = Address(server.url(self._database), server.password)
+        with connect(self._address) as session:
+            if mixed:
+                session.execute(_UNPUBLISHED.encode())
+            start = _position(session)
+            for first in range(1, self._rows + 1, _ROWS_AT_ONCE):
+                last = min(first + _ROWS_AT_ONCE - 1, self._rows)
+                workload.insert_rows(session, first, last)
+                if mixed:
+                    workload.insert_rows(session, first, last, table="public.unpublished")
+            self._upto = _position(session)
+            self._catalog = read_catalog(session, read_tables(session))
+        self.wal = lsn_number(self._upto) - lsn_number(start)
+        workload.settle(server)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Drop the slot, and the database with it."""
+        with connect(self._address) as session:
+            session.execute("select pg_drop_replication_slot(%s)", (self._slot,))
+        workload.drop_database(self._server, self._database)
+
+    @property
+    def measured(self) -> dict[str, tuple[int, int]]:
+        """Bytes of the log and rows of each of its series, by name."""
+        return {name + self._suffix: (self.wal, self._rows) for name in (JOB, BARE, BARE_TEXT, RECEIVED)}
+
+    @property
+    def ways(self) -> list[Callable[[Path], Times]]:
+        """All that is measured."""
+        return [self.holdfast, self.bare, self.bare_text, self.receive]
+
+    def holdfast(self, folder: Path) -> Times:
+        """Decode and write to files in a folder, in this process."""
+        read = ChangeReader(
+            open_store(str(folder / "changes")),
+            self._address,
+            stream=self._slot,
+            upto=self._upto,
+            most_changes=None,
+            block="block",
+            source="bench",
+            before=self._catalog,
+            after=self._catalog,
+            followed=frozenset(table.oid for table in self._catalog.tables),
+            max_value_bytes=MAX_VALUE_BYTES,
+        )
+        started = time.monotonic()
+        (window,) = read(None, lambda rows, size: None)
+        seconds = time.monotonic() - started
+        check_rows(JOB, sum(table.rows for table in window.tables), self._rows)
+        return {JOB + self._suffix: seconds}
+
+    def bare(self, folder: Path) -> Times:
+        """Decode in the server alone, binary."""
+        return {BARE + self._suffix: self._count(binary=True)}
+
+    def bare_text(self, folder: Path) -> Times:
+        """Decode in the server alone, with the options that ours has."""
+        return {BARE_TEXT + self._suffix: self._count(binary=False)}
+
+    def receive(self, folder: Path) -> Times:
+        """Have PostgreSQL's client write the stream to a file; it moves a copy of the slot."""
+        copy = f"{self._slot}_copy"
+        file = folder / "received"
+        with connect(self._address) as session:
+            session.execute("select pg_copy_logical_replication_slot(%s, %s)", (self._slot, copy))
+        try:
+            program = [str(self._server.programs / "pg_recvlogical"), "-d", self._server.url(self._database)]
+            options = ["-o", "proto_version=1", "-o", f"publication_names={self._slot}", "-o", "binary=true"]
+            where = ["--slot", copy, "--start", "--no-loop", "--endpos", self._upto, "-f", str(file)]
+            done = run([*program, *options, *where], {"PGPASSWORD": self._server.password})
+        finally:
+            with connect(self._address) as session:
+                session.execute("select pg_drop_replication_slot(%s)", (copy,))
+        if file.stat().st_size < self._rows * _LEAST_MESSAGE:
+            raise ProgramError(f"{RECEIVED} brought {file.stat().st_size:,} bytes for {self._rows:,} rows")
+        file.unlink()
+        return {RECEIVED + self._suffix: done.seconds}
+
+    def _count(self, *, binary: bool) -> float:
+        query = peek_query(self._slot, self._slot, self._upto, None, what="count(*)", binary=binary)
+        with connect(self._address) as session:
+            started = time.monotonic()
+            found = session.execute(query.encode()).fetchone()
+            seconds = time.monotonic() - started
+        if found is None or found[0] < self._rows:
+            raise ProgramError(f"{BARE} brought {found} messages for {self._rows:,} rows")
+        return seconds
+
+
+_LEAST_MESSAGE = 40
+"""Bytes that a row of the table has at least, as a message."""
+
+
+def _position(session: psycopg.Connection[tuple[object, ...]]) -> str:
+    """Return the end of the log, all of it written: what follows is of the next transaction."""
+    session.execute("select pg_catalog.txid_current()")
+    found = session.execute("select pg_catalog.pg_switch_wal(), pg_catalog.pg_current_wal_flush_lsn()::text").fetchone()
+    return str(found[1]) if found else ""
