@@ -66,7 +66,7 @@ class View:
     Net changes are computed here and kept in files beside; the snapshot is read where a query needs it, and only the
     columns and row groups that it does. Pages are checked by their checksums.
 
-    :param name: no other view of the connection has it; letters only.
+    :param name: no other view of the connection has it; letters and digits only.
     :param memory_bytes: for computing net changes.
     :param spill: an existing folder of this view alone; must stay while the view is used.
     """
@@ -124,7 +124,7 @@ class View:
         paths = [f"{root}/{file.path}" if root else file.path for file in files]
         self._sql.register(f"base_{self._name}", _dataset(paths, written, filesystem))
         ids = {field_id(field): field for field in self._history.wanted}
-        row = {name_of(ids[number]): pa.array([value.as_py()], ids[number].type)
+        row = {name_of(ids[number]): pa.repeat(value, 1).cast(ids[number].type)
                for number, value in self._history.missing.items() if number in ids}  # fmt: skip
         if row:
             self._sql.register(f"missing_{self._name}", pa.table(row))

@@ -25,6 +25,7 @@ from holdfast.cli.mark import mark
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.probe import probe_app
+from holdfast.cli.query import query
 from holdfast.cli.restore import restore
 from holdfast.cli.source import source_app
 from holdfast.config import parse_bandwidth, parse_size
@@ -159,6 +160,7 @@ def _show_backup(console: Console, value: dict[str, Any]) -> None:
 
 
 app.command()(restore)
+app.command()(query)
 app.command()(mark)
 
 

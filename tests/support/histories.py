@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from holdfast.archive.blocks import write_parquet
 from holdfast.archive.history import LSN, OP, SEQ, UNCHANGED, TableHistory, with_extra
-from holdfast.archive.model import TableRecord
+from holdfast.archive.model import FileRecord, TableRecord
 from holdfast.archive.position import show_position
 from holdfast.storage import ObjectStore
 
@@ -132,7 +132,7 @@ def write_changes(
 def _record(
     store: ObjectStore, changes: Sequence[Change], name: str, file_of: int, key: tuple[int, ...]
 ) -> TableRecord:
-    files = []
+    files: list[FileRecord] = []
     for number, some in enumerate(_chunks(changes, file_of)):
         stem = f"data/s/1/changes/{name}/{number:05}"
         files += write_parquet(store, stem, change_schema(FORMS[some[0].form]), [change_batch(some)])

@@ -12,12 +12,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.archive.asof import as_of
 from holdfast.archive.history import COUNT, OP, UNCHANGED, TableHistory, field_id, number_of
 from holdfast.archive.net import net_changes, net_schema
+from holdfast.errors import DamagedError
 from holdfast.storage import open_store
 from tests.support.histories import FORMS, MISSING, SINCE, Change, Row, history_of, numbers, write_base, write_changes
 
@@ -109,9 +111,13 @@ def rows(draw: st.DrawFn, keys: int = 4) -> Row:
     }  # fmt: skip
 
 
-def act(draw: st.DrawFn, model: Model) -> None:
-    kind = draw(st.sampled_from(["insert", "insert", "update", "update", "update", "move", "move", "delete", "reinsert",
-                                 "truncate", "alter"]))  # fmt: skip
+KINDS = ("insert", "insert", "update", "update", "move", "delete", "reinsert", "truncate", "alter")
+MOVES = ("shift", "shift", "shift", "touch", "touch", "delete", "insert")
+"""Rows go to other keys and leave their texts behind, but for one now and then."""
+
+
+def act(draw: st.DrawFn, model: Model, kinds: tuple[str, ...]) -> None:
+    kind = draw(st.sampled_from(kinds))
     if kind == "insert":
         model.insert(_in_form(model, draw(rows())))
     elif kind == "truncate" and draw(st.booleans()):
@@ -119,20 +125,26 @@ def act(draw: st.DrawFn, model: Model) -> None:
     elif kind == "alter" and draw(st.booleans()):
         model.alter()
     elif model.rows:
-        key = draw(st.sampled_from(sorted(model.rows, key=repr)))
-        if kind == "delete":
-            model.delete(key)
-        elif kind == "reinsert":
-            old = model.rows[key]
-            model.delete(key)
-            model.insert(dict(old))
-        else:
-            new = _in_form(model, draw(rows(keys=6)))
-            some = draw(st.sets(st.sampled_from([3, 4, 6, 7])))
-            if kind == "move":
-                some |= {1, 2}
-            values = {number: value for number, value in new.items() if number_of(number) in some}
-            model.update(key, values, draw(st.booleans()))
+        change(draw, model, kind, draw(st.sampled_from(sorted(model.rows, key=repr))))
+
+
+def change(draw: st.DrawFn, model: Model, kind: str, key: Key) -> None:
+    """Do something to a row."""
+    if kind == "delete":
+        model.delete(key)
+    elif kind == "reinsert":
+        old = model.rows[key]
+        model.delete(key)
+        model.insert(dict(old))
+    elif kind == "shift":
+        model.update(key, {1: draw(st.integers(1, 4))}, repeat=False)
+    elif kind == "touch":
+        model.update(key, {draw(st.sampled_from([3, 4])): draw(texts)}, repeat=False)
+    else:
+        new = _in_form(model, draw(rows(keys=6)))
+        some = draw(st.sets(st.sampled_from([3, 4, 6, 7]))) | ({1, 2} if kind == "move" else set())
+        values = {number: value for number, value in new.items() if number_of(number) in some}
+        model.update(key, values, draw(st.booleans()))
 
 
 def _in_form(model: Model, row: Row) -> Row:
@@ -141,16 +153,16 @@ def _in_form(model: Model, row: Row) -> Row:
 
 
 @st.composite
-def models(draw: st.DrawFn, *, keyed: bool) -> tuple[list[Row], Model]:
+def models(draw: st.DrawFn, *, keyed: bool, kinds: tuple[str, ...] = KINDS) -> tuple[list[Row], Model]:
     base: dict[Key, Row] = {}
-    for row in draw(st.lists(rows(), max_size=5)):
+    for row in draw(st.lists(rows(), min_size=2 if kinds is MOVES else 0, max_size=5)):
         row.pop(7)
         base[key_of(row)] = row
     model = Model({key: dict(row) for key, row in base.items()}, keyed)
     model.seen.append((SINCE, 0, list(base.values())))
-    for _ in range(draw(st.integers(1, 5))):
-        for _ in range(draw(st.integers(1, 4))):
-            act(draw, model)
+    for _ in range(draw(st.integers(1, 4))):
+        for _ in range(draw(st.integers(1, 5))):
+            act(draw, model, kinds)
         model.commit()
     return list(base.values()), model
 
@@ -226,7 +238,7 @@ def check(tmp_path: Path, base: list[Row], model: Model, block_of: int, file_of:
 
 
 SETTINGS = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 sizes = st.sampled_from([(1, 100), (2, 2), (100, 1), (100, 100)])
 
@@ -240,8 +252,63 @@ def test_rows_with_a_key_are_those_of_the_model_at_every_position(
 
 
 @SETTINGS
+@given(made=models(keyed=True, kinds=MOVES), size=sizes)
+def test_values_that_are_not_logged_again_follow_rows_that_move(
+    tmp_path: Path, made: tuple[list[Row], Model], size: tuple[int, int]
+) -> None:
+    check(tmp_path, *made, *size)
+
+
+@SETTINGS
 @given(made=models(keyed=False), size=sizes)
 def test_rows_without_a_key_are_those_of_the_model_at_every_position(
     tmp_path: Path, made: tuple[list[Row], Model], size: tuple[int, int]
 ) -> None:
     check(tmp_path, *made, *size)
+
+
+@pytest.mark.parametrize("from_base", [True, False])
+def test_values_follow_a_row_through_many_moves_and_others_that_took_its_place(tmp_path: Path, from_base: bool) -> None:
+    def row(number: int) -> Row:
+        return {
+            1: number,
+            2: None,
+            100_002: "infinity",
+            3: f"text {number}",
+            4: f"note {number}",
+            6: None,
+            100_006: None,
+        }
+
+    base = [row(1), row(2)] if from_base else []
+    model = Model({key_of(each): dict(each) for each in base})
+    for number in () if from_base else (1, 2):
+        model.insert(row(number))
+    model.commit()
+    first, second, free = ((number, None, "infinity") for number in (1, 2, 9))
+    for turn in range(11):  # an odd number of swaps, by way of a free key
+        model.update(first, {1: 9}, repeat=False)
+        model.update(second, {1: 1}, repeat=False)
+        model.update(free, {1: 2, **({3: "touched"} if turn == 4 else {})}, repeat=False)
+        if turn == 7:
+            model.commit()
+    for number in range(3, 40):
+        model.update((2 if number == 3 else number - 1, None, "infinity"), {1: number}, repeat=False)
+    model.commit()
+    model.insert(row(2))
+    model.commit()
+    check(tmp_path, base, model, block_of=2, file_of=30)
+
+
+def test_changes_that_lack_what_they_build_on_are_damage(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "archive"))
+    base = write_base(store, [], files=1)
+    for number, unchanged in enumerate([("I", 3), ("U", 2)]):
+        kind, seq = unchanged
+        lost = Change(0, 1000, seq, kind, {1: 1, 100_002: "infinity"}, (3,))
+        records = write_changes(store, [lost], block_of=1, file_of=1, key=KEY)
+        history = history_of(base, records, 2000, 0, KEY)
+        (spill := tmp_path / str(number)).mkdir()
+        with pytest.raises(DamagedError, match=r"shop\.orders"):
+            list(as_of(store, history, memory_bytes=MEMORY, spill=spill))
+        assert list(spill.iterdir()) == []

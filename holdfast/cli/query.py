@@ -1,0 +1,123 @@
+"""`holdfast query`: SQL on backed-up tables as of a moment."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+import typer
+from rich.table import Table
+
+from holdfast.archive import Archive, locks, points
+from holdfast.archive.model import iso
+from holdfast.archive.position import show_position
+from holdfast.cli import places
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output
+from holdfast.config import parse_size
+from holdfast.query import Query
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def query(
+    url: Url,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads, in DuckDB's dialect.")],
+    at: Annotated[
+        str,
+        typer.Option(help="latest, commit:N, lsn:X/Y, the name of a mark, or a time (2026-03-01T12:00:00Z)."),
+    ] = "latest",
+    source: Annotated[
+        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Rows that are shown, at most.")] = 1000,
+    memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="What the query may use; what does not fit goes to disk.")
+    ] = "1 GB",
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Query tables as of any restorable moment, without restoring them."""
+    output = Output(as_json=as_json)
+    allowed = parse_size(memory)
+    store = open_store(places.archive_url(url))
+    Archive.open(store)
+    with (
+        locks.acquire(store, "query", owner=Owner(), purpose="query", wait=wait) as held,
+        TemporaryDirectory(prefix="holdfast-query-") as folder,
+    ):
+        state = Archive.open(store).state
+        moment = points.resolve(state, store, points.only_source(state, source), at)
+        asked = Query(store, moment, sql, memory_bytes=allowed, spill=Path(folder))
+        columns, rows = _fetch(asked, limit + 1)
+        held.check()
+    for note in asked.notes:
+        output.say(note)
+    if len(rows) > limit:
+        output.say(f"shown are the first {limit} rows: --limit shows more")
+    value = {
+        "at": {"time": iso(moment.at), "position": show_position(moment.position), "commit": moment.commit},
+        "source": moment.source,
+        "columns": columns,
+        "rows": rows[:limit],
+        "complete": len(rows) <= limit,
+        "notes": asked.notes,
+    }
+    output.result(value, lambda console: _show(console, value))
+
+
+def _fetch(asked: Query, most: int) -> tuple[list[dict[str, str]], list[list[Any]]]:
+    """Return the columns of the result and its first rows, their values as JSON has them."""
+    columns: list[dict[str, str]] = []
+    rows: list[list[Any]] = []
+    for batch in asked.rows():
+        columns = [{"name": field.name, "type": str(field.type)} for field in batch.schema]
+        some = batch.slice(0, most - len(rows))
+        rows += map(list, zip(*(_values(column) for column in some.columns), strict=True))
+        if len(rows) >= most:
+            break
+    return columns, rows
+
+
+def _values(column: pa.Array) -> list[Any]:
+    try:
+        return [plain(value) for value in column.to_pylist()]
+    except (ValueError, OverflowError):  # beyond the years 1 to 9999
+        return list(column.cast(pa.string()).to_pylist())
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can say it; what JSON has no form for becomes text."""
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, datetime):
+        return iso(value) if value.tzinfo else value.isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _show(console: Console, value: dict[str, Any]) -> None:
+    table = Table(*(each["name"] for each in value["columns"]), box=None)
+    for row in value["rows"]:
+        table.add_row(*("" if each is None else str(each) for each in row))
+    console.print(table, markup=False)
+    at = value["at"]
+    count = len(value["rows"])
+    more = "" if value["complete"] else ", and more"
+    console.print(
+        f"{count:,} row{'s' * (count != 1)}{more}; {value['source']} as of {at['time']}, {at['position']}", markup=False
+    )

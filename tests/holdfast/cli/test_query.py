@@ -1,0 +1,158 @@
+"""`holdfast query`: what it shows of tables at a moment, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archive import Archive, locks
+from holdfast.cli.query import plain
+from holdfast.storage import ObjectStore, open_store
+from locking import Owner, RWLock
+from tests.support.command import RunCommand
+from tests.support.queried import fill
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    folder = tmp_path_factory.mktemp("queried") / "archive"
+    return folder, fill(Archive.create(open_store(str(folder)), name="shop").store)
+
+
+@pytest.fixture
+def store(template: tuple[Path, list[str]], tmp_path: Path) -> ObjectStore:
+    return open_store(str(shutil.copytree(template[0], tmp_path / "archive")))
+
+
+@pytest.fixture
+def files(template: tuple[Path, list[str]]) -> list[str]:
+    return template[1]
+
+
+def rows(holdfast: RunCommand, store: ObjectStore, sql: str, *more: str) -> list[list[Any]]:
+    done = holdfast("query", store.url, sql, *more, "--json")
+    assert done.code == 0, done.err
+    return list(done.value["rows"])
+
+
+@pytest.mark.parametrize(
+    ("at", "found"),
+    [
+        ("latest", [[1, "changed", "n", "1.50"], [3, "c", "n", "3.00"], [4, "new", "n", "4.00"]]),
+        ("commit:1", [[1, "a", "n", "1.00"], [2, "b", "n", "2.00"], [3, "c", "n", "3.00"]]),
+        ("lsn:0/3E9", [[1, "changed", "n", "1.50"], [2, "b", "n", "2.00"], [3, "c", "n", "3.00"]]),
+        ("before delete", [[1, "changed", "n", "1.50"], [2, "b", "n", "2.00"], [3, "c", "n", "3.00"]]),
+    ],
+)
+def test_rows_are_those_of_the_moment(
+    holdfast: RunCommand, store: ObjectStore, at: str, found: list[list[Any]]
+) -> None:
+    assert rows(holdfast, store, "select id, text, note, price from shop.orders order by id", "--at", at) == found
+
+
+def test_one_object_tells_the_moment_the_columns_and_what_is_not_as_in_the_database(
+    holdfast: RunCommand, store: ObjectStore
+) -> None:
+    done = holdfast("query", store.url, "select * from orders where id = 4", "--json")
+    assert done.value["at"] == {"time": "2026-03-01T13:00:00.000000Z", "position": "0/7D0", "commit": 2}
+    assert [each["name"] for each in done.value["columns"]] == [
+        "id", "day", "text", "note", "price", "day__exact", "price__exact",
+    ]  # fmt: skip
+    assert done.value["rows"] == [[4, None, "new", "n", "4.00", "infinity", None]]
+    assert done.value["notes"] == ["shop.orders: generated columns are left out: twice"]
+    assert done.value["notes"] == done.err.splitlines()
+
+
+def test_people_get_a_table_and_are_told_where_it_is_cut(holdfast: RunCommand, store: ObjectStore) -> None:
+    done = holdfast("query", store.url, "select id, price from orders order by id", "--limit", "2")
+    assert done.code == 0
+    assert [line.split() for line in done.out.splitlines()[:3]] == [["id", "price"], ["1", "1.50"], ["3", "3.00"]]
+    assert done.out.splitlines()[3] == "2 rows, and more; shop_db as of 2026-03-01T13:00:00.000000Z, 0/7D0"
+    assert "shown are the first 2 rows: --limit shows more" in done.err
+
+
+def test_names_that_differ_by_case_alone_and_partitions_can_be_asked_for(
+    holdfast: RunCommand, store: ObjectStore
+) -> None:
+    assert rows(holdfast, store, 'select "Name", "at" from shop."Places"') == [["here", "(1,2)"]]
+    assert rows(holdfast, store, "select count(*) from old.places") == [[1]]
+    assert rows(holdfast, store, "select * from all_places") == [["here", "(1,2)"]]
+    done = holdfast("query", store.url, "select * from places", "--json")
+    assert done.code == 2
+    done = holdfast("query", store.url, "select * from old.places", "--json")
+    assert done.value["notes"][-1] == "old.places: as the text that PostgreSQL writes: at (point)"
+
+
+def test_tables_can_be_listed_and_joined_with_themselves(holdfast: RunCommand, store: ObjectStore) -> None:
+    listed = rows(holdfast, store, "select table_schema || '.' || table_name from information_schema.tables")
+    assert ["shop.orders"] in listed
+    assert rows(holdfast, store, "describe shop.orders")[0][:2] == ["id", "BIGINT"]
+    twice = "with o as (select * from orders) select count(*) from o join shop.orders p using (id) where p.price > 2"
+    assert rows(holdfast, store, twice) == [[2]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("selec 1", "syntax error"),
+        ("select nope from orders", '"nope" not found'),
+        ("select * from shop.nope", "tables here are shop.orders, shop.Places"),
+        ("select * from '/etc/passwd'", "does not exist"),
+        ("select * from read_csv('/etc/passwd')", "disabled by configuration"),
+        ("select * from read_parquet('https://localhost/x')", "disabled by configuration"),
+        ("select * from store", "does not exist"),
+        ("select 1; select 2", "a query is one statement that reads"),
+        ("", "a query is one statement that reads"),
+        ("copy orders to '/tmp/orders.csv'", "a query is one statement that reads"),
+        ("set memory_limit = '1TB'", "a query is one statement that reads"),
+        ("attach '/tmp/x.db'", "a query is one statement that reads"),
+        ("select text::int from orders", "Could not convert"),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_one_sentence_and_code_2(
+    holdfast: RunCommand, store: ObjectStore, sql: str, words: str
+) -> None:
+    done = holdfast("query", store.url, sql, "--json")
+    assert done.code == 2
+    assert words in done.value["error"]
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
+def test_a_damaged_file_is_said_and_code_4(
+    holdfast: RunCommand, store: ObjectStore, files: list[str], damage: str
+) -> None:
+    body = bytearray(store.get(files[0]))
+    if damage == "missing":
+        store.delete(files[0])
+    else:
+        body[30] ^= 0x40  # in the first page
+        store.put(files[0], bytes(body[:-20] if damage == "cut" else body))
+    done = holdfast("query", store.url, "select * from orders", "--json")
+    assert (done.code, done.out.count("\n")) == (4, 1)
+    assert "damaged" in done.value["error"] or files[0] in done.value["error"]
+
+
+def test_a_vacuum_keeps_queries_out_and_nothing_stays_locked(holdfast: RunCommand, store: ObjectStore) -> None:
+    with RWLock(store, "history", owner=Owner()).write(purpose="vacuum"):
+        assert holdfast("query", store.url, "select 1").code == 3
+    assert holdfast("query", store.url, "selec 1").code == 2
+    assert locks.blockers(store, "vacuum") == []
+
+
+def test_moments_that_are_not_there_and_sizes_that_are_none_are_refused(
+    holdfast: RunCommand, store: ObjectStore
+) -> None:
+    assert holdfast("query", store.url, "select 1", "--at", "2020-01-01T00:00:00Z").code == 5
+    assert holdfast("query", store.url, "select 1", "--memory", "much").code == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(float("nan"), "NaN"), (float("-inf"), "-Infinity"), (b"\x00\xff", "\\x00ff"), ([{"a": 1.5}], [{"a": 1.5}])],
+)
+def test_values_that_json_lacks_become_text(value: Any, shown: Any) -> None:
+    assert plain(value) == shown
