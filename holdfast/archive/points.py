@@ -129,23 +129,29 @@ def _why_gap(before: Interval, after: Interval) -> str:
 
 
 def table_gaps(interval: Interval) -> list[dict[str, Any]]:
-    """Return when tables could not be followed in an interval: moments then have their rows as they were before."""
+    """Return when tables that are followed were not, in an interval: moments then have their rows as they were before.
+
+    Each ends with the table's next snapshot. Tables that never were followed are not among them.
+    """
     found = []
     chain = interval.chain
     labels = {record.id: record.label for placed in chain.snapshots for record in placed.block.tables}
     for table, label in labels.items():
-        followed: dict[str, Any] | None = None
+        gap: dict[str, Any] | None = None
+        was_followed = False
         for placed in chain.placed():
-            now = _follows(placed.block, int(table))
-            if placed.block.kind == "snapshot" and any(record.id == table for record in placed.block.tables):
-                if followed is not None:
-                    found.append({**followed, "to": iso(placed.block.covers.to_time)})
-                followed = None
-            elif not now and followed is None and placed.block.kind == "changes" and placed.block.stream:
-                reason = placed.block.stream.not_followed.get(label, "it left the publication")
-                followed = {"table": label, "from": iso(placed.block.covers.from_time), "reason": reason}
-        if followed is not None:
-            found.append({**followed, "to": iso(interval.end)})
+            block = placed.block
+            has_rows = block.kind == "snapshot" and any(record.id == table for record in block.tables)
+            if gap is not None and has_rows:
+                found.append({**gap, "to": iso(block.covers.to_time)})
+                gap = None
+            is_followed = _follows(block, int(table))
+            if was_followed and not is_followed and gap is None and block.kind == "changes" and block.stream:
+                reason = block.stream.not_followed.get(label, "it left the publication")
+                gap = {"table": label, "from": iso(block.covers.from_time), "reason": reason}
+            was_followed = is_followed
+        if gap is not None:
+            found.append({**gap, "to": iso(interval.end)})
     return found
 
 

@@ -30,7 +30,8 @@ def restore(
         str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
     ] = None,
     at: Annotated[
-        str, typer.Option(help="latest, commit:N, or a time with its zone (2026-03-01T12:00:00Z).")
+        str,
+        typer.Option(help="latest, a time with its zone (2026-03-01T12:00:00Z), a mark, commit:N, or lsn:X/Y."),
     ] = "latest",
     tables: Annotated[
         list[str] | None,
@@ -85,11 +86,12 @@ def restore(
 
 
 def _show_restored(console: Console, value: dict[str, Any]) -> None:
-    left = len(value.get("not_restored", ()))
+    left, stale = len(value.get("not_restored", ())), len(value.get("stale", ()))
     console.print(
         f"restored {value['source']} to {value['restored_to']} (commit {value['commit']}): "
         f"{value['rows']:,} rows of {value['tables']} tables in {value['seconds']:.1f} s, equal to the archive"
-        + (f"; not restored: {left} objects, named above" if left else ""),
+        + (f"; not restored: {left} objects, named above" if left else "")
+        + (f"; older than that: {stale} tables, named above" if stale else ""),
         markup=False,
     )
 
@@ -101,6 +103,8 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
         f"would restore {value['source']} to {value['restored_to']} (commit {value['commit']}): "
         f"{value['rows']:,} rows of {value['tables']} tables, {human_size(value['bytes'])} stored",
         *(f"  {_renamed(table['from'], table['to'])}: {table['rows']:,} rows" for table in plan["tables"]),
+        *_paragraph("with rows that are older", [_stale(**each) for each in value.get("stale", ())]),
+        *_paragraph("the schema is approximate", [value["schema_note"]] if value.get("schema_note") else []),
         *_paragraph("with them", _counted(plan["objects"])),
         *_paragraph(
             "renamed with their tables",
@@ -116,6 +120,10 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
     left = [line for each in plan["not_restored"] for line in _not_restored(**each)]
     for line in (*lines, *_paragraph("not restored", left), "nothing was changed"):
         console.print(line, markup=False)
+
+
+def _stale(table: str, as_of: str | None, reason: str) -> str:
+    return f"{table}: {f'as of {as_of}' if as_of else 'none'}: {reason}"
 
 
 def _not_restored(object: str, reason: str, statement: str) -> list[str]:
