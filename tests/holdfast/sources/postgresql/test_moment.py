@@ -134,6 +134,17 @@ def test_every_change_of_a_definition_changes_the_fingerprint(session: Connectio
         before.add(found)
 
 
+def test_a_definition_in_the_place_of_another_changes_the_fingerprint(session: Connection) -> None:
+    where = "select ctid::text from pg_description where objoid = 't'::regclass"
+    session.execute("comment on table t is 'one'")
+    before, place = schema_fingerprint(session), session.execute(where).fetchone()
+    session.execute("comment on table t is null")
+    session.execute("vacuum pg_description")
+    session.execute("comment on table t is 'two'")
+    assert session.execute(where).fetchone() == place
+    assert schema_fingerprint(session) != before
+
+
 def test_rows_analyze_and_vacuum_do_not_change_the_fingerprint(session: Connection, address: Address) -> None:
     session.execute("create sequence s; create temporary table gone (id int); drop table gone")
     before = schema_fingerprint(session)
