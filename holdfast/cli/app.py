@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from typer.exceptions import TyperException
 
 import holdfast
@@ -229,14 +229,20 @@ def show_points(url: Url, as_json: Json = False) -> None:
     output.result(value, lambda console: _show_points(console, value))
 
 
+_INTERVAL = (
+    # A moment that is cut short could not be asked for.
+    Column("from", no_wrap=True, min_width=27),
+    Column("to", no_wrap=True, min_width=27),
+    Column("position"),
+    Column("commit"),
+)
+
+
 def _show_points(console: Console, value: dict[str, Any]) -> None:
     for source in value["sources"]:
-        table = Table(
-            "from", "to", "commit", "position", "holds", title=source["source"], title_justify="left", box=None
-        )
+        table = Table(*_INTERVAL, box=None, title=source["source"], title_justify="left")
         for interval in source["intervals"]:
-            holds = "everything" if interval["whole"] else "chosen tables"
-            table.add_row(interval["from"], interval["to"], str(interval["commit"]), interval["position"], holds)
+            table.add_row(interval["from"], interval["to"], interval["position"], str(interval["commit"]))
         console.print(table)
         for line in _remarks(source):
             console.print(line, markup=False)
@@ -250,10 +256,12 @@ def _remarks(source: dict[str, Any]) -> Iterator[str]:
         what = f"{gap['table']} not followed" if "table" in gap else "gap"
         yield f"{what} from {gap['from']} to {gap['to']}: {gap['reason']}"
     for interval in source["intervals"]:
+        if not interval["whole"]:
+            yield f"only chosen tables from {interval['from']} to {interval['to']}"
         for span in interval["schema_approximate"]:
             yield f"schema approximate between {span['from']} and {span['to']}: it was changed, it is not known when"
-    for mark in source["marks"]:
-        yield f"mark {mark['name']}: {mark['at']} at {mark['position']}"
+    for each in source["marks"]:
+        yield f"mark {each['name']}: {each['at']} at {each['position']}"
     for table, reason in source["not_followed"].items():
         yield f"only in full backups: {table}: {reason}"
 

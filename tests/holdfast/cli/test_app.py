@@ -46,7 +46,7 @@ def test_without_arguments_the_commands_are_listed(holdfast: RunCommand) -> None
         (["status"], "Missing argument 'URL'"),
         (["backup", "a"], "Missing option '--source'"),
         (["backup", "a", "--source"], "requires an argument"),
-        (["backup", "a", "--source", "b", "--kind", "changes"], "'changes' is not one of 'auto', 'full'"),
+        (["backup", "a", "--source", "b", "--kind", "some"], "'some' is not one of 'auto', 'full', 'changes'"),
         (["backup", "a", "--source", "b", "--wait", "soon"], "'--wait'"),
         (["backup", "a", "--source", "b", "--wait", "-1"], "'--wait'"),
         (["status", "a", "b"], "unexpected extra argument"),
@@ -92,7 +92,13 @@ def status_of(store: ObjectStore) -> dict[str, object]:
         "blocks": 1,
         "bytes": archive.commits[0].add[0].size,
         "sources": [
-            {"source": "shop_db", "backups": 1, "restorable_to": "2026-03-01T12:00:00.000000Z", "rows": 3},
+            {
+                "source": "shop_db",
+                "backups": 1,
+                "changes": 0,
+                "restorable_to": "2026-03-01T12:00:00.000000Z",
+                "rows": 3,
+            },
         ],
     }
 
