@@ -9,6 +9,10 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
+# Each process has servers and a Spark of its own, so that more than a few only get in each other's way. The tests of one
+# file stay together: they share what is dear to make.
+PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
+
 .PHONY: help setup setup-tests demo demo-stop test test-fast soak lint types format bench bench-locks lock wheel clean
 
 help: ## List the targets.
@@ -31,10 +35,10 @@ demo-stop: setup ## End what 'make demo KEEP=1' left running.
 	@$(IN_ENV) python -m demo --stop
 
 test: setup-tests lint types ## Run everything: lint, types, import floors, all tests.
-	@$(IN_ENV) pytest --durations=15
+	@$(IN_ENV) pytest $(PARALLEL) --durations=15
 
 test-fast: setup ## Run the tests that start no server.
-	@$(IN_ENV) pytest -m "not service and not e2e and not slow and not soak"
+	@$(IN_ENV) pytest $(PARALLEL) -m "not service and not e2e and not slow and not soak"
 
 soak: setup-tests ## Explore the locks for as long as it takes, hammer them for minutes, kill jobs at more steps, try more databases.
 	@$(IN_ENV) pytest -m soak tests/locking tests/holdfast/archive tests/sparkjobs
