@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -38,6 +39,11 @@ _MOST_BYTES = 128 << 20
 
 _COLUMN_BYTES = 512
 """What a column of a batch takes in memory beside its values."""
+
+_STORED_AT_ONCE = 8
+"""Small files, of which the store's answer is what takes long."""
+
+_MOST_BEHIND = 4 * _STORED_AT_ONCE
 
 _MOST_BATCHES = 64
 """Of a table, before they are made one: many small ones take more than what is in them."""
@@ -116,7 +122,7 @@ class ChangeReader:
 
         :param item: nothing but a reason to run.
         """
-        with ArrowSession(self._address) as session, ThreadPoolExecutor(1, thread_name_prefix="write") as pool:
+        with ArrowSession(self._address) as session, ThreadPoolExecutor(_STORED_AT_ONCE, "write") as pool:
             window = read_window(session, self._address, self._request)
             files = _Files(self._store, pool, f"data/{self._source}/{{}}/changes/{self._block}", report)
             with closing(iter(window)) as batches:
@@ -198,7 +204,7 @@ class _Files:
         self._closed: list[_Pile] = []
         self._numbers: dict[int, int] = {}
         self._size = 0
-        self._writing: Future[list[FileRecord]] | None = None
+        self._behind: deque[tuple[Future[list[FileRecord]], int]] = deque()
 
     def add(self, batch: ChangeBatch) -> None:
         """Take changes; those of a table come in order."""
@@ -224,7 +230,8 @@ class _Files:
         """Write what is left, wait, and return what there is of each form."""
         for pile in list(self._piles.values()):
             self._close(pile)
-        self._settle()
+        while self._behind:
+            self._settle()
         return tuple(pile.record() for pile in self._closed)
 
     def _close(self, pile: _Pile) -> None:
@@ -232,16 +239,21 @@ class _Files:
         self._closed.append(self._piles.pop(pile.form.oid))
 
     def _write(self, pile: _Pile) -> None:
-        """Begin a file, once the one before is stored: two of them would be in memory."""
+        """Begin a file, once there is room for it beside those that are being written."""
         if not pile.batches:
             return
-        self._settle()
+        size = pile.size
+        while self._behind and (
+            len(self._behind) >= _MOST_BEHIND or size + sum(each for _, each in self._behind) > _FILE_BYTES
+        ):
+            self._settle()
         oid = pile.form.oid
         number = self._numbers[oid] = self._numbers.get(oid, -1) + 1
-        self._size -= pile.size
+        self._size -= size
         batches, pile.batches, pile.size = pile.batches, [], 0
-        self._writing = self._pool.submit(self._store_file, pile.form, number, batches)
-        pile.writes.append(self._writing)
+        write = self._pool.submit(self._store_file, pile.form, number, batches)
+        pile.writes.append(write)
+        self._behind.append((write, size))
 
     def _store_file(self, form: ChangeForm, number: int, batches: list[pa.RecordBatch]) -> list[FileRecord]:
         stem = f"{self._folder.format(form.oid)}/{number:05d}"
@@ -249,7 +261,7 @@ class _Files:
         return list(write_parquet(self._store, stem, form.schema, batches, key=key))
 
     def _settle(self) -> None:
-        """Wait for the file that is being written, and tell of it."""
-        for file in self._writing.result() if self._writing else ():
+        """Wait for the oldest file that is being written, and tell of it."""
+        write, _ = self._behind.popleft()
+        for file in write.result():
             self._report(file.rows, file.size)
-        self._writing = None

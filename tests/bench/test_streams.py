@@ -20,7 +20,7 @@ def test_every_way_reads_the_same_changes_and_the_slot_is_gone_afterwards(
 ) -> None:
     monkeypatch.setattr(streams, "_ROWS_AT_ONCE", 300)
     with ChangeStream(postgres, 1000, mixed=mixed) as stream:
-        times = {}
+        times: dict[str, float] = {}
         for _ in range(2):
             for way in stream.ways:
                 times |= way(tmp_path)

@@ -110,7 +110,9 @@ class TextDecoder:
 
     def _bytes(self, cells: Cells) -> pa.Array:
         """Decode bytea_output hex: a backslash, an x, two digits an octet."""
-        digits = self.strings(cells._replace(start=cells.start + 2, length=np.maximum(cells.length - 2, 0)))
+        digits = self.strings(
+            cells._replace(start=cells.start + 2 * cells.text, length=np.maximum(cells.length - 2, 0))
+        )
         offsets = arrow.offsets(digits)
         nibbles = _NIBBLES[arrow.data(digits)[: offsets[-1]]]
         octets = nibbles[0::2] << 4 | nibbles[1::2]

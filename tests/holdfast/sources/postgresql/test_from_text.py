@@ -53,6 +53,19 @@ def test_the_stream_gives_the_same_arrays_as_the_table_for_every_type(address: A
             ], kind
 
 
+def test_a_batch_may_end_with_a_null_of_any_type(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.sources.postgresql.arrow_session.BATCH_BYTES", 1)
+    with connect(address) as session:
+        session.execute(OBJECTS.encode())
+        for number, kind in enumerate(VALUES):
+            session.execute(f"create table public.t{number} (a {kind})".encode())
+    with open_stream(address, ", ".join(f"public.t{number}" for number in range(len(VALUES)))) as stream:
+        for number in range(len(VALUES)):
+            stream.session.execute(f"insert into public.t{number} values (null)".encode())
+        batches, _ = stream.read()
+        assert [batch.rows.column(0).null_count for batch in batches] == [1] * len(VALUES)
+
+
 def test_numbers_between_the_extremes_come_right(address: Address) -> None:
     with connect(address) as session:
         session.execute(

@@ -53,7 +53,7 @@ STREAM = (
 
 def read(
     parts: Sequence[Sequence[bytes]],
-) -> tuple[list[tuple[str, int, int, int]], list[tuple[int, ...]], list[bytes]]:
+) -> tuple[list[tuple[str, int, int, int]], list[tuple[int, int, int]], list[bytes]]:
     """Return table and columns, position and number of each change; the transactions; logical messages."""
     reader = MessageReader()
     changes, transactions, messages = [], [], []
