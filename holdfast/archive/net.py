@@ -8,6 +8,7 @@ for these. Where a row's values are spread over several changes there is one mor
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -24,9 +25,10 @@ from holdfast.archive.shelf import Shelf
 from holdfast.archive.touched import Touched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from duckdb import DuckDBPyConnection
+    from numpy.typing import NDArray
 
     from holdfast.archive.changes import Part
     from holdfast.storage import ObjectStore
@@ -195,36 +197,57 @@ class _Keyed:
     def _rows(self) -> Iterator[pa.RecordBatch]:
         shaper = Shaper(self._history.wanted, self._history.missing)
         picks = _Picks(self._sql, "pos, op, u")
-        step = self._rows_at_a_time()
         for part in self._changes.read(picks.any_between):
             rows, found = picks.of(part)
-            for start in range(0, len(rows), step or max(1, len(rows))):
-                some = found.slice(start, step or None).combine_chunks()
-                batch = shaper.apply(part.batch.take(some["row"].combine_chunks()))
-                batch = self._filled(batch, some["pos"].to_numpy())
-                yield _whole(self._schema, batch, some["op"].combine_chunks(), _unchanged(some["u"]))
+            positions = found["pos"].to_numpy()
+            set_aside = [self._set_aside_for(number, part, positions) for number in self._shelves]
+            for some in _slices(len(rows), set_aside):
+                batch = shaper.apply(part.batch.take(rows[some]))
+                for each in set_aside:
+                    batch = each.put_into(batch, some)
+                yield _whole(self._schema, batch, *(_plain(found[name][some]) for name in ("op", "u")))
 
-    def _rows_at_a_time(self) -> int:
-        """Return of how many rows a batch may be, if values from elsewhere are put into them; else 0."""
-        size = sum(shelf.bytes / max(1, shelf.rows) for shelf in self._shelves.values())
-        return max(1, int(FILLED_BYTES / size)) if size else 0
-
-    def _filled(self, batch: pa.RecordBatch, positions: np.ndarray) -> pa.RecordBatch:
-        """Put in the values that were set aside for these rows."""
-        columns = list(batch.columns)
-        low, high = (int(positions[0]), int(positions[-1])) if len(positions) else (0, -1)
-        for number, shelf in self._shelves.items():
-            found = self._sql.sql(
-                f"select pos, place from shelved where number = {number} and pos between {low} and {high} order by pos"
-            ).to_arrow_table()
-            if found.num_rows:
-                mask = pa.array(np.isin(positions, found["pos"].to_numpy()))
-                values = shelf.take(found["place"].to_numpy())
-                for field, column in zip(values.schema, values.columns, strict=True):
-                    index = self._schema.names.index(field.name)
-                    columns[index] = pc.replace_with_mask(columns[index], mask, column)
-        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+    def _set_aside_for(self, number: int, part: Part, positions: NDArray[np.int64]) -> _SetAside:
+        found = self._sql.sql(
+            f"select pos, place from shelved where number = {number} "
+            f"and pos >= {part.start} and pos < {part.end} order by pos"
+        ).to_arrow_table()
+        places = np.full(len(positions), -1, dtype=np.int64)
+        places[np.searchsorted(positions, found["pos"].to_numpy())] = found["place"].to_numpy()
+        return _SetAside(self._shelves[number], places)
 
 
-def _unchanged(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks().cast(pa.list_(pa.int32()))
+@dataclass(frozen=True, slots=True)
+class _SetAside:
+    """Values on a shelf for the rows of a part: the place of each, -1 where a row has its own."""
+
+    shelf: Shelf
+    places: NDArray[np.int64]
+
+    def sizes(self) -> NDArray[np.float64]:
+        """Return about how many bytes come to each row."""
+        return np.where(self.places >= 0, self.shelf.bytes / max(1, self.shelf.rows), 0.0)
+
+    def put_into(self, batch: pa.RecordBatch, some: slice) -> pa.RecordBatch:
+        """Return these rows of the part with their values."""
+        mask = self.places[some] >= 0
+        if mask.any():
+            values = self.shelf.take(self.places[some][mask])
+            for field, column in zip(values.schema, values.columns, strict=True):
+                index = batch.schema.names.index(field.name)
+                filled = pc.replace_with_mask(batch.column(index), pa.array(mask), column)
+                batch = batch.set_column(index, field, filled)
+        return batch
+
+
+def _slices(rows: int, set_aside: Sequence[_SetAside]) -> Iterator[slice]:
+    """Cut rows so that about FILLED_BYTES at most are put into those between two cuts, however many these are."""
+    put = np.cumsum(sum((each.sizes() for each in set_aside), np.zeros(rows)))
+    cuts = np.flatnonzero(np.diff(put // FILLED_BYTES)) + 1
+    ends = [*cuts.tolist(), rows] if rows else []
+    return map(slice, [0, *ends[:-1]], ends)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    return array.cast(pa.list_(pa.int32())) if pa.types.is_list(array.type) else array

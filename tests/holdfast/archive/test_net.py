@@ -238,7 +238,7 @@ def check(tmp_path: Path, base: list[Row], model: Model, block_of: int, file_of:
 
 
 SETTINGS = settings(
-    max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 sizes = st.sampled_from([(1, 100), (2, 2), (100, 1), (100, 100)])
 
@@ -312,3 +312,12 @@ def test_changes_that_lack_what_they_build_on_are_damage(tmp_path: Path) -> None
         with pytest.raises(DamagedError, match=r"shop\.orders"):
             list(as_of(store, history, memory_bytes=MEMORY, spill=spill))
         assert list(spill.iterdir()) == []
+
+
+def test_taking_away_a_row_that_is_not_there_is_damage(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "archive"))
+    base = write_base(store, [{1: 1}], files=1)
+    records = write_changes(store, [Change(0, 1000, seq, "D", {1: 1}) for seq in (2, 4)], block_of=1, file_of=9, key=())
+    history = history_of(base, records, 2000, 0, ())
+    with pytest.raises(DamagedError, match=r"a deleted row of shop\.orders is not in its snapshot"):
+        list(as_of(store, history, memory_bytes=MEMORY, spill=tmp_path))

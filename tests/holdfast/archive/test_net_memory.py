@@ -1,0 +1,89 @@
+"""Hundreds of thousands of changes, and values that are large, in little memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import resource, sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.archive.asof import as_of
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.history import OP
+from holdfast.archive.model import TableRecord
+from holdfast.archive.net import net_changes
+from holdfast.storage import open_store
+from tests.support.histories import FIRST_FORM, SINCE, change_schema, history_of
+
+ROWS, LARGE, BATCH = 150_000, 60, 10_000
+place = Path(sys.argv[1])
+store = open_store(str(place / "archive"))
+(spill := place / "spill").mkdir()
+
+
+def batch(schema, ids, text, **more):
+    columns = {"id": pa.array(ids), "day__exact": pa.array(["infinity"] * len(ids)), "text": pa.array(text), **more}
+    return pa.RecordBatch.from_arrays(
+        [columns.get(field.name, pa.nulls(len(ids), field.type)) for field in schema], schema=schema
+    )
+
+
+def rows():
+    for start in range(0, ROWS, BATCH):
+        ids = np.arange(start, start + BATCH)
+        yield batch(FIRST_FORM, ids, [f"{each:0200}" for each in ids])
+    for start in range(ROWS, ROWS + LARGE, 10):  # a megabyte each
+        ids = np.arange(start, start + 10)
+        yield batch(FIRST_FORM, ids, [f"{each:01000000}" for each in ids])
+
+
+def change(ids, op, lsn, text, unchanged=None):
+    more = {"__lsn": pa.array([lsn] * len(ids)), "__seq": pa.array(np.arange(len(ids)) * 2 + 2),
+            "__op": pa.array([op] * len(ids)), "__unchanged": pa.array([unchanged] * len(ids), pa.list_(pa.int32()))}
+    return batch(change_schema(FIRST_FORM), ids, text, **more)
+
+
+def changes():
+    lsn = SINCE
+    for turn in range(2):
+        for start in range(0, ROWS, BATCH):
+            ids = np.arange(start, start + BATCH)
+            lsn += 1
+            yield change(ids, "U", lsn, [f"{turn}{each:0200}" for each in ids])
+    for start in range(ROWS, ROWS + LARGE, 10):
+        ids = np.arange(start, start + 10)
+        yield change(ids, "U", lsn + 1, [f"{each + 1:01000000}" for each in ids])
+        yield change(ids, "U", lsn + 2, [None] * 10, [3])  # the value is in the change before
+        lsn += 2
+
+
+base = list(write_parquet(store, "base", FIRST_FORM, rows()))
+files = list(write_parquet(store, "changes", change_schema(FIRST_FORM), changes()))
+plain = {"id": "1", "table_schema": "shop", "name": "orders", "digest": "", "rows": 0}
+history = history_of(
+    TableRecord(files=tuple(base), **plain), (TableRecord(files=tuple(files), **plain),), 10**9, 0, (1, 2)
+)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+counted = sum(each.num_rows for each in net_changes(store, history, memory_bytes=64 << 20, spill=spill))
+net = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+seen = sum(each.num_rows for each in as_of(store, history, memory_bytes=256 << 20, spill=spill))
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(counted, seen, ROWS + LARGE, before >> 10, net >> 10, after >> 10)
+"""
+
+
+def test_memory_stays_bounded_whatever_there_is(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    counted, seen, rows, before, net, after = map(int, done.stdout.split())
+    assert counted == seen == rows
+    assert net - before < 300, "MB, beside what writing the files took"
+    assert after < 1000
