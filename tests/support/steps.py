@@ -34,10 +34,12 @@ class Steps:
 
     :param at: the number of that step, from 1; 0 lets the process live.
     :param tell: is told the name of each step as it begins.
+    :param named: only steps with this in their name are counted.
     """
 
-    def __init__(self, at: int, when: When, tell: Callable[[str], None]) -> None:
+    def __init__(self, at: int, when: When, tell: Callable[[str], None], named: str = "") -> None:
         self._at = at
+        self._named = named
         self._when = when
         self._tell = tell
         self._lock = threading.Lock()
@@ -46,8 +48,9 @@ class Steps:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         with self._lock:
-            self._count += 1
-            mine = self._count == self._at
+            counts = self._named in name
+            self._count += counts
+            mine = counts and self._count == self._at
             self._tell(name)
         if mine and self._when == "before":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -25,7 +25,7 @@ from holdfast.sources.postgresql.programs import need
 from holdfast.sources.postgresql.read import cut
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs import backup, driver, pieces, restore
+from sparkjobs import backup, driver, following, pieces, restore
 from tests.support.jobs import JobWithoutSpark
 from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
 
@@ -40,7 +40,10 @@ class Order:
 
     :param url, password: of the database, which is read or written.
     :param at: the step that its process ends at; 0: none.
+    :param named: only steps with this in their name are counted.
     :param inside: what a store in a folder does inside of a request are steps, too.
+    :param window: bytes of log that a backup of changes decodes at once; 0: as always.
+    :param most_changes: messages after which it ends a window with a transaction; 0: as always.
     :param parent: environment variables of a backup's driver whose parent outlives it; None: one process is both.
     """
 
@@ -50,9 +53,12 @@ class Order:
     password: str
     run: str
     at: int = 0
+    named: str = ""
     when: When = "before"
     inside: bool = False
     options: tuple[str, ...] = ()
+    window: int = 0
+    most_changes: int = 0
     parent: Mapping[str, str] | None = None
 
 
@@ -112,6 +118,10 @@ def _work(order: Order, steps: Steps) -> int:
     _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     _replace(pieces, "_SMALL_BYTES", -1)  # or threads would make some steps now in one order, now in another
     _replace(runs, "_INTERVAL_S", 0.0)
+    if order.window:
+        _replace(following, "WINDOW_BYTES", order.window)
+    if order.most_changes:
+        _replace(following, "_MOST_CHANGES", order.most_changes)
     to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run, *order.options]
     if order.parent is not None:
         os.environ.update(order.parent)
@@ -149,7 +159,7 @@ def _child(order: Order, folder: Path) -> int:
         os.write(steps, f"{name}\n".encode())
 
     try:
-        return _work(order, Steps(order.at, order.when, tell))
+        return _work(order, Steps(order.at, order.when, tell, order.named))
     except BaseException:  # noqa: BLE001 - it is told; nothing of the parent's may run in this process
         traceback.print_exc()
         return 99

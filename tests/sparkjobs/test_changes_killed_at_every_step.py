@@ -1,0 +1,264 @@
+"""A backup of changes is killed at each of its steps, one after the other; then everything is looked at, and run again.
+
+It takes several windows, adds a table to the publication, and takes a snapshot of that in the same run. Or it is the
+first one, which makes publication and slot. Whatever is cut off: each change is in the archive once, the server keeps
+what is not there, and no slot or publication is left that nobody knows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from holdfast.archive import Archive, lockplan
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import open_store
+from locking import RWLock
+from tests.support import followed_shop
+from tests.support.command import until
+from tests.support.followed_shop import SOURCE, run_all, settled
+from tests.support.steps import When
+from tests.support.sudden_jobs import Ended, Order, SuddenJobs
+from tests.support.truth import Truth, rows_of
+
+pytestmark = pytest.mark.service
+
+Scenario = Literal["first", "changes"]
+
+LANES = 2
+"""Backups at work at the same moment, each of a database of its own."""
+
+NOTICE_S = 30.0
+"""Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
+
+CHANGES = ("--kind", "changes")
+MOST_CHANGES = 8
+"""Messages in a window: so the transactions make several."""
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Where a process ends: at a step, by its number among those with some words in their names."""
+
+    at: int
+    named: str = ""
+    when: When = "before"
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Who runs jobs, and where each gets a new database with the same tables."""
+
+    folder: Path
+    jobs: SuddenJobs
+    server: PostgresServer
+    template: Address
+
+    def begin(self, name: str) -> Followed:
+        root = Address(self.server.url(), self.server.password)
+        database = f"killed_{next(_numbers)}"
+        with connect(root) as session:
+            session.execute(f"create database {database} template {self.template.database}".encode())
+        archive = Archive.create(open_store(str(self.folder / name)), name="shop")
+        return Followed(self, archive, Address(self.server.url(database), self.server.password))
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A database and its archive."""
+
+    lane: Lane
+    archive: Archive
+    source: Address
+
+    def run(self, operation: Any, address: Address, run: str, **how: Any) -> Ended:
+        assert address.password
+        order = Order(operation, self.archive.store.url, address.url, address.password, run, **how)
+        return self.lane.jobs.run(order)
+
+    def back_up(self, run: str, **how: Any) -> Ended:
+        return self.run("backup", self.source, run, options=CHANGES, **how)
+
+    def opened(self) -> Archive:
+        return Archive.open(self.archive.store)
+
+    def restored(self, at: str) -> Any:
+        root = Address(self.lane.server.url(), self.lane.server.password)
+        name = f"{self.source.database}_back"
+        target = Address(self.lane.server.url(name), self.lane.server.password)
+        with connect(root) as session:
+            session.execute(f"create database {name}".encode())
+            ended = self.run("restore", target, "restore", options=("--at", at))
+            assert ended.code == 0, ended.said
+            rows = rows_of(target)
+            session.execute(f"drop database {name} with (force)".encode())
+        return rows
+
+    def end(self) -> None:
+        """Take what there is of it from the server."""
+        root = Address(self.lane.server.url(), self.lane.server.password)
+        with connect(root) as session:
+            session.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s",
+                (self.source.database,),
+            )
+            session.execute(f"drop database {self.source.database} with (force)".encode())
+
+
+@pytest.fixture
+def lanes(postgres: PostgresServer, new_database: Callable[[], Address], tmp_path: Path) -> Iterator[list[Lane]]:
+    made = []
+    try:
+        for number in range(LANES):
+            template = new_database()
+            followed_shop.begin(template)
+            folder = tmp_path / f"lane-{number}"
+            folder.mkdir()
+            made.append(Lane(folder, SuddenJobs(folder / "jobs"), postgres, template))
+        yield made
+    finally:
+        for lane in made:
+            lane.jobs.close()
+
+
+ADVANCE, PEEK = "pg_replication_slot_advance", "pg_logical_slot_peek_binary_changes"
+
+OF_CHANGES = (
+    Kill(1, "put locks/ingest-shop/WRIT."),
+    Kill(1, "ALTER PUBLICATION"),
+    Kill(1, "ALTER PUBLICATION", "after"),
+    Kill(1, "create runs/"),
+    Kill(3, PEEK),
+    Kill(2, ".parquet"),
+    Kill(2, "create commits/"),
+    Kill(2, "create commits/", "after"),
+    Kill(3, ADVANCE),
+    Kill(4, ADVANCE, "after"),
+    Kill(1, "CREATE_REPLICATION_SLOT", "after"),
+    Kill(6, "create commits/"),
+    Kill(6, "create commits/", "after"),
+)
+"""What a backup of changes does that something could depend on."""
+
+OF_THE_FIRST = (
+    Kill(1, "CREATE PUBLICATION", "after"),
+    Kill(1, "pg_create_logical_replication_slot"),
+    Kill(1, "pg_create_logical_replication_slot", "after"),
+    Kill(1, "create commits/"),
+    Kill(1, "create commits/", "after"),
+)
+
+
+def test_a_backup_of_changes_that_is_killed_loses_nothing_and_the_next_one_doubles_nothing(lanes: list[Lane]) -> None:
+    kill_all(lanes, "changes", OF_CHANGES, every=3)
+
+
+def test_the_first_backup_that_follows_is_killed_and_leaves_nothing_that_nobody_knows(lanes: list[Lane]) -> None:
+    kill_all(lanes, "first", OF_THE_FIRST, every=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("scenario", ["first", "changes"])
+def test_a_backup_of_changes_is_killed_at_any_step(lanes: list[Lane], scenario: Scenario, when: When) -> None:
+    whole = kill_and_run_again(lanes[0], scenario, Kill(0), every=1)
+    numbers = [at for at, name in enumerate(whole, 1) if at == 1 or name != whole[at - 2]]
+    killed = kill_all(lanes, scenario, [Kill(at, when=when) for at in numbers], every=2)
+    for expected in (PEEK, ADVANCE, "create commits/", "end data/", "PUBLICATION") if scenario == "changes" else (
+        "CREATE PUBLICATION", "pg_create_logical_replication_slot", "create commits/"
+    ):  # fmt: skip
+        assert any(expected in name for name in killed), expected
+
+
+@pytest.mark.soak
+def test_windows_of_a_few_bytes_are_killed_between_their_commits_and_what_follows(lanes: list[Lane]) -> None:
+    kills = [Kill(at, named, when) for at in range(1, 12) for named in ("create commits/", ADVANCE)
+             for when in ("before", "after")]  # fmt: skip
+    kill_all(lanes, "changes", kills, every=2, window=500)
+
+
+def kill_all(lanes: list[Lane], scenario: Scenario, kills: Sequence[Kill], **how: Any) -> list[str]:
+    """Kill a backup at each of some steps; returns the steps' names."""
+    left = iter(list(enumerate(kills, 1)))
+    killed = []
+
+    def work(lane: Lane) -> None:
+        for number, kill in left:
+            steps = kill_and_run_again(lane, scenario, kill, restore=number % 3 == 0, **how)
+            killed.append(f"{kill.when} {steps[-1]}")
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        for done in [pool.submit(work, lane) for lane in lanes]:
+            done.result()
+    sys.stdout.write("".join(f"killed {each}\n" for each in killed))
+    return killed
+
+
+def kill_and_run_again(
+    lane: Lane, scenario: Scenario, kill: Kill, *, every: int, restore: bool = True, window: int = 0
+) -> Sequence[str]:
+    """Kill a backup, look at what it has left, and check that the next ones make everything whole.
+
+    :param every: so many moments apart the archive is asked for what was there.
+    :return: the steps that the killed one began.
+    """
+    followed = lane.begin(f"{scenario}-{next(_numbers)}")
+    truth = Truth(followed.source)
+    if scenario == "changes":
+        first = followed.back_up("first")
+        assert first.code == 0, first.said
+        run_all(truth, followed_shop.CHANGES)
+    before = len(followed.opened().commits)
+    bounds = {"window": window} if window else {"most_changes": MOST_CHANGES}
+    ended = followed.back_up("killed", at=kill.at, named=kill.named, when=kill.when, **bounds)
+    place = f"killed {kill.when} {ended.steps[-1]} ({len(ended.steps)})"
+    if kill.at and not window:
+        assert ended.code == -signal.SIGKILL, f"{kill}: {ended.code} {ended.said}"
+    until(lambda: settled(followed.source), f"sessions to go ({place})", limit_s=NOTICE_S)
+    archive = followed.opened()
+    commits = len([name for name in ended.steps if name.startswith("create commits/")])
+    unmade = ended.code != 0 and kill.when == "before" and ended.steps[-1].startswith("create commits/")
+    assert len(archive.commits) == before + commits - unmade, place
+    followed_shop.check_never_ahead(archive, followed.source, place)
+
+    if scenario == "first":
+        run_all(truth, followed_shop.CHANGES)
+    else:
+        run_all(truth, followed_shop.MORE_CHANGES)
+    again = followed.back_up("again")
+    assert again.code == 0, f"{place}, run again: {again.said}"
+    followed_shop.check_let_go(followed.opened(), followed.source, place)
+    if scenario == "first" or restore:
+        run_all(truth, followed_shop.MORE_CHANGES if scenario == "first" else followed_shop.LAST_CHANGES)
+        third = followed.back_up("third")
+        assert third.code == 0, f"{place}, third: {third.said}"
+    look(followed, truth, place, every=every)
+    if restore:
+        position, rows = truth.moments[-1]
+        assert followed.restored(f"lsn:{position}") == rows, place
+    followed.end()
+    return ended.steps
+
+
+def look(followed: Followed, truth: Truth, place: str, *, every: int) -> None:
+    """Check that all is in the archive, once, and that nothing of the killed backup is in anybody's way."""
+    archive = followed.opened()
+    until(lambda: settled(followed.source), f"sessions to go ({place})", limit_s=NOTICE_S)
+    followed_shop.check_let_go(archive, followed.source, place)
+    followed_shop.check_whole(archive, place)
+    followed_shop.check_once(archive, place)
+    followed_shop.check_moments(archive, truth, place, every=every)
+    for planned in lockplan.plan("backup", [SOURCE]):
+        RWLock(archive.store, planned.resource).write(purpose="next", wait=0).release()
