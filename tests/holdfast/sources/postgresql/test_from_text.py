@@ -66,6 +66,18 @@ def test_a_batch_may_end_with_a_null_of_any_type(address: Address, monkeypatch: 
         assert [batch.rows.column(0).null_count for batch in batches] == [1] * len(VALUES)
 
 
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_octets_come_right_whatever_their_number(address: Address, size: int) -> None:
+    with connect(address) as session:
+        session.execute("create table public.t (id int primary key, bits bytea)")
+    with open_stream(address, "public.t") as stream:
+        stream.session.execute(
+            f"insert into public.t values (1, decode(repeat('00ff5c', {size}), 'hex')), (2, null), (3, '')".encode()
+        )
+        [batch] = stream.read()[0]
+        assert batch.rows.column("bits").to_pylist() == [b"\0\xff\\" * size, None, b""]
+
+
 def test_numbers_between_the_extremes_come_right(address: Address) -> None:
     with connect(address) as session:
         session.execute(
