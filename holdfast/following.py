@@ -7,6 +7,7 @@ here; what the server says of it must fit, else no changes can be joined, and a 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from holdfast.archive import Archive
 from holdfast.archive.model import Document, Stream
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.session import connect
@@ -41,6 +42,7 @@ class Wanted:
     :param source: its name in the archive.
     :param kind: `changes` begins to follow a source that is not followed yet; `auto` goes on where one is.
     :param tables, exclude: globs of the tables to back up.
+    :param chosen: of this backup alone; what is followed stays what it is.
     :param max_retained: bytes of log that the slot may hold back before there is a warning; None: the default.
     """
 
@@ -48,6 +50,7 @@ class Wanted:
     kind: Kind = "auto"
     tables: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    chosen: bool = False
     max_retained: int | None = None
 
     @classmethod
@@ -58,6 +61,7 @@ class Wanted:
         parser.add_argument("--kind", default="auto")
         parser.add_argument("--tables", action="append", default=[])
         parser.add_argument("--exclude", action="append", default=[])
+        parser.add_argument("--chosen", action="store_true")
         parser.add_argument("--max-retained", type=int)
         given, _ = parser.parse_known_args(arguments)
         return cls(**vars(given))
@@ -118,11 +122,12 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     if known is not None:
         gap = _why_broken(address, name, archive.state, known)
         if not gap:
+            if wanted.chosen:
+                return Decision(kind=_KINDS[wanted.kind], stream=_as_it_is(address, name, known))
             state = streams.keep(address, name, tables)
             if warning := retention_warning(state, wanted.max_retained or MAX_RETAINED_BYTES):
                 say(warning)
-            kind: Literal["snapshot", "changes"] = "snapshot" if wanted.kind == "full" else "changes"
-            return Decision(kind=kind, stream=_described(state))
+            return Decision(kind=_KINDS[wanted.kind], stream=_described(state))
         say(f"no changes can be joined to what is here: {gap}")
         if wanted.kind == "full":
             return Decision(gap=gap)
@@ -139,11 +144,25 @@ def _why_broken(address: Address, name: str, state: State, known: Placed) -> str
         name=name,
         position=state.streams[block.source.name],
         publication_oid=block.stream.publication_oid,
+        publication_version=block.stream.publication_version or None,
         system_identifier=block.source.system_identifier,
         timeline=block.source.timeline,
     )
     with connect(address) as session:
         return why_broken(expected, look(session, name))
+
+
+_KINDS: Mapping[Kind, Literal["snapshot", "changes"]] = {"auto": "changes", "changes": "changes", "full": "snapshot"}
+"""What is made of a source that is followed."""
+
+
+def _as_it_is(address: Address, name: str, known: Placed) -> Stream:
+    """Return a stream without changing what it follows."""
+    with connect(address) as session:
+        state = look(session, name)
+    if state is None or known.block.stream is None:
+        raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
+    return _described(state).model_copy(update={"not_followed": known.block.stream.not_followed})
 
 
 def _described(state: StreamState, *, opened: bool = False) -> Stream:
@@ -153,6 +172,7 @@ def _described(state: StreamState, *, opened: bool = False) -> Stream:
         opened=opened,
         publication=state.name,
         publication_oid=state.publication_oid,
+        publication_version=state.publication_version or "",
         followed=dict(state.followed),
         not_followed=dict(state.not_followed),
     )

@@ -33,7 +33,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
 from holdfast.sources.postgresql.stream import schema_fingerprint
 from sparkjobs.driver import Job, database_address, run_application
-from sparkjobs.pieces import MOST_PIECES, PieceReader, task_bytes
+from sparkjobs.pieces import PieceReader, most_pieces, task_bytes
 from sparkjobs.tasks import pack
 
 if TYPE_CHECKING:
@@ -127,8 +127,9 @@ def back_up_snapshot(job: Job, source: str, choice: Choice, limits: Limits, deci
     if done:
         job.say(f"going on: {len(done)} of {len(done) + len(left)} pieces were read")
     folders = {table.oid: table_folder(source, str(table.oid), block.begun.id) for table in tables}
-    room = task_bytes(left, cores=job.spark.defaultParallelism)
-    tasks = pack(left, lambda piece: piece.weight, room=room, most=MOST_PIECES)
+    cores = job.spark.defaultParallelism
+    room, most = task_bytes(left, cores=cores), most_pieces(len(left), cores=cores)
+    tasks = pack(left, lambda piece: piece.weight, room=room, most=most)
     pace = limits.pace(job, len(tasks))
     found = job.map(
         "reading tables",
@@ -298,6 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--connections", type=int)
     parser.add_argument("--bandwidth", type=float)
     parser.add_argument("--kind", choices=("auto", "full", "changes"), default="auto")
+    parser.add_argument("--chosen", action="store_true")
     parser.add_argument("--max-retained", type=int)
     given = parser.parse_args(arguments)
     return run_application(

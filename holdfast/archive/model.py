@@ -164,6 +164,7 @@ class Stream(Document):
     :param position: up to which its changes were archived before this block was made.
     :param opened: this block is the first one of a new stream: no changes join it to what was there before.
     :param publication: what the slot reads, with its oid: one that was made anew has another.
+    :param publication_version: changes with its options, also where they are changed back; "" where it is not known.
     :param followed: the tables whose changes it holds, by oid; each with the oid of its entry in the publication.
     :param not_followed: the others, by label, each with the reason.
     """
@@ -173,6 +174,7 @@ class Stream(Document):
     opened: bool = False
     publication: str
     publication_oid: int
+    publication_version: str = ""
     followed: dict[int, int] = Field(default_factory=dict)
     not_followed: dict[str, str] = Field(default_factory=dict)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.archive.position import parse_position, show_position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
 
     from holdfast.archive.model import Block, TableRecord
@@ -148,8 +148,8 @@ class Moment:
 
     @property
     def changes(self) -> tuple[Placed, ...]:
-        """Return the blocks of changes between the snapshot and the position."""
-        since = to_of(self.full.block)
+        """Return the blocks of changes between the snapshots and the position."""
+        since = min(to_of(placed.block) for placed in self._snapshots())
         return tuple(
             placed
             for placed in self.chain.changes
@@ -158,22 +158,24 @@ class Moment:
 
     def blocks(self) -> tuple[Placed, ...]:
         """Return every block that files are read of."""
-        found = {placed.block.id: placed for placed in (self.schema, self.sequences, *self.changes)}
-        found.update((placed.block.id, placed) for placed in self._snapshots())
-        return tuple(found.values())
+        used = (self.schema, self.sequences, *self._snapshots(), *self.changes)
+        return tuple({placed.block.id: placed for placed in used}.values())
 
     def tables(self) -> Mapping[str, TableParts]:
         """Return the parts of every table that has rows here, by the table's id."""
-        found: dict[str, TableParts] = {}
-        for placed in self._snapshots():  # newer ones come later
-            for record in placed.block.tables:
-                found[record.id] = self._parts(record, placed)
+        return {record.id: self._parts(record, placed) for record, placed in self._bases().values()}
+
+    def _bases(self) -> Mapping[str, tuple[TableRecord, Placed]]:
+        """Return of every table its newest snapshot, with the block it is in."""
+        found: dict[str, tuple[TableRecord, Placed]] = {}
+        for placed in self.chain.snapshots:
+            # Behind the end of the changes there is nothing but the snapshot itself.
+            if to_of(placed.block) == self.position or to_of(placed.block) < self.position <= self.chain.end:
+                found.update((record.id, (record, placed)) for record in placed.block.tables)
         return found
 
-    def _snapshots(self) -> Iterator[Placed]:
-        for placed in self.chain.snapshots:
-            if to_of(self.full.block) <= to_of(placed.block) <= self.position:
-                yield placed
+    def _snapshots(self) -> tuple[Placed, ...]:
+        return tuple({placed.block.id: placed for _, placed in self._bases().values()}.values()) or (self.full,)
 
     def _parts(self, record: TableRecord, base: Placed) -> TableParts:
         since = to_of(base.block)

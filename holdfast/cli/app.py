@@ -121,6 +121,7 @@ def backup(
     arguments = ["--source", name, "--kind", kind]
     for glob in tables or configured.tables:
         arguments += ["--tables", glob]
+    arguments += ["--chosen"] if tables else []
     for glob in configured.exclude:
         arguments += ["--exclude", glob]
     if configured.max_retained_wal:

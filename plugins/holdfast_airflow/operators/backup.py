@@ -68,6 +68,7 @@ class BackupOperator(ArchiveJobOperator):
         arguments = ["--kind", self.kind]
         for table in self.tables or (known.tables if known else ()):
             arguments += ["--tables", table]
+        arguments += ["--chosen"] if self.tables else []
         for table in known.exclude if known else ():
             arguments += ["--exclude", table]
         if known and known.max_retained_wal:
