@@ -33,6 +33,9 @@ from locking import RWLock
 
 PASSWORD = "hunter2/%&"
 
+RETAINED = ["--max-retained", str(10 << 30)]
+"""How much log a slot may keep where archives.yaml does not say."""
+
 
 class Spark(Protocol):
     """The fixture `spark`."""
@@ -123,7 +126,8 @@ def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: Spark
     application = next(part for part in argv if part.endswith("sparkjobs/backup.py"))
     options = argv[argv.index(application) + 1 :]
     assert options[:2] == ["--archive", find_archive("shop").only_url()]
-    assert options[4:] == ["--source", "shop_db", "--kind", "full", "--tables", "sales.*", "--tables", "hr.*"]
+    chosen = ["--tables", "sales.*", "--tables", "hr.*", "--chosen"]
+    assert options[4:] == ["--source", "shop_db", "--kind", "full", *chosen, *RETAINED]
     assert argv[argv.index("--master") + 1] == "local[2]"
     assert "spark.cores.max=2" in argv
     assert "spark.speculation=false" in argv
@@ -139,7 +143,7 @@ def test_tables_come_from_the_configuration_unless_given(
     spark.play("succeed")
     run(backup(tables=[]), context)
     argv = spark.seen()["argv"]
-    assert argv[argv.index("--kind") + 2 :] == ["--tables", "sales.*", "--exclude", "sales.tmp"]
+    assert argv[argv.index("--kind") + 2 :] == ["--tables", "sales.*", "--exclude", "sales.tmp", *RETAINED]
 
 
 def test_limits_come_from_the_configuration_unless_given(
