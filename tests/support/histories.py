@@ -107,7 +107,7 @@ def write_base(store: ObjectStore, rows: Sequence[Row], files: int) -> TableReco
         record
         for number in range(files)
         for record in write_parquet(
-            store, f"data/s/1/snapshot/b/{number:05}", FIRST_FORM,
+            store, f"data/shop_db/1/snapshot/b/{number:05}", FIRST_FORM,
             [record_batch(FIRST_FORM, rows[number * step : (number + 1) * step])],
         )
     ]  # fmt: skip
@@ -134,7 +134,7 @@ def _record(
 ) -> TableRecord:
     files: list[FileRecord] = []
     for number, some in enumerate(_chunks(changes, file_of)):
-        stem = f"data/s/1/changes/{name}/{number:05}"
+        stem = f"data/shop_db/1/changes/{name}/{number:05}"
         files += write_parquet(store, stem, change_schema(FORMS[some[0].form]), [change_batch(some)])
     return TableRecord(
         id="1", table_schema="shop", name="orders", rows=len(changes), digest="", files=tuple(files), key=key,
