@@ -154,16 +154,21 @@ class View:
         if self._counts["U"]:
             values = ", ".join(self._kept(field) for field in self._history.wanted)
             parts.append(
-                f"select {values} from {net} n left join (select true as here, * from {self._base}) b on {on} "
-                f"where n.op = 'U' and case when b.here is null then {self._error('a changed row')} else true end"
+                f"select {values} from {net} n left join {self._matching('U', on)} m on {on.replace('b.', 'm.')} "
+                f"where n.op = 'U' and case when m.here is null then {self._error('a changed row')} else true end"
             )
         return parts
+
+    def _matching(self, op: str, on: str) -> str:
+        """Return SQL of the snapshot's rows that such changes are of: a hash table is made of them, not of all."""
+        changed = f"select 1 from net_{self._name} n where n.op = '{op}' and {on}"
+        return f"(select true as here, b.* from {self._base} b where exists ({changed}))"
 
     @staticmethod
     def _kept(field: pa.Field) -> str:
         name = name_of(field)
         number = number_of(field_id(field))
-        return f"case when list_contains(n.u, {number}) then b.{name} else n.{name} end as {name}"
+        return f"case when list_contains(n.u, {number}) then m.{name} else n.{name} end as {name}"
 
     def _error(self, what: str) -> str:
         text = f"{_MARK}{what} of {self._history.label} is not in its snapshot".replace("'", "''")
@@ -184,8 +189,8 @@ class View:
             parts.append(f"select {self._all} from {self._base} b where not exists ({gone})")
             values = ", ".join(f"any_value(n.{each}) as {each}" for each in self._columns)
             left = (
-                f"select {values}, count(b.here) - any_value(n.n) as rest from {net} n "
-                f"left join (select true as here, * from {self._base}) b on {on} group by n.id "
+                f"select {values}, count(m.here) - any_value(n.n) as rest from {net} n "
+                f"left join {self._matching('D', on)} m on {on.replace('b.', 'm.')} group by n.id "
                 f"having case when rest < 0 then {self._error('a deleted row')} else rest > 0 end"
             )
             parts.append(f"select {self._all} from (select *, unnest(range(rest)) from ({left}))")
