@@ -84,6 +84,6 @@ def test_memory_stays_bounded_whatever_there_is(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     counted, seen, rows, before, net, after = map(int, done.stdout.split())
-    assert counted == seen == rows
-    assert net - before < 300, "MB, beside what writing the files took"
+    assert counted == seen == rows, (before, net, after)
+    assert net - before < 400, "MB, with the pages of mapped files; beside what writing the files took"
     assert after < 1000
