@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from holdfast.archive import Archive
 from holdfast.archive.model import Document, Stream
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.session import connect
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.state import Placed, State
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.stream_state import StreamState
     from holdfast.storage import ObjectStore
 
@@ -122,12 +123,7 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     if known is not None:
         gap = _why_broken(address, name, archive.state, known)
         if not gap:
-            if wanted.chosen:
-                return Decision(kind=_KINDS[wanted.kind], stream=_as_it_is(address, name, known))
-            state = streams.keep(address, name, tables)
-            if warning := retention_warning(state, wanted.max_retained or MAX_RETAINED_BYTES):
-                say(warning)
-            return Decision(kind=_KINDS[wanted.kind], stream=_described(state))
+            return Decision(kind=_KINDS[wanted.kind], stream=_kept(address, name, known, tables, wanted, say))
         say(f"no changes can be joined to what is here: {gap}")
         if wanted.kind == "full":
             return Decision(gap=gap)
@@ -156,12 +152,22 @@ _KINDS: Mapping[Kind, Literal["snapshot", "changes"]] = {"auto": "changes", "cha
 """What is made of a source that is followed."""
 
 
-def _as_it_is(address: Address, name: str, known: Placed) -> Stream:
-    """Return a stream without changing what it follows."""
+def _kept(
+    address: Address, name: str, known: Placed, tables: Sequence[Table], wanted: Wanted, say: Callable[[str], None]
+) -> Stream:
+    """Make a stream follow the tables that are wanted, as far as that can be done now."""
     with connect(address) as session:
         state = look(session, name)
     if state is None or known.block.stream is None:
         raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
+    if warning := retention_warning(state, wanted.max_retained or MAX_RETAINED_BYTES):
+        say(warning)
+    if not wanted.chosen:
+        try:
+            return _described(streams.keep(address, name, tables))
+        except (BusyError, RefusedError) as error:
+            # The other tables' changes are backed up all the same, so that the log they are in can go.
+            say(f"what is followed stays as it is for now: {error}")
     return _described(state).model_copy(update={"not_followed": known.block.stream.not_followed})
 
 

@@ -256,8 +256,8 @@ class Block(Document):
 
     @property
     def size(self) -> int:
-        """Return the stored bytes of the block."""
-        return sum(file.size for file in self.files())
+        """Return the bytes that were stored for the block; those of another one's files do not count."""
+        return sum(file.size for file in self.files() if self.id in file.path.split("/"))
 
 
 class Commit(SealedDocument):

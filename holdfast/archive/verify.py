@@ -109,11 +109,15 @@ def _is_there(archive: Archive, key: str) -> bool:
 
 
 def _named_files(archive: Archive) -> Iterator[tuple[FileRecord, str, str, int]]:
+    """Yield every file once, with what it holds, of which source, and the commit that named it first."""
+    seen: set[str] = set()
     for placed in archive.state.blocks.values():
         block = placed.block
         tables = {file.path: table.label for table in block.tables for file in table.files}
         for file in block.files():
-            yield file, tables.get(file.path, "schema"), block.source.name, placed.commit
+            if file.path not in seen:
+                seen.add(file.path)
+                yield file, tables.get(file.path, "schema"), block.source.name, placed.commit
 
 
 def _compare_size(record: FileRecord, size: int | None) -> str | None:
