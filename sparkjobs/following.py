@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.archive.state import Placed
     from holdfast.following import Decision
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.catalog import Table
     from sparkjobs.changes import FinishedWindow
 
 WINDOW_BYTES = 256 << 20
@@ -147,7 +148,7 @@ def _known_cut(job: Job, block: Block) -> Cut:
     return Cut(catalog, block.catalog, block.schema_dump, block.sequences, block.schema_version, block.not_included)
 
 
-def compare(session: Any, segment: Segment, was: dict[int, int], before: Catalog) -> Following:
+def compare(segment: Segment, was: dict[int, int], before: Catalog) -> Following:
     """Find the tables whose changes in a segment follow without a hole on what is here.
 
     :param was: those of which everything before it is here, each with its entry in the publication.
@@ -161,12 +162,11 @@ def compare(session: Any, segment: Segment, was: dict[int, int], before: Catalog
         oid: entry for oid, entry in was.items() if stream.followed.get(oid) == entry or (oid in old and oid not in new)
     }
     both = [oid for oid in followed if oid in old and oid in new]
-    rewritten = {oid for oid in both if old[oid].filenode != new[oid].filenode}
-    if rewritten:
-        emptied = streams.truncated(session, stream.slot, show_position(segment.end))
-        rewritten -= {oid for oid in rewritten if oid in emptied and old[oid].columns == new[oid].columns}
+    rewritten = {oid for oid in both if _is_rewritten(old[oid], new[oid])}
     reasons = dict.fromkeys(rewritten, _REWRITTEN)
     reasons |= {oid: "its key was changed" for oid in both if _identity(old[oid]) != _identity(new[oid])}
+    if any(now.types.get(name, written) != written for name, written in before.types.items()):
+        reasons |= {oid: "the type of a column was altered, and its older rows with it" for oid in both if _has_own_types(new[oid])}
     reasons |= {oid: "it has no snapshot yet" for oid in stream.followed if oid not in followed}
     labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
     return Following(
@@ -176,12 +176,25 @@ def compare(session: Any, segment: Segment, was: dict[int, int], before: Catalog
     )
 
 
-_REWRITTEN = "it was rewritten by ALTER, VACUUM FULL or CLUSTER, of which the log does not tell"
+_REWRITTEN = "its rows were written anew by ALTER TABLE, of which the log does not tell"
 
 
-def _identity(table: Any) -> tuple[Any, ...]:
+def _is_rewritten(old: Table, new: Table) -> bool:
+    """Say whether rows may have got other values in a way that the log does not tell.
+
+    Only ALTER TABLE gives them some, and changes what the catalog says of the table's columns. TRUNCATE, which the log
+    tells, VACUUM FULL and CLUSTER leave that alone, unless a column has values that stand in the catalog only.
+    """
+    return old.filenode != new.filenode and (old.form != new.form or not new.form)
+
+
+def _has_own_types(table: Table) -> bool:
+    return any(column.base_schema != "pg_catalog" for column in table.columns)
+
+
+def _identity(table: Table) -> tuple[Any, ...]:
     numbers = {column.name: column.number for column in table.columns}
-    return table.replica_identity, tuple(numbers[name] for name in table.key)
+    return table.replica_identity, table.identity, tuple(numbers[name] for name in table.key)
 
 
 class Run:
@@ -211,8 +224,7 @@ class Run:
         """Archive window after window until the segment's end is reached."""
         last = self._newest()
         before = _known_cut(self._job, last.block).catalog
-        with connect(self._address) as session:
-            following = compare(session, segment, self._followed_here(last.block), before)
+        following = compare(segment, self._followed_here(last.block), before)
         room = WINDOW_BYTES
         while True:
             at = self._position()

@@ -6,10 +6,12 @@ which a dump does not tell. It is read inside the snapshot, in the session that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
+from pydantic import Field
 
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.columns import Column, read_columns
@@ -33,6 +35,8 @@ class Table(Record):
     :param persistence: p permanent, u unlogged.
     :param key: columns of the primary key, in its order.
     :param filenode: of its heap: another one after every TRUNCATE and rewrite; 0 where a release did not record it.
+    :param identity: numbers of the columns of the index that REPLICA IDENTITY USING INDEX names.
+    :param form: changes with every change of its columns, also one that was taken back; "" where it is not recorded.
     :param pages: of the heap, when the snapshot was taken; `size` also counts TOAST, in bytes.
     """
 
@@ -52,6 +56,8 @@ class Table(Record):
     size: int
     estimated_rows: int
     filenode: int = 0
+    identity: tuple[int, ...] = ()
+    form: str = ""
 
     @property
     def label(self) -> str:
@@ -94,6 +100,7 @@ class Catalog(Record):
     :param role_details: what these are; None where a release has not recorded it yet, like what follows.
     :param tablespaces: that something is in, besides the database's own.
     :param large_objects: pg_largeobject, where the database has large objects.
+    :param types: how values of enums and composite types are written: by label or type, by what these are kept as.
     """
 
     record_version: int = RECORD_VERSION
@@ -109,6 +116,7 @@ class Catalog(Record):
     tablespaces: tuple[Tablespace, ...] | None = None
     large_objects: Table | None = None
     large_object_groups: tuple[LargeObjectGroup, ...] = ()
+    types: Mapping[str, str] = Field(default_factory=dict)
 
     def with_rows(self, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[Table, ...]:
         """Return the tables whose rows are backed up: all that match a glob (none: all) and no exclusion.
@@ -175,7 +183,11 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
   case when c.relkind = 'r'
     then coalesce(pg_catalog.pg_relation_size(c.oid), 0) / current_setting('block_size')::int8 else 0 end as pages,
   case when c.relkind = 'r' then coalesce(pg_catalog.pg_table_size(c.oid), 0) else 0 end as size,
-  greatest(c.reltuples, 0)::int8 as estimated_rows, c.relfilenode::int8 as filenode
+  greatest(c.reltuples, 0)::int8 as estimated_rows, c.relfilenode::int8 as filenode,
+  array(select k.number::int4 from pg_catalog.pg_index x, unnest(x.indkey) with ordinality k(number, place)
+    where x.indrelid = c.oid and x.indisreplident and k.place <= x.indnkeyatts order by k.place) as identity,
+  (select count(*) || ':' || sum(pg_catalog.hashtextextended(f.attnum || ' ' || f.xmin, 0))
+    from pg_catalog.pg_attribute f where f.attrelid = c.oid and f.attnum > 0) as form
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   left join pg_catalog.pg_am a on a.oid = c.relam
 where c.relkind in ('r', 'p', 'f') and {USER_SCHEMA} and {NO_EXTENSION}
@@ -228,6 +240,16 @@ select r.rolname from pg_catalog.pg_roles r, (
 ) o where r.oid = 10 and o.owner = r.oid and (o.oid >= 16384 or o.class = {LARGE_OBJECTS})
   and not exists (select from pg_catalog.pg_depend d
     where d.classid = o.class and d.objid = o.oid and d.deptype = 'e')
+order by 1
+"""
+
+# A label may be renamed and a composite type altered, and nothing in the tables that have such values shows it.
+_TYPES = """
+select 'label ' || oid, enumlabel::text from pg_catalog.pg_enum
+union all
+select 'type ' || c.reltype, pg_catalog.string_agg(a.attnum || ' ' || a.atttypid, ', ' order by a.attnum)
+from pg_catalog.pg_class c join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+where c.relkind = 'c' group by c.reltype
 order by 1
 """
 
@@ -303,4 +325,5 @@ def read_catalog(
         tablespaces=read_tablespaces(connection),
         large_objects=large_objects,
         large_object_groups=read_groups(connection) if large_objects else (),
+        types={name: written for name, written in connection.execute(_TYPES)},
     )

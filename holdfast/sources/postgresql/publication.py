@@ -257,7 +257,7 @@ class Publication:
     :param version: changes with every change of its options or its owner, also one that is taken back.
     :param problem: why changes cannot be read from it; "" if they can.
     :param owned: the session's role may do what its owner may.
-    :param followed: tables whose changes it gives, by oid; each with the oid of the entry it comes by.
+    :param followed: tables whose changes it gives, by oid; each with a number for the entry it comes by.
     """
 
     oid: int
@@ -304,8 +304,8 @@ def read_publication(session: Connection, name: str) -> Publication | None:
 def followed(session: Connection, publication: str) -> tuple[int, Mapping[int, int]] | None:
     """Return a publication's oid and the tables whose changes it gives; None: there is no such publication.
 
-    The tables are leaves, by oid, each with the oid of the entry (pg_publication_rel) it comes by: its own one, or that
-    of the nearest root above it.
+    The tables are leaves, by oid, each with what it comes by: the oid of its own entry (pg_publication_rel), or a number
+    for the entry of the nearest root above it and how it is attached to that: while it is detached, it is not published.
     """
     found = read_publication(session, publication)
     return (found.oid, found.followed) if found else None
@@ -313,8 +313,8 @@ def followed(session: Connection, publication: str) -> tuple[int, Mapping[int, i
 
 _FOLLOWED = """
 with recursive tree(oid, entry, depth) as (
-  select r.prrelid, r.oid, 0 from pg_catalog.pg_publication_rel r where r.prpubid = %s
-  union all select i.inhrelid, t.entry, t.depth + 1 from tree t
+  select r.prrelid, r.oid::int8, 0 from pg_catalog.pg_publication_rel r where r.prpubid = %s
+  union all select i.inhrelid, pg_catalog.hashtextextended(t.entry || ' ' || i.xmin, 0), t.depth + 1 from tree t
     join pg_catalog.pg_inherits i on i.inhparent = t.oid join pg_catalog.pg_class c on c.oid = i.inhrelid
   where c.relispartition
 )
