@@ -33,7 +33,8 @@ class Table(Record):
 
     :param kind: pg_class.relkind: r table, p partitioned (its rows are in its partitions), f foreign.
     :param persistence: p permanent, u unlogged.
-    :param key: columns of the primary key, in its order.
+    :param key: columns of the primary key, in its order; not those of a deferrable one, by which rows cannot be told
+        apart within a transaction.
     :param filenode: of its heap: another one after every TRUNCATE and rewrite; 0 where a release did not record it.
     :param identity: numbers of the columns of the index that REPLICA IDENTITY USING INDEX names.
     :param form: changes with every change of its columns, also one that was taken back; "" where it is not recorded.
@@ -178,7 +179,7 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
   array(select i.inhparent::int8 from pg_catalog.pg_inherits i where i.inhrelid = c.oid order by i.inhseqno) as parents,
   pg_catalog.pg_get_expr(c.relpartbound, c.oid) as bound, pg_catalog.pg_get_userbyid(c.relowner) as owner,
   array(select att.attname::text from pg_catalog.pg_index x, unnest(x.indkey) with ordinality k(number, place),
-    pg_catalog.pg_attribute att where x.indrelid = c.oid and x.indisprimary and att.attrelid = c.oid
+    pg_catalog.pg_attribute att where x.indrelid = c.oid and x.indisprimary and x.indimmediate and att.attrelid = c.oid
     and att.attnum = k.number and k.place <= x.indnkeyatts order by k.place) as key,
   case when c.relkind = 'r'
     then coalesce(pg_catalog.pg_relation_size(c.oid), 0) / current_setting('block_size')::int8 else 0 end as pages,
