@@ -24,7 +24,7 @@ from holdfast.following import Decision
 from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import max_value_bytes
-from holdfast.sources.postgresql.dump import dump_schema
+from holdfast.sources.postgresql.dump import begin_dump
 from holdfast.sources.postgresql.export import Snapshot
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.obstacles import choice_obstacles, named, refuse
@@ -159,10 +159,13 @@ def _given_snapshot() -> Snapshot:
 def _begin(job: Job, state: State, source: str, address: Address, snapshot: Snapshot, choice: Choice) -> OpenBlock:
     """Store the schema and begin a block with it."""
     job.log.progress("reading the schema")
-    with open_snapshot(address, snapshot) as seen:
+    with (
+        open_snapshot(address, snapshot) as seen,
+        begin_dump(address, snapshot, server_version=seen.session.info.server_version) as dumped,
+    ):
         catalog, not_included, version = seen.catalog, seen.not_included, schema_fingerprint(seen.session)
-    refuse(choice_obstacles(catalog, choice.of(catalog), standby=snapshot.standby))
-    dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
+        refuse(choice_obstacles(catalog, choice.of(catalog), standby=snapshot.standby))
+        dump, warnings = dumped()
     block_id, attempt = uuid.uuid4().hex, new_attempt()
     folder = table_folder(source, "schema", block_id)
     begun = BegunBlock(

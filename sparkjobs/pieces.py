@@ -7,6 +7,8 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from holdfast.archive.blocks import write_parquet
@@ -22,27 +24,40 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from holdfast.archive.blocks import Writable
+    from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.columns import Column
     from holdfast.sources.postgresql.export import Snapshot
-    from holdfast.sources.postgresql.read import Piece, Reader
+    from holdfast.sources.postgresql.read import Part, Piece, Reader
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]
 
 _TASKS_PER_CORE = 3
 _MOST_TASK_BYTES = 8 * PIECE_BYTES
-
-MOST_PIECES = 2000
-"""How many one task reads, however small they are."""
+_MOST_PIECES = 5000
 
 _SMALL_BYTES = 1 << 20
-"""A piece that is no larger in the source is made in memory and stored while the next ones are read."""
+"""Pieces that are together no larger in the source are read together, made in memory and stored by others."""
 
 _LOCKED_AT_ONCE = 100
-"""Pieces whose tables are locked together."""
+"""Pieces whose tables are locked together; what is small of them is stored together, too."""
 
-_STORED_AT_ONCE = 8
-_MOST_BEHIND = 4 * _STORED_AT_ONCE
+_STORED_BYTES = 4 << 20
+"""Files in memory that have grown past this are stored, before there are as many."""
+
+_STORED_AT_ONCE = 2
+_MOST_BEHIND = 2
+"""How often files are being stored, and may be, while pieces are read."""
+
+
+def most_pieces(count: int, *, cores: int) -> int:
+    """Return how many of so many pieces one task reads, however small they are: as few tasks as keep all cores busy.
+
+    What a task was reading when it died is read again, so that it is bounded.
+    """
+    return min(max(_LOCKED_AT_ONCE, -(-count // cores)), _MOST_PIECES)
 
 
 def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
@@ -83,13 +98,9 @@ class PieceReader:
 
     def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[FinishedPiece]:
         """Read the pieces and yield each once the store has acknowledged its files."""
-        behind: deque[tuple[FinishedPiece, list[Future[None]]]] = deque()
 
-        def settled(most: int) -> Iterator[FinishedPiece]:
-            while len(behind) > most:
-                piece, writes = behind.popleft()
-                for write in writes:
-                    write.result()
+        def told(found: Iterable[FinishedPiece]) -> Iterator[FinishedPiece]:
+            for piece in found:
                 for file in piece.files:
                     report(file.rows, file.size)
                 yield piece
@@ -98,60 +109,129 @@ class PieceReader:
             open_reader(self._address, self._snapshot, []) as reader,
             ThreadPoolExecutor(_STORED_AT_ONCE, thread_name_prefix="store") as pool,
         ):
-            for number, piece in enumerate(pieces):
-                if number % _LOCKED_AT_ONCE == 0:
-                    some = pieces[number : number + _LOCKED_AT_ONCE]
-                    reader.take(list({each.table.oid: each.table for each in some}.values()))
-                place = _Behind(self._store, pool) if piece.weight <= _SMALL_BYTES else None
-                behind.append((self._read(reader, piece, place or self._store), place.writes if place else []))
-                yield from settled(_MOST_BEHIND if place else 0)
-            yield from settled(0)
+            behind = _Behind(self._store, pool)
+            for first in range(0, len(pieces), _LOCKED_AT_ONCE):
+                some = pieces[first : first + _LOCKED_AT_ONCE]
+                reader.take(list({each.table.oid: each.table for each in some}.values()))
+                yield from told(self._read(reader, some, behind))
+            yield from told(behind.settle())
 
-    def _read(self, reader: Reader, piece: Piece, store: ObjectStore | _Behind) -> FinishedPiece:
-        decoder = Decoder(piece.table.columns, max_value_bytes=self._max_value_bytes)
-        digest = ContentHash(0, 0)
+    def _read(self, reader: Reader, pieces: Sequence[Piece], behind: _Behind) -> Iterator[FinishedPiece]:
+        for group in alike(pieces):
+            if group[0].weight > _SMALL_BYTES:
+                yield from self._write(reader, group, self._store)
+                continue
+            for piece in self._write(reader, group, behind):
+                behind.add(piece)
+            if behind.size > _STORED_BYTES:
+                yield from behind.store()
+        yield from behind.store()
 
-        def count(batch: pa.RecordBatch) -> None:
+    def _write(self, reader: Reader, pieces: Sequence[Piece], store: Writable) -> Iterator[FinishedPiece]:
+        """Read pieces of tables with the same columns, and write each to files of its own."""
+        decoder = _decoder(pieces[0].table.columns, self._max_value_bytes)
+        for piece, parts in zip(pieces, _by_place(reader.parts(pieces, decoder), len(pieces)), strict=True):
+            yield FinishedPiece(
+                table=piece.table.oid,
+                number=piece.number,
+                first=piece.first,
+                end=piece.end,
+                files=tuple(self._files(piece, decoder.schema, parts, store)),
+            )
+
+    def _files(self, piece: Piece, schema: pa.Schema, parts: Iterable[Part], store: Writable) -> Iterator[FileRecord]:
+        digest = ContentHash()
+
+        def batches() -> Iterator[pa.RecordBatch]:
             nonlocal digest
-            digest += decoder.digest(batch)
+            for part in parts:
+                digest += part.digest
+                yield part.rows
 
-        files = []
         for record in write_parquet(
             store,
             f"{self._folders[piece.table.oid]}/{piece.number:05d}",
-            decoder.schema,
-            paced(reader.batches(piece, decoder), self._pace),
+            schema,
+            paced(batches(), self._pace),
             key=piece.table.key[0] if piece.table.key else None,
-            on_batch=count,
         ):
-            files.append(record.model_copy(update={"digest": str(digest)}))
-            digest = ContentHash(0, 0)
-        return FinishedPiece(
-            table=piece.table.oid, number=piece.number, first=piece.first, end=piece.end, files=tuple(files)
-        )
+            yield record.model_copy(update={"digest": str(digest)})
+            digest = ContentHash()
+
+
+@lru_cache(maxsize=128)
+def _decoder(columns: tuple[Column, ...], max_value_bytes: int) -> Decoder:
+    return Decoder(columns, max_value_bytes=max_value_bytes)
+
+
+def alike(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Put small pieces together whose tables have the same columns, as those of partitions and tenants have.
+
+    Large ones come alone.
+    """
+    groups: dict[tuple[Column, ...], list[Piece]] = {}
+    sizes: dict[tuple[Column, ...], int] = {}
+    for piece in pieces:
+        kind = piece.table.columns
+        if sizes.get(kind, 0) + piece.weight > _SMALL_BYTES and (full := groups.pop(kind, None)):
+            yield full
+            sizes[kind] = 0
+        groups.setdefault(kind, []).append(piece)
+        sizes[kind] = sizes.get(kind, 0) + piece.weight
+    yield from groups.values()
+
+
+def _by_place(parts: Iterable[Part], count: int) -> Iterator[Iterable[Part]]:
+    """Yield the parts of each of so many places; some have none."""
+    grouped = groupby(parts, lambda part: part.place)
+    place, found = next(grouped, (count, iter(())))
+    for each in range(count):
+        if each < place:
+            yield ()
+            continue
+        yield found
+        place, found = next(grouped, (count, iter(())))
 
 
 class _Behind:
     """Takes files in memory and has them stored by others: of small ones, the store's answer is what takes long.
 
-    :param writes: what is under way; what it raises is told by its result.
+    :param size: bytes of the files that are not being stored yet.
     """
 
     def __init__(self, store: ObjectStore, pool: ThreadPoolExecutor) -> None:
+        self.size = 0
         self._store = store
         self._pool = pool
-        self.writes: list[Future[None]] = []
+        self._files: list[tuple[str, memoryview]] = []
+        self._pieces: list[FinishedPiece] = []
+        self._under_way: deque[tuple[list[FinishedPiece], Future[None]]] = deque()
 
     @contextmanager
     def open_write(self, key: str) -> Iterator[IO[bytes]]:
-        """Take a file whose bytes are stored once the block has ended well."""
+        """Take a file."""
         file = io.BytesIO()
         yield file
-        self.writes.append(self._pool.submit(self._put, key, file.getbuffer()))
+        self._files.append((key, file.getbuffer()))
+        self.size += len(self._files[-1][1])
 
-    def _put(self, key: str, body: memoryview) -> None:
-        with self._store.open_write(key) as file:
-            file.write(body)
+    def add(self, piece: FinishedPiece) -> None:
+        """Take a piece, after its files."""
+        self._pieces.append(piece)
+
+    def store(self) -> Iterator[FinishedPiece]:
+        """Begin to store what was taken; yield pieces of earlier times whose files are stored."""
+        if self._pieces:
+            self._under_way.append((self._pieces, self._pool.submit(self._store.write_many, self._files)))
+            self._files, self._pieces, self.size = [], [], 0
+        yield from self.settle(_MOST_BEHIND)
+
+    def settle(self, most: int = 0) -> Iterator[FinishedPiece]:
+        """Wait until no more than so many times are left to be stored; yield the pieces of the others."""
+        while len(self._under_way) > most:
+            pieces, stored = self._under_way.popleft()
+            stored.result()
+            yield from pieces
 
 
 def paced(batches: Iterable[pa.RecordBatch], pace: float | None) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ from locking.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyarrow.fs import FileSystem
 
@@ -133,6 +133,45 @@ class FolderStore(ObjectStore):
                 raise
             self._publish(key, file, temporary, path, _link)
 
+    def write_many(self, files: Sequence[tuple[str, bytes | memoryview]]) -> None:
+        """Write new objects that are in memory; all of them are there, durable, once this returns.
+
+        The disk has all of them before one is waited for, and each folder is synced once: also those that others have
+        made, who may not have come to it.
+        """
+        folders = {self._root}
+        with contextlib.ExitStack() as temporaries:
+            written = []
+            for key, body in files:
+                path = self._root / check_key(key)
+                temporary, file = temporaries.enter_context(self._temporary(key))
+                with _writing(key):
+                    file.write(body)
+                    file.flush()
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # begins to write it
+                written.append((key, path, temporary, file))
+            for key, _, _, file in written:
+                with _writing(key):
+                    os.fsync(file.fileno())
+            for key, path, temporary, _ in written:
+                with _writing(key):
+                    self._make_real_folders(path.parent, folders)
+                    _link(temporary, path)
+            for folder in folders:
+                _sync_names(folder)
+
+    def _make_real_folders(self, folder: Path, known: set[Path]) -> None:
+        """Make a folder and those above it, but those that are known; refuse a symbolic link."""
+        if folder in known:
+            return
+        self._make_real_folders(folder.parent, known)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            if folder.is_symlink():
+                raise self._link_found(folder) from None
+        known.add(folder)
+
     def open_read(self, key: str) -> IO[bytes]:
         from pyarrow import OSFile
 
@@ -146,8 +185,11 @@ class FolderStore(ObjectStore):
     def _path(self, key: str) -> Path:
         path = self._root / check_key(key)
         if path.resolve() != path:
-            raise StoreDenied(f"{key} is, or is behind, a symbolic link, and those could lead out of {self.url}.")
+            raise self._link_found(key)
         return path
+
+    def _link_found(self, place: object) -> StoreDenied:
+        return StoreDenied(f"{place} is, or is behind, a symbolic link, and those could lead out of {self.url}.")
 
     def _write(self, key: str, body: bytes, place: Callable[[Path, Path], object]) -> None:
         path = self._path(key)
@@ -194,12 +236,7 @@ class FolderStore(ObjectStore):
             place(temporary, path)
         except OSError as error:
             _raise_write("write", key, error)
-        try:
-            _sync_folder(path.parent)
-        except OSError as error:
-            raise StoreOutcomeUnknown(
-                f"Whether {key!r} would survive a power failure is not known: {error.strerror}."
-            ) from error
+        _sync_names(path.parent)
 
     def _scratch(self) -> Path:
         return self._root / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
@@ -298,12 +335,30 @@ def _make_folders(folder: Path, root: Path) -> None:
         _sync_folder(name.parent)
 
 
+def _sync_names(folder: Path) -> None:
+    try:
+        _sync_folder(folder)
+    except OSError as error:
+        raise StoreOutcomeUnknown(
+            f"Whether what was written in {folder} would survive a power failure is not known: {error.strerror}."
+        ) from error
+
+
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _writing(key: str) -> Iterator[None]:
+    """Tell what became of a write that fails."""
+    try:
+        yield
+    except OSError as error:
+        _raise_write("write", key, error)
 
 
 def _raise_read(action: str, key: str, error: OSError) -> NoReturn:

@@ -103,6 +103,10 @@ def read_columns(connection: psycopg.Connection[Any], oids: Iterable[int]) -> di
     found: dict[int, list[Column]] = {oid: [] for oid in oids}
     cursor = connection.execute(_QUERY.encode(), {"oids": list(found)})
     names = [column.name for column in cursor.description or ()][1:]
+    seen: dict[tuple[Any, ...], Column] = {}  # partitions and the like have the same ones, thousands of times
     for relation, *values in cursor:
-        found[relation].append(Column(**dict(zip(names, values, strict=True))))
+        described = tuple(values)
+        if described not in seen:
+            seen[described] = Column(**dict(zip(names, described, strict=True)))
+        found[relation].append(seen[described])
     return {oid: tuple(columns) for oid, columns in found.items()}

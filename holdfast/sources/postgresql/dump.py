@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, RefusedError
-from holdfast.sources.postgresql.programs import need, output_of, run
+from holdfast.sources.postgresql.programs import begin, need, output_of
 from holdfast.sources.postgresql.snapshot import QUEUE_WAIT_S, queued_behind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.export import Snapshot
 
@@ -22,7 +25,19 @@ _READERS = {15: 16, 16: 17}
 
 
 def dump_schema(address: Address, snapshot: Snapshot, *, server_version: int) -> tuple[bytes, tuple[str, ...]]:
-    """Return the whole schema as it is in the snapshot, in pg_dump's custom format, and what it warned of.
+    """Return what `begin_dump` yields a function for."""
+    with begin_dump(address, snapshot, server_version=server_version) as dumped:
+        return dumped()
+
+
+@contextmanager
+def begin_dump(
+    address: Address, snapshot: Snapshot, *, server_version: int
+) -> Iterator[Callable[[], tuple[bytes, tuple[str, ...]]]]:
+    """Dump the schema while the block does something else.
+
+    What this yields waits for the end, and returns the whole schema as it is in the snapshot, in pg_dump's custom
+    format, and what it warned of.
 
     :param server_version: such as 180006; pg_dump must be at least of this major version.
     :raises BusyError: somebody waits to change a table, and does not give way in QUEUE_WAIT_S.
@@ -36,14 +51,20 @@ def dump_schema(address: Address, snapshot: Snapshot, *, server_version: int) ->
             "--encoding=UTF8",
             f"--snapshot={snapshot.name}",
             f"--file={target}",
+            f"--lock-wait-timeout={int(QUEUE_WAIT_S * 1000)}",
         ]
-        try:
-            warnings = run(program, [*options, f"--lock-wait-timeout={int(QUEUE_WAIT_S * 1000)}"], address)
-        except HoldfastError as error:
-            if _QUEUED in str(error):
-                raise queued_behind(address) from error
-            raise
-        return target.read_bytes(), warnings
+        with begin(program, options, address) as end:
+
+            def dumped() -> tuple[bytes, tuple[str, ...]]:
+                try:
+                    warnings = end()
+                except HoldfastError as error:
+                    if _QUEUED in str(error):
+                        raise queued_behind(address) from error
+                    raise
+                return target.read_bytes(), warnings
+
+            yield dumped
 
 
 def script_of(dump: bytes, section: str, *, server_version: int) -> str:

@@ -154,15 +154,31 @@ def _record_hash(slots: list[str]) -> str:
 
 def digest(columns: Sequence[Column], batch: pa.RecordBatch) -> ContentHash:
     """Return the content hash of a batch in the Parquet schema of these columns."""
+    return ContentHash(batch.num_rows, sum(_total(hashes) for hashes in _row_hashes(columns, batch)))
+
+
+def digests(columns: Sequence[Column], batch: pa.RecordBatch, starts: Int64s) -> list[ContentHash]:
+    """Return the content hash of each part of a batch: of many small ones it is much faster than one by one.
+
+    :param starts: the first row of each part but the first, which starts at row 0; in order.
+    """
+    hashes = [*_row_hashes(columns, batch)]
+    return [ContentHash(len(part), _total(part)) for part in np.split(np.concatenate(hashes), starts)]
+
+
+def _row_hashes(columns: Sequence[Column], batch: pa.RecordBatch) -> Iterator[Int64s]:
+    """Yield what is summed of the rows, some thousand rows at a time."""
     stored = layout(tuple(columns))
-    total = 0
     for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
         rows = batch.slice(first, _ROWS_AT_ONCE)
         hashes = [hashed for each in stored for hashed in _hash_column(each, rows)]
-        mixed = lookup3.hash_self(_combine(hashes, rows.num_rows)).view(np.int64)
-        high, low = mixed >> np.int64(32), mixed & np.int64(0xFFFFFFFF)
-        total += (int(high.sum()) << 32) + int(low.sum())
-    return ContentHash(batch.num_rows, total)
+        yield lookup3.hash_self(_combine(hashes, rows.num_rows)).view(np.int64)
+
+
+def _total(hashes: Int64s) -> int:
+    """Return a sum of 64-bit numbers without losing a bit."""
+    high, low = hashes >> np.int64(32), hashes & np.int64(0xFFFFFFFF)
+    return (int(high.sum()) << 32) + int(low.sum())
 
 
 def _combine(hashes: list[UInt64s], rows: int) -> UInt64s:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
@@ -16,7 +17,7 @@ from holdfast.sources.postgresql.forms import VALUE_SETTINGS
 from holdfast.sources.postgresql.server import embedded_programs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.sources.postgresql.address import Address
 
@@ -84,8 +85,29 @@ def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...
 
     :raises HoldfastError: it failed; with its first words.
     """
-    done = _run(program, [*arguments, "--no-password", "--dbname", address.link(_SETTINGS)], address.environment())
-    return tuple(line.strip() for line in _words(done.stderr).splitlines() if line.strip())
+    with begin(program, arguments, address) as end:
+        return end()
+
+
+@contextmanager
+def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Callable[[], tuple[str, ...]]]:
+    """Run a program like `run`, beside what the block does; what this yields waits for it and returns the warnings.
+
+    A program that is still running when the block ends is killed.
+    """
+    command = [program, *arguments, "--no-password", "--dbname", address.link(_SETTINGS)]
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, env=address.environment(), stdin=null, stdout=pipe, stderr=pipe) as process:
+
+        def end() -> tuple[str, ...]:
+            output, errors = process.communicate()
+            done = subprocess.CompletedProcess(command, process.returncode, output, errors)
+            return _warnings(_succeeded(program, done))
+
+        try:
+            yield end
+        finally:
+            process.kill()
 
 
 def output_of(program: Path, arguments: list[str]) -> str:
@@ -93,13 +115,15 @@ def output_of(program: Path, arguments: list[str]) -> str:
 
     :raises HoldfastError: it failed; with its first words.
     """
-    return _run(program, arguments, None).stdout.decode("utf-8", "surrogateescape")
+    done = subprocess.run([program, *arguments], capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    return _succeeded(program, done).stdout.decode("utf-8", "surrogateescape")
 
 
-def _run(program: Path, arguments: list[str], environment: dict[str, str] | None) -> subprocess.CompletedProcess[bytes]:
-    done = subprocess.run(
-        [program, *arguments], env=environment, capture_output=True, check=False, stdin=subprocess.DEVNULL
-    )
+def _warnings(done: subprocess.CompletedProcess[bytes]) -> tuple[str, ...]:
+    return tuple(line.strip() for line in _words(done.stderr).splitlines() if line.strip())
+
+
+def _succeeded(program: Path, done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[bytes]:
     if done.returncode:
         lines = [line for line in _words(done.stderr).splitlines() if line.strip()]
         words = [shorten(line, _LINE, placeholder=" …") for line in lines]
