@@ -21,6 +21,7 @@ from holdfast.following import Wanted, decide
 from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql import outages
 from holdfast.sources.postgresql.obstacles import named
+from holdfast.sources.postgresql.session import server_error
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from locking.store import StoreError
 
@@ -63,7 +64,7 @@ def run_to_the_end(
     :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed.
     """
     with _failure_told(store, run):
-        decision = decide(store, address, Wanted.of(arguments), say)
+        decision = _decide(store, address, Wanted.of(arguments), say)
     jobs = _Jobs(store, run, address, attempt, say)
     if decision.kind == "changes":
         begin = jobs.changes(decision)
@@ -147,6 +148,13 @@ def _failure_told(store: ObjectStore, run: str) -> Iterator[None]:
         with suppress(StoreError):
             RunLog(store, run, "backup").fail(error)
         raise
+
+
+def _decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[str], None]) -> Decision:
+    try:
+        return decide(store, address, wanted, say)
+    except psycopg.Error as error:
+        raise server_error(f"{address.url} could not be looked at", error) from error
 
 
 def _take(address: Address, holding: ExitStack) -> HeldSnapshot:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -25,10 +24,11 @@ from locking import RWLock
 from locking.store import StoreError, StoreOutcomeUnknown
 from sparkjobs import backup, driver
 from tests.support.command import until
+from tests.support.failing_requests import Failing
 from tests.support.jobs import JobWithoutSpark, RunJob
 from tests.support.sessions import nothing_left_in
 from tests.support.small_disk import leave_room, small_disk
-from tests.support.steps import SteppedStore, Steps, When
+from tests.support.steps import SteppedStore, When
 from tests.support.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
 from tests.support.versitygw import S3Server, running_versitygw
 
@@ -47,33 +47,6 @@ NOTICE_S = 30.0
 @pytest.fixture(scope="module")
 def shop(create_database: Callable[..., Address]) -> Address:
     return create_database(*SHOP)
-
-
-class Failing(Steps):
-    """Fails one of the requests that change something, in place of killing the process.
-
-    :param at: the number of that request, from 1.
-    :param when: before it is done, or after: then only its answer is lost.
-    """
-
-    def __init__(self, at: int, when: When, error: StoreError) -> None:
-        super().__init__(0, when, lambda name: None)
-        self.requests: list[str] = []
-        self._failing = at
-        self._fails = when
-        self._error = error
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        changes = not name.startswith(("list ", "head ", "get ", "read "))
-        if changes:
-            self.requests.append(name)
-        mine = changes and len(self.requests) == self._failing
-        if mine and self._fails == "before":
-            raise self._error
-        yield
-        if mine:
-            raise self._error
 
 
 @pytest.fixture

@@ -140,8 +140,8 @@ def check_once(archive: Archive, place: str) -> None:
         if placed.block.transactions:
             for batch in read_batches(archive.store, placed.block.transactions.file):
                 transactions += batch.column("lsn").to_pylist()
-    for table, changes in found.items():
-        assert changes == sorted(set(changes)), f"{place}: table {table}"
+    for oid, changes in found.items():
+        assert changes == sorted(set(changes)), f"{place}: table {oid}"
     assert transactions == sorted(set(transactions)), place
     assert {lsn for changes in found.values() for lsn, _ in changes} <= set(transactions), place
 

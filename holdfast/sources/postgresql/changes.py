@@ -20,7 +20,7 @@ from holdfast.sources.postgresql.change_rows import change_rows, lsn_text
 from holdfast.sources.postgresql.peek import check_nothing_is_skipped, peek_query
 from holdfast.sources.postgresql.pgoutput import MessageReader
 from holdfast.sources.postgresql.pgoutput_tuples import ProtocolError
-from holdfast.sources.postgresql.session import SETTINGS_QUERY
+from holdfast.sources.postgresql.session import NOTICE_CLIENTS, SETTINGS_QUERY
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -115,11 +115,13 @@ def read_window(session: ArrowSession, address: Address, request: WindowRequest)
     :param session: to read in; its settings are made here.
     :param address: of the same database, for questions beside.
     :raises SkippedChangesError: the server may leave changes out.
+    :raises BusyError: somebody else reads the slot.
     """
     arguments = (request.slot, request.publication, request.upto, request.most_changes)
     count = peek_query(*arguments, what="count(*)")
     check_nothing_is_skipped(address, request.slot, request.publication, request.upto, count)
     session.value(SETTINGS_QUERY)
+    session.execute(NOTICE_CLIENTS)
     return WindowReader(session.batches(peek_query(*arguments)), Types(address), request)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import psycopg
 
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.session import NOTICE_CLIENTS, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,9 +24,6 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 _CANCEL_S = 5.0
-
-_NOTICE_CLIENTS = "set client_connection_check_interval = '5s'"
-"""Else a long statement goes on for a client that was killed, and keeps its locks."""
 
 
 class Sessions:
@@ -84,7 +81,7 @@ class Sessions:
         while len(self._opened) < number:
             session = self._closing.enter_context(connect(self._address))
             with suppress(psycopg.errors.InvalidParameterValue):  # not every platform can
-                session.execute(_NOTICE_CLIENTS)
+                session.execute(NOTICE_CLIENTS)
             if self._settings:
                 session.execute(self._settings.encode())
             self._opened.append(session)

@@ -7,16 +7,24 @@ publication that was renamed and renamed back looks the same before and after.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import time
+from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.errors import RefusedError
-from holdfast.sources.postgresql.session import connect
+from holdfast.errors import BusyError, RefusedError
+from holdfast.sources.postgresql.session import NOTICE_CLIENTS, connect
 from holdfast.sources.postgresql.sql import ident, literal
 
 if TYPE_CHECKING:
     import psycopg
 
     from holdfast.sources.postgresql.address import Address
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+FREE_WAIT_S = 30.0
+"""So long a slot is waited for that somebody reads: the server takes seconds to notice that a reader was killed."""
+
+_POLL_S = 0.1
 
 _OPTIONS: Final = {"proto_version": "1", "messages": "true"}
 
@@ -54,6 +62,31 @@ def peek_query(
     )
 
 
+def in_use(session: Connection, slot: str) -> BusyError:
+    """Return the error that says who reads a slot."""
+    row = session.execute(
+        "select format('pid %%s (%%s of %%s)', a.pid, coalesce(nullif(a.application_name, ''), '?'), a.usename) "
+        "from pg_catalog.pg_replication_slots s join pg_catalog.pg_stat_activity a on a.pid = s.active_pid "
+        "where s.slot_name = %s",
+        (slot,),
+    ).fetchone()
+    who = row[0] if row else "somebody who has gone since"
+    return BusyError(f"slot {slot} is used by {who}: let it end, or end it (select pg_terminate_backend(…))")
+
+
+def wait_until_free(session: Connection, slot: str) -> None:
+    """Wait while somebody reads a slot, such as what a killed job of ours has left on the server.
+
+    :raises BusyError: still after FREE_WAIT_S; names them.
+    """
+    query = "select from pg_catalog.pg_replication_slots where slot_name = %s and active_pid is not null"
+    began = time.monotonic()
+    while session.execute(query, (slot,)).fetchone() is not None:
+        if time.monotonic() - began > FREE_WAIT_S:
+            raise in_use(session, slot)
+        time.sleep(_POLL_S)
+
+
 def check_nothing_is_skipped(address: Address, slot: str, publication: str, upto: str, query: str) -> None:
     """Make sure that the server leaves nothing out of what `query` reads.
 
@@ -62,8 +95,10 @@ def check_nothing_is_skipped(address: Address, slot: str, publication: str, upto
 
     :param query: as `peek_query` gives it, of a count.
     :raises SkippedChangesError: it may; or the log is not written as far as `upto`.
+    :raises BusyError: somebody else reads the slot.
     """
     with connect(address) as session:
+        wait_until_free(session, slot)
         found = session.execute(_STATE.encode(), {"slot": slot, "publication": publication, "upto": upto}).fetchone()
         if found is None:
             raise SkippedChangesError(f"there is no slot {slot}: take a full backup")
@@ -77,6 +112,7 @@ def check_nothing_is_skipped(address: Address, slot: str, publication: str, upto
         said: list[str] = []
         session.add_notice_handler(lambda notice: said.append(_words(notice)))
         session.execute("set client_min_messages = notice")
+        session.execute(NOTICE_CLIENTS)
         session.execute(query.encode())
     if said:
         raise SkippedChangesError(

@@ -40,6 +40,9 @@ SETTINGS = {
 _OPTIONAL = {"transaction_timeout": "0", "idle_session_timeout": "0"}
 """Settings that not every supported version has."""
 
+NOTICE_CLIENTS = "set client_connection_check_interval = '5s'"
+"""Else a long statement goes on for a client that was killed, and keeps its locks, or its slot."""
+
 _CONNECT_TIMEOUT_S = 15
 
 

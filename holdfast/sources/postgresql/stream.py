@@ -20,8 +20,9 @@ from holdfast.sources.postgresql.export import SLOT_WAIT_S, why_no_slot
 from holdfast.sources.postgresql.moment import flush_position, schema_fingerprint
 from holdfast.sources.postgresql.obstacles import refuse
 from holdfast.sources.postgresql.outages import words
+from holdfast.sources.postgresql.peek import in_use, wait_until_free
 from holdfast.sources.postgresql.publication import not_followed, plan_publication, reconcile
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.session import NOTICE_CLIENTS, connect
 from holdfast.sources.postgresql.sql import ident
 from holdfast.sources.postgresql.stream_state import (
     MAX_RETAINED_BYTES,
@@ -59,6 +60,7 @@ __all__ = [
     "schema_fingerprint",
     "stream_name",
     "truncated",
+    "wait_until_free",
     "why_broken",
 ]
 
@@ -136,6 +138,8 @@ def truncated(session: Connection, name: str, position: str) -> frozenset[int]:
 
     It takes as long as decoding: to ask only where a table has got another file.
     """
+    wait_until_free(session, name)
+    session.execute(NOTICE_CLIENTS)
     found = session.execute(
         "select data from pg_catalog.pg_logical_slot_peek_binary_changes(%s, %s, null, 'proto_version', '1', "
         "'publication_names', %s) where pg_catalog.get_byte(data, 0) = pg_catalog.ascii('T')",
@@ -196,7 +200,7 @@ def advance(session: Connection, name: str, position: str) -> None:
             {"name": name, "position": position},
         )
     except psycopg.errors.ObjectInUse as error:
-        raise _in_use(session, name) from error
+        raise in_use(session, name) from error
     except psycopg.Error as error:
         if not _is_at(session, name, position):
             raise HoldfastError(f"slot {name} could not be advanced to {position}: {words(error)}") from error
@@ -214,17 +218,6 @@ def _is_at(session: Connection, name: str, position: str) -> bool:
     return session.execute(_AT, (position, name)).fetchone() == (True,)
 
 
-def _in_use(session: Connection, name: str) -> BusyError:
-    row = session.execute(
-        "select format('pid %%s (%%s of %%s)', a.pid, coalesce(nullif(a.application_name, ''), '?'), a.usename) "
-        "from pg_catalog.pg_replication_slots s join pg_catalog.pg_stat_activity a on a.pid = s.active_pid "
-        "where s.slot_name = %s",
-        (name,),
-    ).fetchone()
-    who = row[0] if row else "somebody who has gone since"
-    return BusyError(f"slot {name} is used by {who}: let it end, or end it (select pg_terminate_backend(…))")
-
-
 def drop_slot(session: Connection, name: str) -> None:
     """Drop a slot; one that is not there is no failure.
 
@@ -237,7 +230,7 @@ def drop_slot(session: Connection, name: str) -> None:
             (name,),
         )
     except psycopg.errors.ObjectInUse as error:
-        raise _in_use(session, name) from error
+        raise in_use(session, name) from error
 
 
 def drop_stream(session: Connection, name: str) -> None:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import BusyError, HoldfastError, RefusedError
-from holdfast.sources.postgresql import stream
+from holdfast.sources.postgresql import peek, stream
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Table, read_catalog, read_tables
 from holdfast.sources.postgresql.publication import plan_publication, reconcile
@@ -314,6 +314,32 @@ def test_who_uses_a_slot_is_named(session: Connection, address: Address, postgre
         reader.kill()
         reader.wait()
     until(lambda: seen(session).active_pid is None)
+
+
+def test_a_slot_that_somebody_reads_is_waited_for(
+    session: Connection, address: Address, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(session, address)
+    reader = subprocess.Popen(
+        [
+            *(postgres.programs / "pg_recvlogical", "-d", address.url, "--slot", NAME, "--start", "-f", "-"),
+            *("-o", "proto_version=1", "-o", f"publication_names={NAME}"),
+        ],
+        env=address.environment(),
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: seen(session).active_pid is not None)
+        with monkeypatch.context() as impatient:
+            impatient.setattr(peek, "FREE_WAIT_S", 0.0)
+            with pytest.raises(BusyError, match=rf"slot {NAME} is used by pid \d+ \(pg_recvlogical of postgres\)"):
+                stream.wait_until_free(session, NAME)
+        monkeypatch.setattr(time, "sleep", lambda seconds: reader.kill())
+        stream.wait_until_free(session, NAME)
+        assert seen(session).active_pid is None
+    finally:
+        reader.kill()
+        reader.wait()
 
 
 def test_a_server_where_a_standby_took_over_is_seen(
