@@ -108,6 +108,7 @@ def follow(job: Job, source: str, decision: Decision) -> dict[str, Any]:
     end = archive.state.streams[source]
     job.start("sparkjobs.changes")
     with connect(address) as session:
+        streams.wait_until_free(session, decision.stream.slot)
         if parse_position(decision.stream.position) < parse_position(end):
             streams.advance(session, decision.stream.slot, end)
         clock, position = streams.flush_position(session)
