@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
@@ -32,6 +32,7 @@ from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, qualified
+from holdfast.sources.postgresql.stages import keys_of
 from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
@@ -157,7 +158,15 @@ class Restoring:
         stored = {int(base.id): (base.rows, sum(file.size for file in base.files)) for base in bases}
         entries = read_entries(dump, server_version=self._session.info.server_version)
         plan = make_plan(self._catalog, entries, found, globs=self._wish.tables, maps=self._wish.maps, stored=stored)
+        plan = replace(plan, borrowed=plan.borrowed | keys_of(plan.entries, self._of_other_moments()))
         return plan if self._wish.keep_tablespaces else without_tablespaces(plan)
+
+    def _of_other_moments(self) -> set[int]:
+        """Return the oids of the tables whose rows are not those of the moment, so that keys may not fit them."""
+        if self._moment.is_snapshot:
+            return set()
+        exact = {int(table) for table, parts in self._parts.items() if not parts.stale}
+        return {table.oid for table in self._catalog.with_rows()} - exact
 
     def _check_server(self, plan: RestorePlan) -> RolePlan:
         """Make sure that there is what belongs to no database: roles, or a plan to make them, tablespaces, rights."""
@@ -243,7 +252,7 @@ class Restoring:
         if unlogged:
             self._job.say(f"unlogged, so that a crash of the target's server empties them: {named(unlogged)}")
         try:
-            late = self._run()
+            late, rows = self._run()
         except Exception as raised:
             error = explained(raised, self._address.url) or raised
             said = "; ".join(filter(None, (sentence(error), self._what_is_left(error))))
@@ -256,9 +265,11 @@ class Restoring:
             "unlogged": unlogged,
             "stale": stale,
             **(_size(plan) if plan.beside else {}),
+            "rows": rows,
         }
 
-    def _run(self) -> tuple[NotRestored, ...]:
+    def _run(self) -> tuple[tuple[NotRestored, ...], int]:
+        """Do it; return what could not be made after the rows, and how many rows there are."""
         job, plan = self._job, self.plan
         steps = self._left.steps if self._left else frozenset()
         missing = [pair for pair in self._files(plan) if pair[1].path not in steps]
@@ -281,9 +292,10 @@ class Restoring:
             load.refresh_views(sessions, plan.materialized_views)
             load.analyze(sessions, plan.to_analyze())
             job.log.progress("comparing with the archive", rows=rows, size=size)
-            load.compare(sessions, self._expected(changed), [table for table, _ in self._restored(plan)])
+            expected = self._expected(changed)
+            load.compare(sessions, expected, [table for table, _ in self._restored(plan)])
         ledger.drop_ledger(self._session)
-        return late
+        return late, sum(each.rows for each in expected.values())
 
     def _load(self, files: Sequence[tuple[Table, FileRecord]]) -> None:
         tasks = pack(files, lambda pair: pair[1].size, room=_TASK_BYTES)

@@ -117,3 +117,28 @@ def test_tables_may_change_between_backups(
         assert rows_of(restored(run_restore, new_database, f"lsn:{position}")) == rows
     with connect(restored(run_restore, new_database, "latest")) as session:
         assert session.execute("select extra from public.orders where id = 1").fetchone() == (5,)
+
+
+def test_key_that_older_rows_do_not_satisfy_is_left_out_and_named(
+    address: Address, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase
+) -> None:
+    source = Truth(address)
+    source.run("create table orders (id int primary key)", "insert into orders select generate_series(1, 5)")
+    source.run("create table visits (path text, order_id int references orders)", "insert into visits values ('/', 5)")
+    source.run("create table items (order_id int primary key references orders)", "insert into items values (1)")
+    assert run_backup(address, "--kind", "changes")[0] == 0
+    source.run("delete from visits", "delete from orders where id > 3")
+    assert run_backup(address)[0] == 0
+    target = new_database()
+    code, record = run_restore(target)
+    assert (code, record.error) == (0, None)
+    assert record.result is not None
+    (stale,) = record.result["stale"]
+    assert (stale["table"], record.result["rows"]) == ("public.visits", 5)
+    (key,) = record.result["not_restored"]
+    assert key["object"] == "foreign key public.visits visits_order_id_fkey"
+    assert "is not present in table" in key["reason"]
+    assert "ADD CONSTRAINT visits_order_id_fkey FOREIGN KEY" in key["statement"]
+    with connect(target) as session:
+        keys = session.execute("select conname::text from pg_constraint where contype = 'f'").fetchall()
+    assert keys == [("items_order_id_fkey",)]

@@ -84,8 +84,8 @@ def _create_beside(session: Connection, entries: Sequence[Entry]) -> None:
 def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
     """Create indexes, constraints and whatever else follows the rows.
 
-    A foreign key to a table that the target had before may fail for reasons that lie in that table. It is left
-    out then, and returned with the server's words.
+    A foreign key to a table that the target had before may fail for reasons that lie in that table, and one of a
+    table whose rows are of another moment because of these. It is left out then, and returned with the server's words.
 
     :param sessions: with `SETTINGS`; indexes and keys use all of them.
     :raises HoldfastError: anything else could not be created.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from holdfast.sources.postgresql.toc import Entry
 
@@ -42,6 +42,16 @@ def stages(entries: Iterable[Entry]) -> tuple[Stage, ...]:
         Stage(tuple(entry for entry in waiting if entry.id in keys), is_parallel=True),
         Stage(tuple(entry for entry in rest if entry.id not in early), is_parallel=False),
     )
+
+
+def keys_of(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int]:
+    """Return the numbers of the foreign keys that lead from or to tables, or to what these are partitions of.
+
+    :param tables: their oids in the source.
+    """
+    trees = _trees(entries)
+    meant = {trees[entry.id] for entry in entries if entry.is_relation and entry.oid in tables}
+    return frozenset(entry.id for entry in entries if entry.kind == _KEY and meant.intersection(_locked(entry, trees)))
 
 
 def _built(entries: Sequence[Entry]) -> set[int]:
