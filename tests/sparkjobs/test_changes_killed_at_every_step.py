@@ -27,7 +27,7 @@ from locking import RWLock
 from tests.support import followed_shop
 from tests.support.command import until
 from tests.support.followed_shop import SOURCE, run_all, settled
-from tests.support.steps import When
+from tests.support.steps import Kill, When
 from tests.support.sudden_jobs import Ended, Order, SuddenJobs
 from tests.support.truth import Truth, rows_of
 
@@ -46,15 +46,6 @@ MOST_CHANGES = 8
 """Messages in a window: so the transactions make several."""
 
 _numbers = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Kill:
-    """Where a process ends: at a step, by its number among those with some words in their names."""
-
-    at: int
-    named: str = ""
-    when: When = "before"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import IO, Any, Literal, cast
 
 import psycopg
@@ -25,6 +26,16 @@ from holdfast.storage import ObjectStore
 from locking.store import Listing, ObjectInfo
 
 When = Literal["before", "after"]
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Where a process is to end: at a step, by its number among those with some words in their names."""
+
+    at: int
+    named: str = ""
+    when: When = "before"
+
 
 _NO_STEPS = frozenset({SETTINGS_QUERY})
 
