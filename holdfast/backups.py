@@ -70,7 +70,8 @@ def run_to_the_end(
         begin = jobs.changes(decision)
         if not begin:
             return
-        say(f"a snapshot of its own is taken of {named(begin)}")
+        reasons = _reasons(store, run)
+        say(f"a snapshot of its own is taken of {named([f'{each} ({reasons.get(each, _NEW)})' for each in begin])}")
         decision = decision.model_copy(update={"kind": "snapshot", "begin": begin})
     jobs.snapshot(decision)
 
@@ -163,6 +164,18 @@ def _take(address: Address, holding: ExitStack) -> HeldSnapshot:
     except psycopg.Error as error:
         told = outages.explained(error, address.url)
         raise told or HoldfastError(f"no snapshot of {address.url} could be taken: {outages.words(error)}") from error
+
+
+_NEW = "it has none yet"
+
+
+def _reasons(store: ObjectStore, run: str) -> Mapping[str, str]:
+    """Return why tables are not followed, as the newest block of a run says."""
+    with suppress(HoldfastError, StoreError):
+        placed = Archive.open(store).state.of_run(run)
+        if placed is not None and placed.block.stream is not None:
+            return placed.block.stream.not_followed
+    return {}
 
 
 def _has_snapshot(store: ObjectStore, run: str) -> bool:

@@ -227,8 +227,12 @@ def _result(job: Job, archive: Archive, placed: Placed) -> dict[str, Any]:
     changes = [
         each for each in archive.state.blocks.values() if each.block.run == job.run and each.block.kind == "changes"
     ]
+    # One restores to the end of the changes: behind it there are only the tables that were begun anew.
+    newest = max(changes, key=lambda each: each.commit, default=placed)
     return {
         **told,
+        "commit": newest.commit,
+        **summary(newest.block),
         "kind": "changes",
         "begun": [table.label for table in placed.block.tables],
         "commits": len(changes) + 1,

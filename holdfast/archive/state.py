@@ -43,6 +43,14 @@ class State:
         found = [placed for placed in self.blocks.values() if placed.block.run == run]
         return max(found, key=lambda placed: placed.commit, default=None)
 
+    def finished_by(self, run: str) -> Placed | None:
+        """Return the block that a run ends with, if it is here.
+
+        That is a snapshot: behind changes more may have been to come, so that only the run itself can tell.
+        """
+        placed = self.of_run(run)
+        return placed if placed is not None and placed.block.kind == "snapshot" else None
+
     def apply(self, commit: Commit) -> State:
         """Return the state after `commit`.
 

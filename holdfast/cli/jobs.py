@@ -116,14 +116,19 @@ def _result_of(store: ObjectStore, run: str, code: int, words: str) -> dict[str,
     record = read_last(store, run)
     if record is not None and record.result is not None:
         return record.result
-    if (placed := Archive.open(store).state.of_run(run)) is not None:
+    state = Archive.open(store).state
+    if (placed := state.finished_by(run)) is not None:
         return {"commit": placed.commit, **summary(placed.block)}
     if record is not None and record.error is not None:
         raise ReportedError(record.error.message, record.error.exit_code)
     if words:
         raise ReportedError(words, max(code, 1))
     how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    raise ReportedError(f"Spark {how} before the job could say why; the archive is as it was before: try again", 1)
+    left = "what it has committed counts, and the next backup goes on from there" if state.of_run(run) else _UNCHANGED
+    raise ReportedError(f"Spark {how} before the job could say why; {left}: try again", 1)
+
+
+_UNCHANGED = "the archive is as it was before"
 
 
 def _last_words(log: Path, begin: int, operation: str) -> str:

@@ -11,7 +11,8 @@ SCHEME = "x-holdfast"
 def backups_of(archive: str) -> Asset:
     """Return the asset that each backup into an archive updates: `DAG(schedule=[backups_of("shop")])` runs after it.
 
-    The event's `extra` says which: `source`, `commit`, `kind`, `rows`, `bytes` and `restorable_to`.
+    The event's `extra` says which: `source` and all that :class:`BackupOperator` returns, such as `kind`, `commit`,
+    `restorable_to` and `position`. Full backups and those of changes update the same asset.
 
     :param archive: its name in archives.yaml.
     """

@@ -23,6 +23,7 @@ from holdfast.archive import Archive
 from holdfast.archive.runs import read_last
 from holdfast.config import find_archive
 from holdfast.errors import RefusedError
+from holdfast.following import Decision
 from holdfast.storage import ObjectStore
 from holdfast_airflow.assets import backups_of
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
@@ -88,6 +89,9 @@ def test_backup_runs_under_its_locks_and_returns_the_verified_commit(
         "rows": 7,
         "bytes": 70,
         "restorable_to": "2026-03-01T12:00:00Z",
+        "position": "0/100",
+        "begun": [],
+        "gap": "",
     }
     assert spark.seen()["locks"] == ["format R save", "ingest-shop_db W save"]
     assert Archive.open(store).commit(1).kind == "backup"
@@ -117,6 +121,52 @@ def test_backup_tells_who_is_scheduled_on_it_what_it_was(
     summary = run(backup(outlets=[backups_of("shop"), other]), context)
     assert context["outlet_events"][backups_of("shop")].extra == {"source": "shop_db", **summary}
     assert context["outlet_events"][other].extra == {}
+
+
+def test_backup_of_changes_that_became_a_full_one_says_why(
+    store: ObjectStore,
+    spark: Spark,
+    context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def decide(store: ObjectStore, address: object, wanted: Any, say: Callable[[str], None]) -> Decision:
+        say("no changes can be joined to what is here: the slot is gone")
+        return Decision(gap="the slot is gone")
+
+    monkeypatch.setattr("holdfast.backups.decide", decide)
+    spark.play("begin anew")
+    context["outlet_events"] = {backups_of("shop"): SimpleNamespace(extra={})}
+    summary = run(backup(kind="changes", outlets=[backups_of("shop")]), context)
+    assert (summary["kind"], summary["gap"]) == ("full", "the slot is gone")
+    assert context["outlet_events"][backups_of("shop")].extra["gap"] == "the slot is gone"
+    assert "no changes can be joined to what is here: the slot is gone" in capsys.readouterr().out
+
+
+def test_backup_of_changes_that_begins_anew_with_a_table_says_which_and_why(
+    store: ObjectStore,
+    spark: Spark,
+    context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("holdfast.backups.decide", lambda *_: Decision(kind="changes"))
+    spark.play("changes")
+    summary = run(backup(), context)
+    assert (summary["kind"], summary["commit"], summary["begun"]) == ("changes", 1, ["public.late"])
+    assert len(spark.starts()) == 2
+    said = "a snapshot of its own is taken of public.late (its key was changed), public.new (it has none yet)"
+    assert said in capsys.readouterr().out
+
+
+def test_changes_that_were_committed_do_not_make_a_success_of_a_task_that_was_to_do_more(
+    store: ObjectStore, spark: Spark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.backups.decide", lambda *_: Decision(kind="changes"))
+    spark.play("refuse after changes")
+    with pytest.raises(JobRefused, match="asked to refuse after changes"):
+        run(backup(), context)
+    assert len(Archive.open(store).commits) == 1
 
 
 def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: Spark, context: dict[str, Any]) -> None:
@@ -175,12 +225,15 @@ def test_restore_is_submitted_with_its_arguments_and_target(
     assert run(operator, context) == {
         "commit": 1,
         "restored_to": "2026-03-01T12:00:00Z",
+        "position": "0/100",
         "tables": 2,
         "rows": 7,
         "seconds": 1.5,
         "not_restored": [],
         "skipped_existing": [],
         "unlogged": [],
+        "stale": [],
+        "schema_note": "",
     }
     seen = spark.seen()
     expected = ["--source", "shop_db", "--at", "commit:1"]

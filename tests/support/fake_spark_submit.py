@@ -14,6 +14,7 @@ from pathlib import Path
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.locks import attach
+from holdfast.archive.model import Block, Stream
 from holdfast.archive.runs import RunLog
 from holdfast.errors import RefusedError, UsageError
 from holdfast.storage import open_store
@@ -53,6 +54,27 @@ def starts() -> int:
     return len(Path(os.environ["FAKE_SPARK_NOTE"]).with_suffix(".starts").read_text().splitlines())
 
 
+def the_block(part: str, archive: Archive) -> Block:
+    """Return the block of the run: changes where its first job is to back up such."""
+    block = make_block().model_copy(update={"run": argument("--run")})
+    if part == "begin anew":
+        return block.model_copy(update={"gap": "the slot is gone"})
+    if part not in ("changes", "refuse after changes") or starts() > 1:
+        return block
+    stream = Stream(slot="s", position="0/50", publication="s", publication_oid=1)
+    stream = stream.model_copy(update={"not_followed": {"public.late": "its key was changed"}})
+    covers = block.covers.model_copy(update={"from_position": archive.state.streams.get("shop_db")})
+    return block.model_copy(update={"kind": "changes", "stream": stream, "covers": covers})
+
+
+def begun(commit: int) -> dict[str, object]:
+    """Return what a job of changes tells of tables to begin with, and a second one that it has begun with them."""
+    if starts() == 1:
+        return {"to_begin": ["public.late", "public.new"]}
+    block = next(each.block.id for each in Archive.open(open_store(argument("--archive"))).state.blocks.values())
+    return {"commit": commit - 1, "block": block, "begun": ["public.late"]}
+
+
 def play(part: str, log: RunLog) -> int:
     """Do what was asked for and return the exit code."""
     store = open_store(argument("--archive"))
@@ -70,22 +92,26 @@ def play(part: str, log: RunLog) -> int:
             if part in ("die", "orphan") or (part == "die once" and starts() == 1):
                 os.kill(os.getpid(), 9)
             archive = Archive.open(store)
-            block = make_block().model_copy(update={"run": argument("--run")})
+            block = the_block(part, archive)
             change = Change(kind="backup", add=(block,), expected_ends={"shop_db": archive.state.ends.get("shop_db")})
             commit = archive.add(lambda state: change, check=lambda: None, fence=None)
+            if part == "refuse after changes":
+                raise RefusedError(f"asked to {part}: do something else")
             if part == "die after the commit":
                 os.kill(os.getpid(), 9)
             log.result = {
                 "commit": commit.sequence + (part == "boast"),
                 "block": "another" if part == "swap" else block.id,
-                "kind": "full",
+                "kind": "changes" if part == "changes" else "full",
                 "rows": 7,
                 "bytes": 70,
                 "restorable_to": "2026-03-01T12:00:00Z",
+                "position": "0/100",
                 "restored_to": "2026-03-01T12:00:00Z",
                 "tables": 2,
                 "seconds": 1.5,
                 **({"dry_run": True, "plan": {"tables": []}} if part == "plan" else {}),
+                **(begun(commit.sequence) if part == "changes" else {}),
             }
     except (RefusedError, UsageError) as error:
         return error.exit_code

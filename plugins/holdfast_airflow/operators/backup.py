@@ -21,16 +21,22 @@ if TYPE_CHECKING:
 
 
 class BackupOperator(ArchiveJobOperator):
-    """Add one block of a source to an archive: one commit, or nothing.
+    """Back a source up into an archive: a full backup in one commit, or nothing; or its changes, commit after commit.
 
-    Returns `commit`, `kind`, `rows`, `bytes` and `restorable_to`.
+    Where changes were lost, a backup of changes becomes a full one, which begins anew; the task's log says why.
+
+    Returns `commit` (the newest one that can be restored to), `kind` (`full` or `changes`), `rows` (of changes, how
+    many there were), `bytes`, `restorable_to`, `position` (in the source's log), `begun` (tables that a backup of
+    changes took a snapshot of) and `gap` (why no moment between the backup before and this one can be restored; empty
+    where all can, or where nobody asked for changes).
 
     :param source_conn_id: the Airflow connection to the source, of type postgres; without it, what
         archives.yaml says. (templated)
     :param tables: globs of `schema.table`; empty means all that archives.yaml says. (templated)
     :param connections: sessions that read the source at a time, at most; without it, what archives.yaml says.
     :param bandwidth: what is read of it in a second, at most, such as `50 MB`; without it, what archives.yaml says.
-    :param kind: `full`, `changes`, or `auto` for the least that keeps the source restorable. (templated)
+    :param kind: `full`; `changes`, which begins to follow a source that is not followed yet; or `auto`, for changes
+        where the source is followed, else a full backup. (templated)
     """
 
     operation: ClassVar[str] = "backup"
@@ -101,6 +107,8 @@ class BackupOperator(ArchiveJobOperator):
         from holdfast.archive import Archive
 
         commit = Archive.open(store).commit(int(result["commit"]))
-        if result.get("block") not in {block.id for block in commit.add}:
+        block = next((block for block in commit.add if block.id == result.get("block")), None)
+        if block is None:
             raise DamagedError(f"commit {commit.sequence} does not hold the block of run {run}: see 'holdfast status'")
-        return {key: result.get(key) for key in ("commit", "kind", "rows", "bytes", "restorable_to")}
+        told = {key: result.get(key) for key in ("commit", "kind", "rows", "bytes", "restorable_to", "position")}
+        return told | {"begun": list(result.get("begun", ())), "gap": block.gap}

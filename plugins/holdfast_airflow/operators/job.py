@@ -285,11 +285,11 @@ def _read_last(store: ObjectStore, run: str) -> RunRecord | None:
 
 
 def _committed(store: ObjectStore, run: str) -> dict[str, Any] | None:
-    """Return the summary of the block that a run has committed, however its job ended."""
+    """Return the summary of the block that a run ends with, if it is committed, however its job ended."""
     from holdfast.archive import Archive
     from holdfast.archive.model import summary
 
-    placed = Archive.open(store).state.of_run(run)
+    placed = Archive.open(store).state.finished_by(run)
     return {"commit": placed.commit, **summary(placed.block)} if placed else None
 
 

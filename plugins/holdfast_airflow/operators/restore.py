@@ -24,12 +24,13 @@ class RestoreOperator(ArchiveJobOperator):
     """Restore a source of an archive, or tables of it, and prove them equal to the archive.
 
     Everything goes into an empty database; chosen tables, or all under other names, go beside what is there.
-    Returns `commit`, `restored_to`, `tables`, `rows`, `seconds`, `not_restored`, `skipped_existing`, `roles` and
-    `unlogged`; after a dry run also `dry_run` and `plan`.
+    Returns `commit`, `restored_to`, `position`, `tables`, `rows`, `seconds`, `not_restored`, `skipped_existing`,
+    `unlogged`, `stale` (tables whose rows are older than that, since their changes are not backed up), `schema_note`
+    (why the schema may be that of another moment, or empty) and `roles`; after a dry run also `dry_run` and `plan`.
 
     :param target_conn_id: the Airflow connection to the database to write to, of type postgres. (templated)
-    :param at: `latest`, a time (ISO 8601), or `commit:N`. A time that cannot be restored is refused with
-        the nearest that can. (templated)
+    :param at: `latest`, a time (ISO 8601, with its zone), `mark:NAME`, `lsn:X/Y` or `commit:N`. One that cannot be
+        restored is refused with the nearest that can. (templated)
     :param tables: globs, matched against `schema.table`; none means everything. (templated)
     :param map: other names, as `OLD=NEW`: of schemas (`public=restored`) or tables
         (`public.orders=archive.orders`). (templated)
@@ -94,6 +95,7 @@ class RestoreOperator(ArchiveJobOperator):
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the job, which has compared target and archive itself, found."""
-        told = {key: result.get(key) for key in ("commit", "restored_to", "tables", "rows", "seconds")}
-        told |= {key: result.get(key, []) for key in ("not_restored", "skipped_existing", "unlogged")}
+        told = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
+        told |= {key: result.get(key, []) for key in ("not_restored", "skipped_existing", "unlogged", "stale")}
+        told["schema_note"] = result.get("schema_note", "")
         return told | {key: result[key] for key in ("roles", "dry_run", "plan") if key in result}

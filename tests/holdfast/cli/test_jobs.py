@@ -75,7 +75,8 @@ def test_a_backup_prints_its_summary(
     assert "not included: foreign table a.b" in done.err
     assert "the log position is approximate: replica" in done.err
     assert started["application"] == "backup"
-    assert started["arguments"][-6:] == ["--source", address.database, "--kind", "auto", "--tables", "a.*"]
+    asked = ["--source", address.database, "--kind", "auto", "--tables", "a.*", "--chosen"]
+    assert started["arguments"][4 : 4 + len(asked)] == asked
     assert inspect(store) == []
     assert logs(tmp_path) == []
     shown = holdfast("backup", store.url, "--source", address.url)
@@ -180,6 +181,28 @@ def test_a_backup_that_was_committed_succeeded_however_its_job_ended(
     play_spark(commit_and_die)
     done = holdfast("backup", store.url, "--source", address.url, "--json")
     assert (done.code, done.value["commit"], done.value["rows"]) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("last_words", "said"),
+    [("", "what it has committed counts, and the next backup goes on from there"), ("failed", "")],
+)
+def test_changes_that_were_committed_do_not_make_a_success_of_a_run_that_was_to_do_more(
+    holdfast: RunCommand, store: ObjectStore, address: Address, play_spark: PlaySpark, last_words: str, said: str
+) -> None:
+    def commit_and_die(store: ObjectStore, run: str, log: Path) -> int:
+        archive = Archive.open(store)
+        position = archive.state.streams.get(address.database)
+        block = make_block(source=address.database).model_copy(update={"run": run, "kind": "changes"})
+        covers = block.covers.model_copy(update={"from_position": position})
+        change = Change(kind="backup", add=(block.model_copy(update={"covers": covers}),))
+        archive.add(lambda state: change, check=lambda: None, fence=None)
+        return fail(store, run, log) if last_words else -9
+
+    play_spark(commit_and_die)
+    done = holdfast("backup", store.url, "--source", address.url, "--json")
+    assert done.code == 1
+    assert said in done.value["error"]
 
 
 def test_a_store_that_is_gone_at_the_end_leaves_the_outcome_unknown(
