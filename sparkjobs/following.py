@@ -167,7 +167,11 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog) -> Following
     reasons = dict.fromkeys(rewritten, _REWRITTEN)
     reasons |= {oid: "its key was changed" for oid in both if _identity(old[oid]) != _identity(new[oid])}
     if any(now.types.get(name, written) != written for name, written in before.types.items()):
-        reasons |= {oid: "the type of a column was altered, and its older rows with it" for oid in both if _has_own_types(new[oid])}
+        reasons |= {
+            oid: "the type of a column was altered, and its older rows with it"
+            for oid in both
+            if _has_own_types(new[oid])
+        }
     reasons |= {oid: "it has no snapshot yet" for oid in stream.followed if oid not in followed}
     labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
     return Following(
@@ -214,7 +218,7 @@ class Run:
         for placed in sorted(self._mine(), key=lambda each: to_of(each.block)):
             block = placed.block
             is_cut = block.kind == "snapshot" and block.stream is not None and block.covers.exact
-            if is_cut and block.stream and self._position() < to_of(block) < flushed:
+            if is_cut and block.stream and self._position() < to_of(block) <= flushed:
                 yield Segment(to_of(block), block.covers.to_time, _known_cut(self._job, block), block.stream)
 
     def newest_cut(self) -> Block:
@@ -233,7 +237,7 @@ class Run:
             window = self._read(upto, block, before, segment, following)
             following = following.without(window.uncertain, segment.cut.catalog)
             is_last = parse_position(window.to_position) >= segment.end
-            self._commit(window, show_position(at), block, segment if is_last else None, last.block, following)
+            self._commit(window, show_position(at), block, segment, last.block, following, is_last=is_last)
             self._let_go()
             if is_last:
                 break
@@ -292,15 +296,18 @@ class Run:
         window: FinishedWindow,
         at: str,
         block: str,
-        reached: Segment | None,
+        segment: Segment,
         last: Block,
         following: Following,
+        *,
+        is_last: bool,
     ) -> None:
         """Commit a window.
 
-        :param reached: the segment whose end it is; None where it ends in the midst of one.
         :param last: the block before the segment.
+        :param is_last: the segment ends with it; else its schema is told as that from before the segment.
         """
+        reached = segment if is_last else None
         before = self._newest().block.covers.to_time
         time = reached.at if reached else window.transactions.last_time if window.transactions else before
         cut = reached.cut if reached else _known_cut(self._job, last)
@@ -321,7 +328,7 @@ class Run:
             tables=window.tables,
             catalog=cut.catalog_file,
             schema_dump=cut.schema_dump,
-            sequences=cut.sequences,
+            sequences=segment.cut.sequences,  # never those from before: a restored sequence must not go back
             schema_version=cut.version,
             not_included=cut.not_included,
             whole=last.whole,
@@ -336,6 +343,7 @@ class Run:
             transactions=window.transactions,
             marks=window.marks,
             ddl=window.ddl,
+            is_cut=reached is not None,
         )
         with connect(self._address) as session:
             streams.check_unchanged(session, stream.slot, stream.publication_oid)

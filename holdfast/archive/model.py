@@ -215,7 +215,8 @@ class Block(Document):
     :param transactions: of a block of changes; None where it holds none.
     :param ddl: positions at which tables were seen to have other columns than before.
     :param schema_version: two blocks with the same one hold the same schema; "" where that is not known.
-    :param sequences: where each sequence stood, if that is not in the catalog.
+    :param is_cut: catalog and schema are those of its end; else those of an earlier block.
+    :param sequences: where each sequence stood at its end or later, if that is not in the catalog.
     :param catalog: our record of the source's tables, types and sequences.
     :param schema_dump: `pg_dump -Fc --schema-only`; None where no suitable pg_dump was there.
     :param whole: no table's rows were left out by choice.
@@ -242,6 +243,7 @@ class Block(Document):
     ddl: tuple[str, ...] = ()
     schema_version: str = ""
     sequences: FileRecord | None = None
+    is_cut: bool = True
 
     def files(self) -> tuple[FileRecord, ...]:
         """Return every file of the block."""

@@ -330,21 +330,45 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
             before = cut if to_of(cut.block) >= to_of(full.block) else before
         elif after is None:
             after = cut
-    approximate, schema = "", before
-    if after is not None and to_of(before.block) < position and _differ(before.block, after.block):
-        seen = [parse_position(each) for each in after.block.ddl]
-        schema = after if any(each < position for each in seen) else before
+    schema, approximate = before, ""
+    if after is None and to_of(before.block) < position:
+        approximate = (
+            f"the last backup of changes was ended before it had told the schema: taken is that of "
+            f"{iso(before.block.covers.to_time)}"
+        )
+    elif after is not None and to_of(before.block) < position and _differ(before.block, after.block):
+        schema = after if any(each < position for each in _seen_ddl(interval.chain, before, after)) else before
         approximate = (
             f"the schema was changed between {iso(before.block.covers.to_time)} and {iso(after.block.covers.to_time)}, "
             f"it is not known when: taken is that of {iso(schema.block.covers.to_time)}"
         )
-    exact = to_of(before.block) == position or after is None
-    return Moment(source, position, at, interval.chain, full, schema, before if exact else after or before, approximate)
+    sequences = _sequences(interval.chain, position) or before
+    return Moment(source, position, at, interval.chain, full, schema, sequences, approximate)
+
+
+def _sequences(chain: Chain, position: int) -> Placed | None:
+    """Return the first block that tells where sequences stood, no earlier than at a position."""
+    found = (placed for placed in (*chain.snapshots, *chain.changes) if to_of(placed.block) >= position)
+    telling = (placed for placed in found if placed.block.is_cut or placed.block.sequences)
+    return min(telling, key=lambda placed: (to_of(placed.block), placed.commit), default=None)
 
 
 def _cuts(chain: Chain) -> list[Placed]:
     """Return the blocks that tell a schema, in the order of positions."""
-    return sorted((*chain.snapshots, *chain.changes), key=lambda placed: (to_of(placed.block), placed.commit))
+    cuts = (placed for placed in (*chain.snapshots, *chain.changes) if placed.block.is_cut)
+    return sorted(cuts, key=lambda placed: (to_of(placed.block), placed.commit))
+
+
+def _seen_ddl(chain: Chain, before: Placed, after: Placed) -> list[int]:
+    """Return where tables were seen to be altered between two blocks that tell a schema."""
+    start, end = to_of(before.block), to_of(after.block)
+    return [
+        position
+        for placed in chain.changes
+        if to_of(placed.block) > start
+        for position in map(parse_position, placed.block.ddl)
+        if start <= position < end
+    ]
 
 
 def _differ(before: Block, after: Block) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.archive import Archive, Change, points
-from holdfast.archive.blocks import write_parquet
+from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import Block, Coverage, Mark, Stream, Transactions
 from holdfast.archive.position import parse_position, show_position
 from holdfast.archive.timeline import Moment
@@ -196,3 +196,25 @@ def test_a_schema_that_changed_in_between_is_said_to_be_approximate(writer: Writ
     assert not moment("0/300").approximate
     (interval,) = points.describe(writer.archive.state)["sources"][0]["intervals"]
     assert len(interval["schema_approximate"]) == 1
+
+
+def test_blocks_that_end_in_the_midst_of_changes_tell_no_schema(
+    writer: Writer, archive: Archive, noon: datetime
+) -> None:
+    def moment(position: str) -> Moment:
+        return points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+
+    sequences = write_bytes(archive.store, "sequences.json", b"[]")
+    writer.snapshot("0/180", 0, opened=True)
+    first = writer.changes("0/200", 1, is_cut=False, ddl=("0/1A0",), sequences=sequences)
+    assert (moment("0/190").schema.commit, moment("0/190").sequences.commit) == (1, first)
+    assert "was ended before it had told the schema" in moment("0/200").approximate
+    second = writer.changes("0/300", 2, is_cut=False, sequences=sequences)
+    third = writer.changes("0/400", 3, schema_version="2", ddl=("0/390",), sequences=sequences)
+    assert moment("0/190").schema.commit == 1
+    assert [moment(each).schema.commit for each in ("0/1B0", "0/200", "0/300", "0/400")] == [third] * 4
+    assert [moment(each).sequences.commit for each in ("0/180", "0/1B0", "0/200", "0/201", "0/3A0")] == [
+        1, first, first, second, third,
+    ]  # fmt: skip
+    assert moment("0/300").approximate
+    assert not moment("0/400").approximate
