@@ -290,7 +290,7 @@ class Restoring:
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)
             load.refresh_views(sessions, plan.materialized_views)
-            load.analyze(sessions, plan.to_analyze())
+            job.say(*load.analyze(sessions, plan.to_analyze()))
             job.log.progress("comparing with the archive", rows=rows, size=size)
             expected = self._expected(changed)
             load.compare(sessions, expected, [table for table, _ in self._restored(plan)])

@@ -175,13 +175,20 @@ def refresh_views(sessions: Sessions, views: Sequence[Relation]) -> None:
     sessions.run(views, refresh, at_once=1)
 
 
-def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> None:
-    """Give the planner statistics of these relations, by schema and name."""
+def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Give the planner statistics of these relations, by schema and name.
 
-    def gather(session: Connection, name: tuple[str, str]) -> None:
-        session.execute(f"analyze {qualified(*name)}".encode())
+    :return: why some have none: there are values that PostgreSQL itself cannot, such as ranges of very large numbers.
+    """
 
-    sessions.run(relations, gather)
+    def gather(session: Connection, name: tuple[str, str]) -> str:
+        try:
+            session.execute(f"analyze {qualified(*name)}".encode())
+        except psycopg.DataError as error:
+            return f"{qualified(*name)} has no statistics: ANALYZE fails on its values ({type(error).__name__})"
+        return ""
+
+    return tuple(filter(None, sessions.run(relations, gather)))
 
 
 def content_hash(session: Connection, table: Table) -> ContentHash:

@@ -185,6 +185,16 @@ def test_sequences_and_views_come_back_in_their_order(
     assert session.execute("select n from public.a").fetchone() == (3,)
 
 
+def test_a_table_that_postgresql_cannot_analyze_is_named(
+    address: Address, session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    session.execute("create table public.far (r numrange)")
+    session.execute("insert into public.far values ('[1,1e400)'), ('[2,1e400)')")
+    with Sessions(address, 2) as sessions:
+        (said,) = load.analyze(sessions, [("public", "far"), ("public", "orders")])
+    assert said == '"public"."far" has no statistics: ANALYZE fails on its values (NumericValueOutOfRange)'
+
+
 def test_rows_that_a_table_does_not_take_are_refused_with_the_servers_words(
     session: psycopg.Connection[Any], catalog: Catalog
 ) -> None:
