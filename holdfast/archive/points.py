@@ -95,7 +95,7 @@ def _describe_source(state: State, name: str) -> dict[str, Any]:
         "source": name,
         "intervals": [_describe_interval(interval) for interval in found],
         "gaps": [
-            {"from": iso(before.end), "to": iso(after.start), "reason": _why_gap(before, after)}
+            {"from": iso(before.end), "to": iso(after.start), "reason": _why_gap(before, after, found)}
             for before, after in pairwise(found)
         ]
         + [gap for interval in found for gap in table_gaps(interval)],
@@ -122,10 +122,14 @@ def _describe_interval(interval: Interval) -> dict[str, Any]:
     }
 
 
-def _why_gap(before: Interval, after: Interval) -> str:
-    if after.chain is before.chain:
-        return "the changes since the first of them are not backed up yet: the next change backup closes it"
-    return after.chain.gap or "no change backup joins these two full backups"
+def _why_gap(before: Interval, after: Interval, found: Sequence[Interval]) -> str:
+    if after.chain is not before.chain:
+        return after.chain.gap or "no change backup joins these two full backups"
+    later = (each.chain for each in found if each.chain is not after.chain and each.placed.commit > after.placed.commit)
+    begun_anew = next((chain for chain in later if chain.opened), None)
+    if begun_anew is not None:
+        return f"the changes since the first of them were lost before they were backed up: {begun_anew.gap}"
+    return "the changes since the first of them are not backed up yet: the next change backup closes it"
 
 
 def table_gaps(interval: Interval) -> list[dict[str, Any]]:

@@ -42,6 +42,11 @@ class Chain:
         """Return the snapshots that one can begin with: not those of single tables that were added later."""
         return tuple(placed for placed in self.snapshots if not placed.block.supplement)
 
+    @property
+    def opened(self) -> bool:
+        """Say whether a new stream began with it."""
+        return any(placed.block.stream is not None and placed.block.stream.opened for placed in self.snapshots)
+
     def placed(self) -> tuple[Placed, ...]:
         """Return all blocks, in the order in which they were committed."""
         return tuple(sorted((*self.snapshots, *self.changes), key=lambda each: each.commit))

@@ -98,7 +98,7 @@ def test_full_backups_do_not_interrupt_the_changes(
 
 
 def test_tables_may_change_between_backups(
-    truth: Truth, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase
+    truth: Truth, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase, store: ObjectStore
 ) -> None:
     assert run_backup(truth.address, "--kind", "changes")[0] == 0
     truth.run("insert into orders (id, name) values (3000, 'before')")
@@ -111,6 +111,10 @@ def test_tables_may_change_between_backups(
     assert code == 0, record.error
     assert record.result is not None
     assert record.result["begun"] == ["public.late"]
+    state = Archive.open(store).state
+    (source,) = points.source_names(state)
+    for at in (record.result["restorable_to"], f"commit:{record.result['commit']}"):
+        assert points.resolve(state, store, source, at).position == points.intervals(state, source)[-1].last
     after = (truth.run("insert into late values (2, 'y')"), rows_of(truth.address))
     assert run_backup(truth.address, "--kind", "changes")[0] == 0
     for position, rows in (before, after):

@@ -122,6 +122,17 @@ def test_a_stream_that_was_opened_anew_leaves_a_gap_with_its_reason(writer: Writ
         writer.at("lsn:0/220")
 
 
+def test_a_gap_that_no_change_backup_can_close_any_more_says_so(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    writer.changes("0/200", 1)
+    writer.snapshot("0/280", 2)
+    writer._end = "0/300"
+    writer.snapshot("0/380", 3, opened=True, gap="the slot was dropped")
+    first, second = points.describe(writer.archive.state)["sources"][0]["gaps"]
+    lost = "the changes since the first of them were lost before they were backed up: the slot was dropped"
+    assert (first["reason"], second["reason"]) == (lost, "the slot was dropped")
+
+
 def test_changes_that_do_not_follow_are_refused(writer: Writer) -> None:
     writer.snapshot("0/180", 0, opened=True)
     writer._end = "0/150"
