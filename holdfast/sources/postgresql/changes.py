@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from holdfast.sources.postgresql.change_forms import Forms, Types
 from holdfast.sources.postgresql.change_rows import change_rows, lsn_text
-from holdfast.sources.postgresql.peek import check_nothing_is_skipped, peek_query
+from holdfast.sources.postgresql.peek import DECODING_MEMORY, check_nothing_is_skipped, peek_query
 from holdfast.sources.postgresql.pgoutput import MessageReader
 from holdfast.sources.postgresql.pgoutput_tuples import ProtocolError
 from holdfast.sources.postgresql.session import NOTICE_CLIENTS, SETTINGS_QUERY
@@ -122,6 +122,7 @@ def read_window(session: ArrowSession, address: Address, request: WindowRequest)
     check_nothing_is_skipped(address, request.slot, request.publication, request.upto, count)
     session.value(SETTINGS_QUERY)
     session.execute(NOTICE_CLIENTS)
+    session.value(DECODING_MEMORY)
     return WindowReader(session.batches(peek_query(*arguments)), Types(address), request)
 
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.sources.postgresql import arrow_session
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.changes import SeenMark, lsn_number
-from holdfast.sources.postgresql.peek import SkippedChangesError, peek_query
+from holdfast.sources.postgresql.peek import DECODING_MEMORY, SkippedChangesError, peek_query
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from tests.support.streams import Change, Stream, changes_of, open_stream, replayed
@@ -389,6 +389,23 @@ def test_a_publication_older_than_what_the_slot_may_decode_needs_no_second_decod
         run(stream, "delete from public.t where id = 2")
     run(stream, "insert into public.t values (3)")
     assert shown(stream.changes("public.t")) == [("I", {1: 3})]
+
+
+def test_the_server_keeps_large_transactions_in_memory_while_it_decodes_them(open_tables: OpenStream) -> None:
+    stream = open_tables("create table public.t (id int primary key, body text)")
+    run(stream, f"alter database {stream.address.database} set logical_decoding_work_mem = '64kB'")
+    run(stream, "insert into public.t select i, repeat('x', 100) from generate_series(1, 2000) i")
+    assert len(stream.changes("public.t")) == 2000
+    spilled = "select spill_count, total_txns > 0 from pg_stat_replication_slots where slot_name = %s"
+    assert stream.session.execute(spilled, (stream.name,)).fetchone() == (0, True)
+
+
+@pytest.mark.parametrize(("allowed", "taken"), [("1MB", "256MB"), ("1GB", "1GB")])
+def test_a_server_that_allows_more_memory_for_decoding_is_not_bound(address: Address, allowed: str, taken: str) -> None:
+    with connect(address) as session:
+        session.execute(f"set logical_decoding_work_mem = '{allowed}'".encode())
+        session.execute(DECODING_MEMORY)
+        assert session.execute("show logical_decoding_work_mem").fetchone() == (taken,)
 
 
 @pytest.mark.parametrize(("given", "why"), [("drop publication {}", "no publication"), ("select 1", "has not come to")])
