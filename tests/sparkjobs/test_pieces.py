@@ -18,7 +18,7 @@ from holdfast.storage import ObjectStore
 from holdfast.storage.folder import FolderStore
 from locking.store import StoreError
 from sparkjobs import pieces as pieces_module
-from sparkjobs.pieces import PieceReader, paced, task_bytes
+from sparkjobs.pieces import PieceReader, alike, most_pieces, paced, task_bytes
 
 
 class SlowStore(FolderStore):
@@ -112,6 +112,22 @@ def test_a_small_piece_that_could_not_be_stored_fails_its_task(
 def test_tasks_are_few_but_enough_to_keep_all_cores_busy_and_bounded(pieces: int, size: int, tasks_of: int) -> None:
     each = [SimpleNamespace(weight=size)] * pieces
     assert task_bytes(each, cores=4) == tasks_of  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("count", "cores", "most"), [(10, 2, 100), (10_000, 2, 5000), (10_000, 8, 1250)])
+def test_small_pieces_are_few_tasks_but_enough_for_all_cores(count: int, cores: int, most: int) -> None:
+    assert most_pieces(count, cores=cores) == most
+
+
+def test_only_small_pieces_with_the_same_columns_are_put_together() -> None:
+    sizes = {"a": 500_000, "b": 10, "c": 500_000, "d": 2_000_000, "e": 500_000, "f": 20}
+    columns = {"b": ("id", "word"), "f": ("id", "word")}
+    pieces = [
+        SimpleNamespace(weight=size, name=name, table=SimpleNamespace(columns=columns.get(name, ("id",))))
+        for name, size in sizes.items()
+    ]
+    groups = ["".join(piece.name for piece in group) for group in alike(pieces)]  # type: ignore[arg-type, attr-defined]
+    assert groups == ["ac", "d", "bf", "e"]
 
 
 def test_batches_are_handed_on_at_the_pace_of_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Cal
 
     A program that is still running when the block ends is killed.
     """
-    command = [program, *arguments, "--no-password", "--dbname", address.link(_SETTINGS)]
+    command = [str(program), *arguments, "--no-password", "--dbname", address.link(_SETTINGS)]
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, env=address.environment(), stdin=null, stdout=pipe, stderr=pipe) as process:
 

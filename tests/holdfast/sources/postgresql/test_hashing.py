@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql.decode import Decoder
-from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_query
+from holdfast.sources.postgresql.hashing import ContentHash, digest, digests, hash_query
 from tests.support.tables import Tables, open_tables
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ def test_neither_the_order_of_rows_nor_their_batches_matter(tables: Tables) -> N
     assert decoder.digest(batch) == expected
     for size in (1, 7, 333, 1000):
         parts = [batch.slice(at, size) for at in range(0, batch.num_rows, size)]
-        assert sum((digest(columns, part) for part in parts), ContentHash()) == expected
+        hashes = digests(columns, batch, np.arange(size, batch.num_rows, size))
+        assert hashes == [digest(columns, part) for part in parts]
+        assert sum(hashes, ContentHash()) == expected
     reordered = batch.take(pa.array(range(batch.num_rows - 1, -1, -1)))
     assert digest(columns, reordered) == expected
 

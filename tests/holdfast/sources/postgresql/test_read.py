@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from holdfast.errors import BusyError, HoldfastError
@@ -143,6 +144,48 @@ def test_a_value_above_the_limit_is_found_by_the_row_it_names(
     assert 'column "word": a value of 499 bytes is above the limit of 498' in said
     where = said.removeprefix("public.orders, row with ").split(", column")[0]
     assert session.execute(f"select id from public.orders where {where}".encode()).fetchone() == (499,)
+
+
+def test_tables_with_the_same_columns_are_read_together_as_each_alone(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    columns = "id int primary key, word varchar(600), price numeric(8,2), born date, note jsonb"
+    session.execute(f"create table public.many (tenant int, {columns.replace(' primary key', '')})".encode())
+    for number, rows in enumerate((7, 0, 3, 0, 0, 2000, 1, 0)):
+        session.execute(f"create table public.t{number} ({columns})".encode())
+        session.execute(
+            f"insert into public.t{number} select i, nullif(repeat('ä', i % 500), ''), i / 3.0, "
+            "case when i % 2 = 0 then 'infinity'::date end, to_jsonb(i) "
+            f"from generate_series(1, {rows}) i".encode()
+        )
+    with hold_snapshot(address) as held:
+        pieces = [cut(table)[0] for table in held.catalog.tables if table.name.startswith("t")]
+        decoder = Decoder(pieces[0].table.columns)
+        assert len({piece.table.columns for piece in pieces}) == 1
+        with open_reader(address, held.snapshot, [piece.table for piece in pieces]) as reader:
+            parts = list(reader.parts(pieces, decoder))
+            assert [part.place for part in parts] == [0, 2, 5, 6]
+            for place, piece in enumerate(pieces):
+                rows = [part.rows for part in parts if part.place == place]
+                alone = [part.rows for part in reader.parts([piece], decoder)]
+                assert pa.Table.from_batches(rows, decoder.schema) == pa.Table.from_batches(alone, decoder.schema)
+            assert all(part.digest == decoder.digest(part.rows) for part in parts)
+
+
+def test_a_value_above_the_limit_in_tables_read_together_is_found_by_table_and_row(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    session.execute("create table public.more (id int, word text)")
+    session.execute("insert into public.more values (1, 'x'), (2, repeat('x', 600))")
+    with hold_snapshot(address) as held:
+        pieces = [cut(table_of(held, name))[0] for name in ("orders", "more")]
+        decoder = Decoder(pieces[0].table.columns, max_value_bytes=599)
+        said = r"public.more, row with ctid = '\(0,2\)', column \"word\""
+        with (
+            open_reader(address, held.snapshot, [piece.table for piece in pieces]) as reader,
+            pytest.raises(ValueTooLargeError, match=said),
+        ):
+            list(reader.parts(pieces, decoder))
 
 
 @pytest.mark.parametrize(("pages", "pieces"), [(1, 1), (3, 3), (400, 8)])
