@@ -72,6 +72,7 @@ class Lane:
         return self.jobs.run(Order("restore", str(self.archive), target.url, target.password, run, options=at, **how))
 
     def holds(self, target: Address) -> bool:
+        assert followed_shop.left_on(target) == ([], [])
         found = rows_of(target)
         return {name.replace("moved.", "public."): rows for name, rows in found.items()} == self.rows
 

@@ -36,6 +36,10 @@ _WORDS = {
     "TABLE ATTACH": "attached partition",
 }
 
+_PUBLICATIONS = frozenset({"PUBLICATION", "PUBLICATION TABLE"})
+_STREAM = re.compile(r"holdfast_[0-9a-f]{16}")
+"""The name of a publication that changes are read through, as `stream.stream_name` makes it."""
+
 _ENTRY = re.compile(r"-- TOC entry (\d+) \(class (\d+) OID (\d+)\)")
 _NEEDS = re.compile(r"-- Dependencies: ([\d ]+)")
 _TITLE = re.compile(r"-- Name: (?P<name>.*); Type: (?P<kind>[^;]*); Schema: (?P<schema>.*?); Owner: .*")
@@ -102,6 +106,8 @@ class Entry:
 def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:
     """Return a dump's entries in the order in which they can be created.
 
+    Publications of ours are left out: they belong to the backup of the source, and nobody would drop them elsewhere.
+
     :param server_version: such as 180006; of the server they are for.
     :raises DamagedError: it is not what pg_restore writes.
     """
@@ -110,6 +116,7 @@ def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:
         entry
         for section in sections
         for entry in parse_script(script_of(dump, section, server_version=server_version), section)
+        if not (entry.kind in _PUBLICATIONS and _STREAM.fullmatch(entry.name.partition(" ")[0]))
     )
 
 
