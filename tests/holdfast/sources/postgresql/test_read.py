@@ -166,9 +166,9 @@ def test_tables_with_the_same_columns_are_read_together_as_each_alone(
             parts = list(reader.parts(pieces, decoder))
             assert [part.place for part in parts] == [0, 2, 5, 6]
             for place, piece in enumerate(pieces):
-                rows = [part.rows for part in parts if part.place == place]
+                found = [part.rows for part in parts if part.place == place]
                 alone = [part.rows for part in reader.parts([piece], decoder)]
-                assert pa.Table.from_batches(rows, decoder.schema) == pa.Table.from_batches(alone, decoder.schema)
+                assert pa.Table.from_batches(found, decoder.schema) == pa.Table.from_batches(alone, decoder.schema)
             assert all(part.digest == decoder.digest(part.rows) for part in parts)
 
 
