@@ -113,9 +113,10 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     """
     archive = Archive.open(store)
     known = newest_with_stream(archive.state, wanted.source)
-    if known is None and wanted.kind != "changes":
-        return Decision()
     name = streams.stream_name(archive.identity.id, wanted.source)
+    if known is None and wanted.kind != "changes":
+        _tell_what_is_left(address, name, say)
+        return Decision()
     with connect(address) as session:
         catalog = read_catalog(session, read_tables(session), values=False)
     tables = catalog.with_rows(wanted.tables, wanted.exclude)
@@ -130,6 +131,17 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     say("a full backup begins to follow the source's changes")
     state = streams.open_stream(address, name, tables)
     return Decision(stream=_described(state, opened=True), gap=gap)
+
+
+def _tell_what_is_left(address: Address, name: str, say: Callable[[str], None]) -> None:
+    """Tell of a slot whose first backup was ended before its commit: nobody reads it, and it keeps the log."""
+    with connect(address) as session:
+        found = session.execute("select from pg_catalog.pg_replication_slots where slot_name = %s", (name,)).fetchone()
+    if found is not None:
+        say(
+            f"slot {name} is there, but no backup here follows it, and the server keeps its log for it: "
+            "begin to follow the source with --kind changes, or drop it with holdfast source remove"
+        )
 
 
 def _why_broken(address: Address, name: str, state: State, known: Placed) -> str:

@@ -20,6 +20,7 @@ from holdfast.archive import Archive, locks
 from holdfast.archive import archive as archives
 from holdfast.archive.verify import verify
 from holdfast.errors import SparkEndedError
+from holdfast.following import Wanted, decide
 from holdfast.sources.postgresql import peek
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.address import Address
@@ -33,7 +34,7 @@ from tests.support import followed_shop
 from tests.support.command import run, until
 from tests.support.damage import flipped
 from tests.support.failing_requests import Failing
-from tests.support.followed_shop import run_all, settled, slot_of
+from tests.support.followed_shop import SOURCE, run_all, settled, slot_of
 from tests.support.jobs import JobWithoutSpark, RunJob, failed
 from tests.support.proxy import Fault, faulty_network
 from tests.support.servers import RestartedServer
@@ -313,6 +314,25 @@ def test_a_store_that_fails_any_request_loses_nothing(
         if at % 20 == 0:
             assert_goes_on(store, truth, run_backup, f"{place}, {failing.requests[at - 1]}", more=False)
     assert_goes_on(store, truth, run_backup, when)
+
+
+def test_a_stream_that_was_left_by_a_first_backup_is_told_of_and_taken_by_the_next_one(
+    store: ObjectStore, server: RestartedServer
+) -> None:
+    source, said = create_database(server), list[str]()
+    followed_shop.begin(source)
+    name = slot_of(Archive.open(store))
+    decide(store, source, Wanted(SOURCE), said.append)
+    assert said == []
+    decide(store, source, Wanted(SOURCE, kind="changes"), lambda words: None)  # and it is killed
+    assert decide(store, source, Wanted(SOURCE), said.append).stream is None
+    (words,) = said
+    assert words.startswith(f"slot {name} is there, but no backup here follows it"), words
+    decision = decide(store, source, Wanted(SOURCE, kind="changes"), lambda words: None)
+    assert decision.stream is not None
+    assert followed_shop.left_on(source) == ([name], [name])
+    with connect(source) as session:
+        streams.drop_stream(session, name)
 
 
 class TestFullDisk:
