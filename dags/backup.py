@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 ALL = "all"
 
 WHAT = {
-    "full": "Adds a full backup",
-    "changes": "Adds what has changed since the last backup (first, and where that cannot be told, a full backup)",
+    "full": "Adds a full backup of each source in one commit",
+    "changes": "Adds what each source has changed since the last backup (first, and where that cannot be told, a full "
+    "backup, and the task's log says why), commit after commit",
 }
 
 DOC = """
-{what} of each source in one commit to the archive **{name}** ({place}), or in none.
+{what}, to the archive **{name}** ({place}).
 
 Runs on the schedule `{kind}` of archives.yaml ({schedule}), and whenever it is triggered. Each task takes the
-archive's locks first (waiting is deferred), runs Spark, and reads its commit back from the archive. Each commit updates
-the asset `holdfast_{name}`, on which other DAGs can be scheduled.
+archive's locks first (waiting is deferred), runs Spark, and reads its commit back from the archive. Each task that
+succeeds updates the asset `holdfast_{name}`, on which other DAGs can be scheduled; its event says what the backup was.
 """
 
 

@@ -98,8 +98,21 @@ def test_schedule_comes_from_the_configuration(read: Read) -> None:
     bag = read(TWO)
     assert dag(bag, "backup_shop").schedule is None
     assert str(dag(bag, "backup_big").schedule) == "@weekly"
+    assert str(dag(bag, "changes_big").schedule) == "*/15 * * * *"
+    assert not dag(bag, "changes_big").catchup
     assert not dag(bag, "backup_big").catchup
     assert dag(bag, "restore_big").schedule is None
+
+
+def test_changes_have_a_dag_of_their_own_and_both_can_be_told_otherwise_by_hand(read: Read) -> None:
+    bag = read(TWO)
+    kinds = {name: dag(bag, name).params["kind"] for name in ("backup_shop", "backup_big", "changes_big")}
+    assert kinds == {"backup_shop": "full", "backup_big": "full", "changes_big": "changes"}
+    assert dag(bag, "changes_big").params.get_param("kind").resolve("full") == "full"
+    with pytest.raises(ParamValidationError):
+        dag(bag, "changes_big").params.get_param("kind").resolve("incremental")
+    # They differ in nothing else: the lock of the source, which both take, keeps them apart.
+    assert sorted(dag(bag, "changes_big").task_ids) == sorted(dag(bag, "backup_big").task_ids)
 
 
 def test_reaper_comes_by_every_ten_minutes_and_never_catches_up(read: Read) -> None:
@@ -111,8 +124,9 @@ def test_reaper_comes_by_every_ten_minutes_and_never_catches_up(read: Read) -> N
 
 def test_other_dags_can_be_scheduled_on_the_backups_of_an_archive(read: Read) -> None:
     bag = read(TWO)
-    outlets = {task.task_id: task.outlets for task in dag(bag, "backup_big").tasks}
-    assert outlets == {"choose_sources": [], "backup_a": [backups_of("big")], "backup_b": [backups_of("big")]}
+    for name in ("backup_big", "changes_big"):
+        outlets = {task.task_id: task.outlets for task in dag(bag, name).tasks}
+        assert outlets == {"choose_sources": [], "backup_a": [backups_of("big")], "backup_b": [backups_of("big")]}
     assert (backups_of("big").name, backups_of("big").uri) == ("holdfast_big", "x-holdfast://big")
 
 
@@ -136,7 +150,11 @@ def test_restore_has_no_target_until_somebody_names_one(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    "at", ["latest", "commit:42", "2026-11-21Z", "2026-11-21 17:05+0100", "2026-11-21T17:05:00.123456+00:00"]
+    "at",
+    [
+        *("latest", "commit:42", "lsn:0/1E67C48", "mark:before 4.2"),
+        *("2026-11-21Z", "2026-11-21 17:05+0100", "2026-11-21T17:05:00.123456+00:00"),
+    ],
 )
 def test_form_of_a_restore_takes_every_way_to_say_when(read: Read, at: str) -> None:
     assert dag(read(TWO), "restore_shop").params.get_param("at").resolve(at) == at
@@ -156,6 +174,8 @@ def test_form_of_a_restore_takes_tables_names_and_a_dry_run(read: Read) -> None:
         ("at", "yesterday"),
         ("at", "2026-11-21T17:05:00"),
         ("at", "commit:x"),
+        ("at", "lsn:12"),
+        ("at", "mark:"),
         ("at", ""),
         ("tables", "a.*"),
         ("tables", [""]),
