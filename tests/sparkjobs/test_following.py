@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from holdfast.archive import Archive, points
+from holdfast.archive import points
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
-from holdfast.storage import ObjectStore
+from tests.support.followed import Everything, Followed, known, open_followed
 from tests.support.jobs import RunJob
 from tests.support.truth import Truth, rows_of
 
 pytestmark = pytest.mark.service
 
 NewDatabase = Callable[..., Address]
+
+Rows = dict[str, list[tuple[str | None, ...]]]
+"""The rows of each table, in order."""
 
 SHOP = (
     "create type mood as enum ('sad', 'happy')",
@@ -39,110 +43,124 @@ SHOP = (
 
 
 @pytest.fixture
-def truth(address: Address) -> Truth:
-    found = Truth(address)
-    for statement in SHOP:
-        found.run(statement)
-    found.moments.clear()
-    return found
+def shop(address: Address, tmp_path: Path) -> Iterator[Followed]:
+    """A database that is followed without Spark; only what happens from now on is known."""
+    with open_followed(address, tmp_path / "archive") as followed:
+        for statement in SHOP:
+            followed.run(statement)
+        followed.moments.clear()
+        yield followed
 
 
-def restored(run_restore: RunJob, new_database: NewDatabase, at: str) -> Address:
+def rows_at(shop: Followed, position: str) -> Rows:
+    """Return the rows at a position, out of the archive; large objects aside."""
+    return as_rows(shop.tables_at(shop.moment(f"lsn:{position}")))
+
+
+def as_rows(found: Everything) -> Rows:
+    return {table.label: table.only(sorted(table.columns)) for table in found.values()}
+
+
+def restored(shop: Followed, new_database: NewDatabase, at: str) -> Rows:
+    """Return the rows of a database that was restored; generated columns aside."""
     target = new_database()
-    code, record = run_restore(target, "--at", at)
-    assert code == 0, record.error
-    return target
+    assert shop.restore(at, target)["equal"]
+    with connect(target) as session:
+        return as_rows(known(session))
 
 
-def test_each_transaction_can_be_brought_back(
-    truth: Truth, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase, store: ObjectStore
-) -> None:
-    code, record = run_backup(truth.address, "--kind", "changes")
-    assert (code, record.result and record.result["kind"]) == (0, "full"), record.error
-    truth.run("insert into orders values (1000, 'new', 3.14, 'infinity', 'happy', '{}')")
-    truth.run("update orders set price = price + 1 where id <= 10", "delete from orders where id = 11")
-    truth.run("update docs set hits = hits + 1")
-    code, record = run_backup(truth.address, "--kind", "changes")
-    assert (code, record.result and record.result["kind"]) == (0, "changes"), record.error
-    truth.run("update docs set id = id + 100 where id <= 5", "update docs set hits = 7 where id = 101")
-    truth.run("update events set at = at + 31 where id = 3")
-    truth.run(
-        "insert into words values ('a', 1)", "delete from words where n = 2", "update words set n = 5 where n = 1"
-    )
-    truth.run("truncate events_b")
-    truth.run("insert into events select '2026-02-03', i, 'again' from generate_series(1, 5) i")
-    truth.run("update counters set n = n + 1 where id < 4", "insert into counters (n) values (77)")
-    code, record = run_backup(truth.address)
-    assert (code, record.result and record.result["kind"]) == (0, "changes"), record.error
+def test_each_transaction_can_be_brought_back(shop: Followed, new_database: NewDatabase) -> None:
+    assert shop.back_up("changes")["kind"] == "full"
+    shop.run("insert into orders values (1000, 'new', 3.14, 'infinity', 'happy', '{}')")
+    shop.run("update orders set price = price + 1 where id <= 10", "delete from orders where id = 11")
+    shop.run("update docs set hits = hits + 1")
+    assert shop.back_up("changes")["kind"] == "changes"
+    shop.run("update docs set id = id + 100 where id <= 5", "update docs set hits = 7 where id = 101")
+    shop.run("update events set at = at + 31 where id = 3")
+    shop.run("insert into words values ('a', 1)", "delete from words where n = 2", "update words set n = 5 where n = 1")
+    shop.run("truncate events_b")
+    shop.run("insert into events select '2026-02-03', i, 'again' from generate_series(1, 5) i")
+    shop.run("update counters set n = n + 1 where id < 4", "insert into counters (n) values (77)")
+    assert shop.back_up("auto")["kind"] == "changes"
 
-    described = points.describe(Archive.open(store).state)["sources"][0]
+    described = points.describe(shop.archive().state)["sources"][0]
     assert len(described["intervals"]) == 1
     assert described["gaps"] == []
-    for position, rows in truth.moments:
-        target = restored(run_restore, new_database, f"lsn:{position}")
-        assert rows_of(target) == rows, position
+    for position, rows in shop.moments:
+        assert rows_at(shop, position) == as_rows(rows), position
+    for position, rows in shop.moments[3::5]:
+        assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows), position
 
 
-def test_full_backups_do_not_interrupt_the_changes(
-    truth: Truth, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase, store: ObjectStore
-) -> None:
-    assert run_backup(truth.address, "--kind", "changes")[0] == 0
-    truth.run("insert into orders (id) values (2000)")
-    assert run_backup(truth.address, "--kind", "full")[0] == 0
-    truth.run("insert into orders (id) values (2001)")
-    assert run_backup(truth.address, "--kind", "changes")[0] == 0
-    (interval,) = points.intervals(Archive.open(store).state, "shop")
+def test_full_backups_do_not_interrupt_the_changes(shop: Followed) -> None:
+    shop.back_up("changes")
+    shop.run("insert into orders (id) values (2000)")
+    assert shop.back_up("full")["kind"] == "full"
+    shop.run("insert into orders (id) values (2001)")
+    shop.back_up("changes")
+    (interval,) = points.intervals(shop.archive().state, "shop")
     assert [placed.commit for placed in interval.snapshots] == [1, 2]
-    for position, rows in truth.moments:
-        assert rows_of(restored(run_restore, new_database, f"lsn:{position}")) == rows
+    for position, rows in shop.moments:
+        assert rows_at(shop, position) == as_rows(rows)
 
 
-def test_tables_may_change_between_backups(
-    truth: Truth, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase, store: ObjectStore
-) -> None:
-    assert run_backup(truth.address, "--kind", "changes")[0] == 0
-    truth.run("insert into orders (id, name) values (3000, 'before')")
-    before = truth.moments[-1]
-    truth.run("alter table orders add column extra int default 5", "alter table orders rename name to title")
-    truth.run("insert into orders (id, title, extra) values (3001, 'after', 6)")
-    truth.run("alter table orders drop column doc")
-    truth.run("create table late (id int primary key, v text)", "insert into late values (1, 'x')")
-    code, record = run_backup(truth.address, "--kind", "changes")
-    assert code == 0, record.error
-    assert record.result is not None
-    assert record.result["begun"] == ["public.late"]
-    state = Archive.open(store).state
-    (source,) = points.source_names(state)
-    for at in (record.result["restorable_to"], f"commit:{record.result['commit']}"):
-        assert points.resolve(state, store, source, at).position == points.intervals(state, source)[-1].last
-    after = (truth.run("insert into late values (2, 'y')"), rows_of(truth.address))
-    assert run_backup(truth.address, "--kind", "changes")[0] == 0
+def test_tables_may_change_between_backups(shop: Followed, new_database: NewDatabase) -> None:
+    shop.back_up("changes")
+    before = (shop.run("insert into orders (id, name) values (3000, 'before')"), shop.moments[-1][1])
+    shop.run("alter table orders add column extra int default 5", "alter table orders rename name to title")
+    shop.run("insert into orders (id, title, extra) values (3001, 'after', 6)")
+    shop.run("alter table orders drop column doc")
+    shop.run("create table late (id int primary key, v text)", "insert into late values (1, 'x')")
+    result = shop.back_up("changes")
+    assert result["begun"] == ["public.late"]
+    for at in (result["restorable_to"], f"commit:{result['commit']}"):
+        assert shop.moment(at).position == points.intervals(shop.archive().state, "shop")[-1].last
+    after = (shop.run("insert into late values (2, 'y')"), shop.moments[-1][1])
+    shop.back_up("changes")
     for position, rows in (before, after):
-        assert rows_of(restored(run_restore, new_database, f"lsn:{position}")) == rows
-    with connect(restored(run_restore, new_database, "latest")) as session:
-        assert session.execute("select extra from public.orders where id = 1").fetchone() == (5,)
+        assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows)
 
 
 def test_key_that_older_rows_do_not_satisfy_is_left_out_and_named(
-    address: Address, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase
+    address: Address, tmp_path: Path, new_database: NewDatabase
 ) -> None:
-    source = Truth(address)
-    source.run("create table orders (id int primary key)", "insert into orders select generate_series(1, 5)")
-    source.run("create table visits (path text, order_id int references orders)", "insert into visits values ('/', 5)")
-    source.run("create table items (order_id int primary key references orders)", "insert into items values (1)")
-    assert run_backup(address, "--kind", "changes")[0] == 0
-    source.run("delete from visits", "delete from orders where id > 3")
-    assert run_backup(address)[0] == 0
     target = new_database()
-    code, record = run_restore(target)
-    assert (code, record.error) == (0, None)
-    assert record.result is not None
-    (stale,) = record.result["stale"]
-    assert (stale["table"], record.result["rows"]) == ("public.visits", 5)
-    (key,) = record.result["not_restored"]
+    with open_followed(address, tmp_path / "archive") as source:
+        source.run("create table orders (id int primary key)", "insert into orders select generate_series(1, 5)")
+        source.run("create table visits (path text, order_id int references orders)")
+        source.run("insert into visits values ('/', 5)")
+        source.run("create table items (order_id int primary key references orders)", "insert into items values (1)")
+        source.back_up("changes")
+        source.run("delete from visits", "delete from orders where id > 3")
+        source.back_up("changes")
+        result = source.restore("latest", target)
+    (stale,) = result["stale"]
+    assert (stale["table"], result["rows"]) == ("public.visits", 5)
+    (key,) = result["not_restored"]
     assert key["object"] == "foreign key public.visits visits_order_id_fkey"
     assert "is not present in table" in key["reason"]
     assert "ADD CONSTRAINT visits_order_id_fkey FOREIGN KEY" in key["statement"]
     with connect(target) as session:
         keys = session.execute("select conname::text from pg_constraint where contype = 'f'").fetchall()
     assert keys == [("items_order_id_fkey",)]
+
+
+def test_spark_backs_changes_up_and_brings_them_back(
+    address: Address, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase
+) -> None:
+    truth = Truth(address)
+    truth.run(SHOP[0], *SHOP[1:3])
+    code, record = run_backup(address, "--kind", "changes")
+    assert (code, record.result and record.result["kind"]) == (0, "full"), record.error
+    truth.run("update orders set name = 'changed' where id <= 100", "delete from orders where id > 400")
+    code, record = run_backup(address)
+    assert (code, record.result and record.result["kind"], record.result and record.result["rows"]) == (
+        0,
+        "changes",
+        200,
+    )
+    position, rows = truth.moments[-1]
+    target = new_database()
+    code, record = run_restore(target, "--at", f"lsn:{position}")
+    assert code == 0, record.error
+    assert rows_of(target) == rows
