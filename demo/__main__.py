@@ -47,7 +47,7 @@ def tell(
                 plugins=ROOT / "plugins",
                 port=port,
                 env={
-                    "HOLDFAST_ARCHIVES": str(configure(folder, archive)),
+                    "HOLDFAST_ARCHIVES": str(configure(folder, archive, server.url(DATABASE))),
                     f"AIRFLOW_CONN_{CONNECTION.upper()}": server.conninfo(DATABASE),
                     "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": DEFAULT_MASTER}),
                 },
@@ -61,8 +61,11 @@ def tell(
         story = Story(screen, server, airflow, archive)
         first, second = story.back_up_twice()
         story.refuse_a_gap(first, second)
-        story.lose_and_restore(first)
-        story.lose_and_restore(second)
+        between = story.back_up_changes()
+        story.look_back()
+        for moment in (first, second, between):
+            story.lose_and_restore(moment)
+        story.bring_a_table_back(between)
         where = [
             ("Archive", f"{archive}  (try: .venv/bin/holdfast status {archive})"),
             ("Airflow's and Spark's logs", str(airflow.home / "logs")),

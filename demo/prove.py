@@ -60,7 +60,7 @@ class Fingerprint:
 
     :param tables: ordinary tables, leaf partitions among them, and materialised views.
     :param sequences: last value, and whether it was handed out.
-    :param schema: the text of `pg_dump --schema-only`.
+    :param schema: the text of `pg_dump --schema-only`, without publications: the shop has none of its own.
     """
 
     tables: Mapping[str, TableContent]
@@ -86,6 +86,13 @@ class _Relation:
         return sql.Identifier(self.schema, self.name)
 
 
+def content_of(conninfo: str, schema: str, name: str) -> TableContent:
+    """Read one table."""
+    with psycopg.connect(conninfo) as connection:
+        _fix_settings(connection)
+        return _content(connection, _Relation(f"{schema}.{name}", schema, name, "r", populated=True))
+
+
 def fingerprint(conninfo: str) -> Fingerprint:
     """Read everything in the database, in one snapshot.
 
@@ -97,8 +104,7 @@ def fingerprint(conninfo: str) -> Fingerprint:
     with psycopg.connect(conninfo) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
-        for name, value in _SETTINGS.items():
-            connection.execute("select set_config(%s, %s, false)", [name, value])
+        _fix_settings(connection)
         with connection.cursor(row_factory=class_row(_Relation)) as cursor:
             relations = cursor.execute(_RELATIONS).fetchall()
         for relation in relations:
@@ -116,6 +122,11 @@ def compare(a: Fingerprint, b: Fingerprint) -> list[str]:
         *_compare_sequences(a.sequences, b.sequences),
         *_compare_schemas(a.schema, b.schema),
     ]
+
+
+def _fix_settings(connection: psycopg.Connection) -> None:
+    for name, value in _SETTINGS.items():
+        connection.execute("select set_config(%s, %s, false)", [name, value])
 
 
 def _content(connection: psycopg.Connection, relation: _Relation) -> TableContent:
@@ -153,8 +164,9 @@ def _dump_schema(conninfo: str) -> str:
     environment = {**os.environ, "PGTZ": "UTC"}
     if "password" in parameters:
         environment["PGPASSWORD"] = str(parameters.pop("password"))
+    options = ["--schema-only", "--no-publications", "--restrict-key=holdfast"]
     done = subprocess.run(
-        [_pg_dump(), "--schema-only", "--restrict-key=holdfast", "--dbname", make_conninfo("", **parameters)],
+        [_pg_dump(), *options, "--dbname", make_conninfo("", **parameters)],
         env=environment, stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     return done.stdout

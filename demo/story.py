@@ -1,4 +1,4 @@
-"""The demo's story: two backups under writes, a database lost, both moments brought back and compared."""
+"""The demo's story: backups under writes, a database lost, three moments brought back and compared."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
 from demo import shop
-from demo.prove import Fingerprint, compare, fingerprint
+from demo.prove import Fingerprint, compare, content_of, fingerprint
 from demo.screen import Line, Screen
 from holdfast.archive.runs import RunRecord, read_last
 from holdfast.cli.output import human_size
@@ -31,7 +33,10 @@ DATABASE = "shop"
 ARCHIVE = "shop"
 SOURCE = "shop_db"
 CONNECTION = "shop_postgres"
+MARK = "before the mistake"
+CONFIGURATION = "archives.yaml"
 _DAG_TIMEOUT_S = 900.0
+_ROWS_BETWEEN = 500
 _HOLDFAST = str(Path(sys.prefix, "bin", "holdfast"))
 
 
@@ -41,8 +46,12 @@ class DemoFailedError(HoldfastError):
 
 @dataclass
 class Moment:
-    """A backup, and what the database held at its moment, by the database's own word."""
+    """A moment that is backed up, and what the database held then, by the database's own word.
 
+    :param at: how it is asked for in a restore.
+    """
+
+    at: str
     summary: dict[str, Any]
     before: Fingerprint
     written_meanwhile: int
@@ -66,18 +75,75 @@ class Story:
     _last_run: str = ""
 
     def back_up_twice(self) -> tuple[Moment, Moment]:
-        """Back up, while rows are written; back up again."""
+        """Back up, while rows are written; back up again, and follow the changes from there on."""
         before = fingerprint(self.server.conninfo(DATABASE))
         first = self._back_up("Back up through Airflow, while the shop goes on selling", before, writing=True)
+        # Tables without a key are followed by their owner's consent.
+        self._holdfast("source", "setup", SOURCE, "--changes", "--identity-full", "shop.*", "--run")
         between = fingerprint(self.server.conninfo(DATABASE))
-        second = self._back_up("Back up again", between, writing=False)
+        second = self._back_up("Back up again, and follow the changes from there on", between, kind="changes")
         changed = bool(compare(first.before, second.before))
         self.lines.append(
             Line("the database changed between the backups", changed, f"{first.written_meanwhile:,} writes")
         )
         return first, second
 
-    def _back_up(self, title: str, before: Fingerprint, *, writing: bool) -> Moment:
+    def back_up_changes(self) -> Moment:
+        """Write, note the time, mark it, make a mistake, and back up what has changed; return the moment between."""
+        with self.screen.step(f"Sell, mark the moment as {MARK!r}, and set every balance to 0"):
+            shop.write_more(self.server.conninfo(DATABASE), rows=_ROWS_BETWEEN)
+            before = fingerprint(self.server.conninfo(DATABASE))
+            with psycopg.connect(self.server.conninfo(DATABASE), autocommit=True) as connection:
+                (at,) = connection.execute("select clock_timestamp()").fetchone() or (None,)
+                self.screen.say(f"   {self._holdfast('mark', ARCHIVE, MARK).stdout.strip()}")
+                connection.execute("update shop.customer set balance = 0")
+        moment = self._back_up("Back up what has changed, through Airflow", before, kind="changes")
+        moment.at = at.isoformat()
+        return moment
+
+    def look_back(self) -> None:
+        """Query the customers' balances in the archive, at the mark and now."""
+        counted = "select count(*) from shop.customer where balance <> 0"
+        with self.screen.step(f"Query the archive at {MARK!r}, without restoring anything"):
+            began = time.monotonic()
+            found = [
+                json.loads(self._holdfast("query", ARCHIVE, counted, "--at", at, "--json").stdout)["rows"][0][0]
+                for at in (MARK, "latest")
+            ]
+            seconds = (time.monotonic() - began) / len(found)
+        figures = f"{found[0]:,} customers with a balance, {found[1]:,} at the end, {seconds:.1f} s a query"
+        self.lines.append(Line("query of the archive at the mark", found[0] > 0 == found[1], figures))
+
+    def bring_a_table_back(self, moment: Moment) -> None:
+        """Restore one table as it was at the mark beside what is there, and compare it."""
+        with self.screen.step(f"Restore shop.customer as of {MARK!r} into another schema, beside what is there"):
+            began = time.monotonic()
+            chosen = ("--tables", "shop.customer", "--map", "shop=shop_before")
+            self._holdfast("restore", ARCHIVE, "--to", self.server.url(DATABASE), "--at", MARK, *chosen)
+            seconds = time.monotonic() - began
+            wanted = moment.before.tables["shop.customer"]
+            is_equal = content_of(self.server.conninfo(DATABASE), "shop_before", "customer") == wanted
+        figures = f"{wanted.rows:,} rows, {seconds:.1f} s"
+        self.lines.append(Line("one table as of the mark, beside what is there: equal", is_equal, figures))
+
+    def _holdfast(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run the command.
+
+        :raises DemoFailedError: it failed; quotes what it said.
+        """
+        environment = {
+            **os.environ,
+            "PGPASSWORD": self.server.password,
+            "HOLDFAST_ARCHIVES": str(self.archive.parent / CONFIGURATION),
+        }
+        done = subprocess.run(
+            [_HOLDFAST, *words], env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
+        if done.returncode:
+            raise DemoFailedError(f"holdfast {words[0]} failed: {done.stderr.strip()[-2000:]}")
+        return done
+
+    def _back_up(self, title: str, before: Fingerprint, *, kind: str = "full", writing: bool = False) -> Moment:
         stop = threading.Event()
         writer = _Writer(self.server.conninfo(DATABASE), stop)
 
@@ -89,14 +155,15 @@ class Story:
         with self.screen.step(title) as show:
             began = time.monotonic()
             try:
-                self._run("backup", {}, show, on_progress)
+                self._run("backup", {"kind": kind}, show, on_progress)
             finally:
                 stop.set()
                 written = writer.finish()
             seconds = time.monotonic() - began
             summary = self.airflow.api.xcom(f"backup_{ARCHIVE}", self._last_run, f"backup_{SOURCE}")
-        moment = Moment(summary, before, written, seconds)
-        self.lines.append(Line(f"backup, commit {summary['commit']}", True, moment.rate))
+        moment = Moment(f"commit:{summary['commit']}", summary, before, written, seconds)
+        what = "backup of changes" if summary["kind"] == "changes" else "backup"
+        self.lines.append(Line(f"{what}, commit {summary['commit']}", True, moment.rate))
         return moment
 
     def refuse_a_gap(self, first: Moment, second: Moment) -> None:
@@ -118,12 +185,16 @@ class Story:
 
     def lose_and_restore(self, moment: Moment) -> None:
         """Drop the database, restore it to a backup's moment, and compare it with what it held then."""
-        commit = moment.summary["commit"]
+        what = (
+            moment.at.replace(":", " ")
+            if moment.at.startswith("commit:")
+            else f"a time between two writes, {moment.at}"
+        )
         shop.drop(self.server.conninfo(), DATABASE)
         shop.create_empty(self.server.conninfo(), DATABASE)
-        with self.screen.step(f"Drop the database and restore commit {commit} through Airflow") as show:
+        with self.screen.step(f"Drop the database and restore {what} through Airflow") as show:
             began = time.monotonic()
-            self._run("restore", {"at": f"commit:{commit}", "target_connection": CONNECTION}, show)
+            self._run("restore", {"at": moment.at, "target_connection": CONNECTION}, show)
             seconds = time.monotonic() - began
             show("comparing with what the database said of itself at the backup")
             differences = compare(moment.before, fingerprint(self.server.conninfo(DATABASE)))
@@ -132,9 +203,9 @@ class Story:
         tables = len(moment.before.tables)
         self.lines.append(
             Line(
-                f"restore of commit {commit}: rows, contents, sequences and schema equal",
+                f"restore of {what.partition(',')[0]}: rows, contents, sequences and schema equal",
                 not differences,
-                f"{moment.summary['rows']:,} rows in {tables} tables and materialised views, {seconds:.1f} s",
+                f"{moment.before.rows:,} rows in {tables} tables and materialised views, {seconds:.1f} s",
             )
         )
 
@@ -211,10 +282,13 @@ class _Writer:
         return self._written
 
 
-def configure(folder: Path, archive: Path) -> Path:
-    """Write the demo's archives.yaml and return it."""
-    path = folder / "archives.yaml"
-    sources = {SOURCE: {"connection": CONNECTION, "tables": ["*.*"]}}
+def configure(folder: Path, archive: Path, url: str) -> Path:
+    """Write the demo's archives.yaml and return it.
+
+    :param url: of the database, for the command; without a password.
+    """
+    path = folder / CONFIGURATION
+    sources = {SOURCE: {"connection": CONNECTION, "url": url, "tables": ["*.*"]}}
     # JSON is YAML, too.
     path.write_text(json.dumps({"archives": {ARCHIVE: {"url": str(archive), "sources": sources}}}, indent=2) + "\n")
     return path
