@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -204,23 +205,32 @@ def test_two_backups_without_a_lock_neither_lose_nor_double_anything(
     assert_goes_on(store, truth, run_backup, f"{mine}, {other}")
 
 
-def test_a_slot_that_somebody_else_reads_is_left_to_them(
-    truth: Truth, store: ObjectStore, run_backup: RunJob, server: RestartedServer
-) -> None:
-    name, commits = slot_of(Archive.open(store)), len(Archive.open(store).commits)
-    command = [str(server.programs / "pg_recvlogical"), "-d", truth.address.url, "--slot", name, "--start", "-f", "-"]
-    # It confirms nothing: what it has read is still there for us.
+@contextmanager
+def reading(server: RestartedServer, source: Address, name: str) -> Iterator[None]:
+    """Read a slot without confirming anything: all of it is still there for us."""
     options = ["-o", "proto_version=1", "-o", f"publication_names={name}", "--status-interval=0", "--fsync-interval=0"]
-    reader = subprocess.Popen([*command, *options], env=truth.address.environment(), stdout=subprocess.PIPE)
+    reader = subprocess.Popen(
+        [str(server.programs / "pg_recvlogical"), "-d", source.url, "--slot", name, "--start", "-f", "-", *options],
+        env=source.environment(),
+        stdout=subprocess.PIPE,
+    )
     try:
         assert reader.stdout is not None
         assert reader.stdout.read(1)
-        code, message = failed(run_backup(truth.address, *CHANGES))
+        yield
     finally:
         reader.kill()
         reader.communicate()
+
+
+def test_a_slot_that_somebody_else_reads_is_left_to_them(
+    truth: Truth, store: ObjectStore, run_backup: RunJob, server: RestartedServer
+) -> None:
+    archive = Archive.open(store)
+    with reading(server, truth.address, slot_of(archive)):
+        code, message = failed(run_backup(truth.address, *CHANGES))
     assert (code, "pg_recvlogical of postgres" in message) == (3, True), message
-    assert len(Archive.open(store).commits) == commits
+    assert len(Archive.open(store).commits) == len(archive.commits)
     assert_goes_on(store, truth, run_backup, "read by somebody else")
 
 

@@ -18,12 +18,15 @@ from typing import Any, Literal
 
 import pytest
 
-from holdfast.archive import Archive, lockplan
+from holdfast import jobs
+from holdfast.archive import Archive, lockplan, locks
+from holdfast.archive.runs import read_last
+from holdfast.following import Wanted, decide
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
-from locking import RWLock
+from locking import Owner, RWLock
 from tests.support import followed_shop
 from tests.support.command import until
 from tests.support.followed_shop import SOURCE, run_all, settled
@@ -158,6 +161,42 @@ def test_a_backup_of_changes_that_is_killed_loses_nothing_and_the_next_one_doubl
 
 def test_the_first_backup_that_follows_is_killed_and_leaves_nothing_that_nobody_knows(lanes: list[Lane]) -> None:
     kill_all(lanes, "first", OF_THE_FIRST, every=3)
+
+
+def test_a_driver_that_is_killed_between_windows_is_followed_by_one_that_goes_on(lanes: list[Lane]) -> None:
+    kills = (Kill(2, PEEK), Kill(2, "create commits/"), Kill(2, "create commits/", "after"), Kill(3, ADVANCE))
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        for done in [pool.submit(kill_driver, lane, kills[place :: len(lanes)]) for place, lane in enumerate(lanes)]:
+            done.result()
+
+
+def kill_driver(lane: Lane, kills: Sequence[Kill]) -> None:
+    """Kill drivers under the locks of a parent that lives; check that the next one of the run does what is left."""
+    for kill in kills:
+        followed = lane.begin(f"driver-{next(_numbers)}")
+        truth, store, password = Truth(followed.source), followed.archive.store, followed.source.password
+        assert password
+        assert followed.back_up("first").code == 0
+        run_all(truth, followed_shop.CHANGES)
+        with locks.acquire(store, "backup", sources=[SOURCE], owner=Owner(), purpose="test", wait=0) as held:
+            decision = decide(store, followed.source, Wanted(SOURCE, kind="changes"), lambda words: None)
+            parent = jobs.job_environment(followed.source.url, password, held, "source")
+            how = {"parent": {**parent, jobs.DECISION_VARIABLE: decision.to_json()}, "most_changes": MOST_CHANGES}
+            ended = followed.back_up("killed", at=kill.at, named=kill.named, when=kill.when, **how)
+            assert ended.code == -signal.SIGKILL, f"{kill}: {ended.said}"
+            assert followed.opened().state.of_run("killed") is not None
+            again = followed.back_up("killed", **how)  # at once: what the server has not noticed yet is waited for
+            assert again.code == 0, f"{kill}: {again.said}"
+        record = read_last(store, "killed")
+        assert record is not None
+        assert record.result is not None
+        made = [each.block for each in followed.opened().state.blocks.values() if each.block.run == "killed"]
+        assert record.result["rows"] == sum(block.rows for block in made), kill
+        run_all(truth, followed_shop.MORE_CHANGES)
+        third = followed.back_up("third")
+        assert third.code == 0, f"{kill}: {third.said}"
+        look(followed, truth, f"driver killed, {kill}", every=3)
+        followed.end()
 
 
 @pytest.mark.soak
