@@ -1,6 +1,7 @@
 """The database behind the archive fixtures, and how one is made when a new format is released.
 
     python -m tests.support.archive_fixture tests/fixtures/archives/format-N
+    python -m tests.support.archive_fixture tests/fixtures/archives/format-N-changes changes
 
 A fixture is real bytes of a released version and is never made anew: it proves that what that version
 wrote can still be read and restored.
@@ -55,19 +56,74 @@ EXPECTED = {
 """Moment to the number of customers and the price of sale 1."""
 
 
+FOLLOWED = """
+create table shop.note (id int primary key, hits int, body text);
+alter table shop.note alter body set storage external;
+insert into shop.note values (1, 0, repeat('a', 3000)), (2, 0, repeat('b', 3000));
+create table shop.path (path text, n int);
+alter table shop.path replica identity full;
+insert into shop.path values ('/', 1), ('/', 1), (null, 2);
+"""
+"""Values outside of their rows, and a table without a key that is followed."""
+
+BEFORE_MARK = (SECOND, "update shop.note set hits = 1; delete from shop.path where n = 2; drop view shop.paid")
+MARK = "halfway"
+AFTER_MARK = (
+    "update shop.sale set price = 7.25 where id = 2; update shop.note set id = 11 where id = 1",
+    "alter table shop.customer add column born date; truncate shop.path",
+    "insert into shop.customer (name, born) values ('Eve', '0044-03-15 BC'); delete from shop.customer where id = 4",
+    "insert into shop.path values ('/new', 3)",
+)
+
+EXPECTED_CHANGES = {
+    "commit:1": {"customer": 4, "price": "12.50", "notes": "1:0:3000 2:0:3000", "paths": 3},
+    f"mark:{MARK}": {"customer": 5, "price": "99.99", "notes": "1:1:3000 2:1:3000", "paths": 2},
+    "latest": {"customer": 5, "price": "99.99", "notes": "2:1:3000 11:1:3000", "paths": 1},
+}
+"""Moment of the archive with changes to what its tables hold: see `HELD`."""
+
+HELD = """
+select (select count(*) from shop.customer) as customer,
+  (select cast(price as varchar) from shop.sale where id = 1) as price,
+  (select string_agg(concat(id, ':', hits, ':', length(body)), ' ' order by id) from shop.note) as notes,
+  (select count(*) from shop.path) as paths
+"""
+"""Asks for it, in the dialects of PostgreSQL and DuckDB."""
+
+
 def make(folder: Path) -> None:
     """Make an archive of two commits with the installed version."""
-    command = str(Path(sys.prefix, "bin", "holdfast"))
     with PostgresServer() as server:
         source = Address(server.url(), server.password)
-        environment = {**os.environ, "PGPASSWORD": server.password}
-        subprocess.run([command, "init", str(folder), "--name", "fixture"], check=True)
+        _holdfast(source, "init", str(folder), "--name", "fixture")
         for statements in (FIRST + BEYOND_TABLES, SECOND):
-            with connect(source) as session:
-                session.execute(statements.encode())
-            backup = [command, "backup", str(folder), "--source", source.url]
-            subprocess.run(backup, check=True, env=environment)
+            _run(source, statements)
+            _holdfast(source, "backup", str(folder), "--source", source.url)
+
+
+def make_changes(folder: Path) -> None:
+    """Make an archive of a full backup and changes since with the installed version."""
+    with PostgresServer() as server:
+        source = Address(server.url(), server.password)
+        _holdfast(source, "init", str(folder), "--name", "fixture")
+        _run(source, FIRST, BEYOND_TABLES, FOLLOWED)
+        _holdfast(source, "backup", str(folder), "--source", source.url, "--kind", "changes")
+        _run(source, *BEFORE_MARK)
+        _holdfast(source, "mark", str(folder), MARK, "--source", source.url)
+        _run(source, *AFTER_MARK)
+        _holdfast(source, "backup", str(folder), "--source", source.url)
+
+
+def _run(source: Address, *scripts: str) -> None:
+    with connect(source) as session:
+        for script in scripts:
+            session.execute(script.encode())
+
+
+def _holdfast(source: Address, *words: str) -> None:
+    command = str(Path(sys.prefix, "bin", "holdfast"))
+    subprocess.run([command, *words], check=True, env={**os.environ, "PGPASSWORD": source.password or ""})
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    (make_changes if sys.argv[2:] == ["changes"] else make)(Path(sys.argv[1]))

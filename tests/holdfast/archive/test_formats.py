@@ -14,22 +14,30 @@ import pytest
 from holdfast.archive import Archive, points
 from holdfast.archive.blocks import read_batches
 from holdfast.archive.verify import verify
+from holdfast.query import Query
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
-from tests.support.archive_fixture import EXPECTED, FIXTURES
+from tests.support.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
 
-ALL = sorted(path.name for path in FIXTURES.iterdir())
+FULL = ("format-1", "format-1-large-objects", "format-1-sealed")
+CHANGES = ("format-1-changes",)
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=CHANGES)
+def changes(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a fixture with changes, too."""
+    return Path(shutil.copytree(FIXTURES / request.param, tmp_path / "archive"))
+
+
+@pytest.fixture(params=FULL)
 def fixture(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of a fixture: opening must not change it, and a test must not either."""
     return Path(shutil.copytree(FIXTURES / request.param, tmp_path / "archive"))
 
 
-def test_there_are_fixtures_of_format_1_without_checksums_in_its_commits_and_with_and_with_large_objects() -> None:
-    assert ALL == ["format-1", "format-1-large-objects", "format-1-sealed"]
+def test_each_fixture_is_looked_at() -> None:
+    assert sorted(path.name for path in FIXTURES.iterdir()) == sorted(FULL + CHANGES)
 
 
 def test_it_opens_and_every_byte_is_as_it_was_written(fixture: Path) -> None:
@@ -68,6 +76,36 @@ def test_it_is_restored(fixture: Path, at: str, new_database: Callable[..., Addr
         objects = session.execute("select lo_get(oid) from pg_largeobject_metadata order by oid").fetchall()
     assert found == EXPECTED[at]
     assert objects == ([(b"a picture" * 1000,), (b"",)] if fixture_has_more(fixture) else [])
+
+
+def test_changes_open_and_every_byte_is_as_it_was_written(changes: Path) -> None:
+    archive = Archive.open(open_store(str(changes)))
+    assert {block.kind for commit in archive.commits for block in commit.add} == {"snapshot", "changes"}
+    assert verify(archive, deep=True).damage == ()
+    (source,) = points.describe(archive.state)["sources"]
+    (interval,) = source["intervals"]
+    assert (interval["commit"], source["gaps"]) == (archive.commits[-1].sequence, [])
+    assert [mark["name"] for mark in source["marks"]] == [MARK]
+    assert set(source["not_followed"]) == {"shop.empty", "shop.visit", "pg_catalog.pg_largeobject"}
+
+
+@pytest.mark.parametrize("at", EXPECTED_CHANGES)
+def test_changes_are_queried(changes: Path, at: str, tmp_path: Path) -> None:
+    archive = Archive.open(open_store(str(changes)))
+    moment = points.resolve(archive.state, archive.store, "postgres", at)
+    (batch,) = Query(archive.store, moment, HELD, memory_bytes=64 << 20, spill=tmp_path).rows()
+    assert batch.to_pylist() == [EXPECTED_CHANGES[at]]
+
+
+@pytest.mark.service
+def test_changes_are_restored(changes: Path, new_database: Callable[..., Address]) -> None:
+    target, at = new_database(), f"mark:{MARK}"
+    subprocess.run(
+        [str(Path(sys.prefix, "bin", "holdfast")), "restore", str(changes), "--to", target.url, "--at", at],
+        env={**os.environ, "PGPASSWORD": target.password or ""}, check=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    with connect(target) as session:
+        assert session.execute(HELD.encode()).fetchone() == tuple(EXPECTED_CHANGES[at].values())
 
 
 def fixture_has_more(fixture: Path) -> bool:
