@@ -54,7 +54,7 @@ def run_to_the_end(
     """Run a backup's job until it has said a result or an error of its own.
 
     A full one works in a snapshot that is held meanwhile. One of changes may find tables that it must begin anew
-    with; a second job then takes a snapshot of those.
+    with; a second job then takes a snapshot of those, and a third one the changes up to it: then all can be restored.
 
     :param address: of the source.
     :param arguments: of the job's application.
@@ -72,8 +72,11 @@ def run_to_the_end(
             return
         reasons = _reasons(store, run)
         say(f"a snapshot of its own is taken of {named([f'{each} ({reasons.get(each, _NEW)})' for each in begin])}")
-        decision = decision.model_copy(update={"kind": "snapshot", "begin": begin})
-    jobs.snapshot(decision)
+        jobs.snapshot(decision.model_copy(update={"kind": "snapshot", "begin": begin}))
+        if jobs.succeeded():
+            jobs.changes(decision)
+    else:
+        jobs.snapshot(decision)
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,11 @@ class _Jobs:
                 if gone:
                     holding.close()
                     held = _hold(store, run, lambda: _PATIENTLY(_take, address, holding))
+
+    def succeeded(self) -> bool:
+        """Say whether the last job did."""
+        record = self._last()
+        return record is not None and record.state == "succeeded"
 
     def _last(self) -> RunRecord | None:
         """Return the newest record of the run; None where it cannot be told."""

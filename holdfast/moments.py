@@ -52,6 +52,39 @@ def sequences_to_json(values: tuple[SequenceValue, ...]) -> bytes:
     return _SEQUENCES.dump_json(values)
 
 
+def parts_of(
+    store: ObjectStore, moment: Moment, catalog: Catalog
+) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
+    """Return the parts of a moment's tables by id, and of those whose rows do not fit what the tables are there.
+
+    Rows that are older than the moment may be of another form than the table has there, and nobody knows how they
+    become of this one.
+
+    :param catalog: the moment's, as `catalog_of` returned it.
+    :raises DamagedError: a file of it is missing or changed.
+    """
+    now = {str(table.oid): table for table in catalog.tables}
+    before: dict[str, Catalog] = {}
+    fit: dict[str, TableParts] = {}
+    unfit: dict[str, TableParts] = {}
+    for name, parts in moment.tables().items():
+        fits = True
+        if parts.stale and name in now:
+            path = parts.catalog.path
+            if path not in before:
+                before[path] = Catalog.model_validate_json(read_file(store, parts.catalog))
+            fits = _fits(before[path], catalog, now[name])
+        (fit if fits else unfit)[name] = parts
+    return fit, unfit
+
+
+def _fits(before: Catalog, now: Catalog, table: Table) -> bool:
+    old = next((each for each in before.tables if each.oid == table.oid), table)
+    if table.has_own_types and now.types_altered(before):
+        return False
+    return not table.is_rewritten(old) or old.columns == table.columns
+
+
 def history_of(moment: Moment, parts: TableParts, table: Table) -> TableHistory:
     """Return what makes up a table's rows at a moment, in the form the table has there.
 

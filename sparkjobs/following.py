@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from holdfast.archive.state import Placed
     from holdfast.following import Decision
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
     from sparkjobs.changes import FinishedWindow
 
 WINDOW_BYTES = 256 << 20
@@ -81,7 +80,7 @@ class Following:
         )
 
 
-_UNCERTAIN = "its columns were changed more than once between two backups"
+_UNCERTAIN = "its columns or its key were changed more than once between two backups"
 
 
 @dataclass(frozen=True)
@@ -163,16 +162,16 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog) -> Following
         oid: entry for oid, entry in was.items() if stream.followed.get(oid) == entry or (oid in old and oid not in new)
     }
     both = [oid for oid in followed if oid in old and oid in new]
-    rewritten = {oid for oid in both if _is_rewritten(old[oid], new[oid])}
+    rewritten = {oid for oid in both if new[oid].is_rewritten(old[oid])}
     reasons = dict.fromkeys(rewritten, _REWRITTEN)
-    reasons |= {oid: "its key was changed" for oid in both if _identity(old[oid]) != _identity(new[oid])}
-    if any(now.types.get(name, written) != written for name, written in before.types.items()):
+    reasons |= {oid: "its key was changed" for oid in both if old[oid].tells_apart != new[oid].tells_apart}
+    if now.types_altered(before):
         reasons |= {
             oid: "the type of a column was altered, and its older rows with it"
             for oid in both
-            if _has_own_types(new[oid])
+            if new[oid].has_own_types
         }
-    reasons |= {oid: "it has no snapshot yet" for oid in stream.followed if oid not in followed}
+    reasons |= {oid: _CAME_BACK if oid in was else _NEW for oid in stream.followed if oid not in followed}
     labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
     return Following(
         {oid: entry for oid, entry in followed.items() if oid not in reasons},
@@ -181,25 +180,9 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog) -> Following
     )
 
 
+_NEW = "it has no snapshot yet"
+_CAME_BACK = "it left the publication, or its partitioned table, and came back"
 _REWRITTEN = "its rows were written anew by ALTER TABLE, of which the log does not tell"
-
-
-def _is_rewritten(old: Table, new: Table) -> bool:
-    """Say whether rows may have got other values in a way that the log does not tell.
-
-    Only ALTER TABLE gives them some, and changes what the catalog says of the table's columns. TRUNCATE, which the log
-    tells, VACUUM FULL and CLUSTER leave that alone, unless a column has values that stand in the catalog only.
-    """
-    return old.filenode != new.filenode and (old.form != new.form or not new.form)
-
-
-def _has_own_types(table: Table) -> bool:
-    return any(column.base_schema != "pg_catalog" for column in table.columns)
-
-
-def _identity(table: Table) -> tuple[Any, ...]:
-    numbers = {column.name: column.number for column in table.columns}
-    return table.replica_identity, table.identity, tuple(numbers[name] for name in table.key)
 
 
 class Run:
@@ -374,15 +357,17 @@ class Run:
         return sum(block.size for block in self._done)
 
     def summary(self) -> dict[str, Any]:
-        """Return what is told of the whole run."""
+        """Return what is told of the whole run, of which this job may be the second part."""
         last = self._done[-1]
+        blocks = [placed.block for placed in self._mine() if placed.block.run == self._job.run]
+        begun = [table.label for block in blocks if block.supplement for table in block.tables]
         return {
             "commit": self._archive.state.blocks[last.id].commit,
             **summary(last),
-            "rows": self.rows,
-            "bytes": self.size,
-            "transactions": sum(block.transactions.count for block in self._done if block.transactions),
-            "commits": len(self._done),
+            "rows": sum(block.rows for block in blocks),
+            "bytes": sum(block.size for block in blocks),
+            "transactions": sum(block.transactions.count for block in blocks if block.transactions),
+            "commits": len(blocks),
             "seconds": round(self._job.log.elapsed_s, 3),
-            "to_begin": list(self._following.to_begin) if self._following else [],
+            **({"begun": begun} if begun else {"to_begin": list(self._following.to_begin) if self._following else []}),
         }

@@ -19,7 +19,7 @@ from holdfast.archive.model import iso
 from holdfast.archive.points import only_source, resolve
 from holdfast.archive.position import show_position
 from holdfast.errors import DamagedError, RefusedError, ReportedError, exit_code_of, sentence
-from holdfast.moments import catalog_of, history_of
+from holdfast.moments import catalog_of, history_of, parts_of
 from holdfast.sources.postgresql import ledger, load, objects
 from holdfast.sources.postgresql.apply import Applied
 from holdfast.sources.postgresql.hashing import ContentHash
@@ -110,9 +110,9 @@ class Restoring:
         self._session = session
         self._claim = claim
         self._moment = moment
-        self._parts = moment.tables()
         self._wish = wish
         self._catalog = catalog_of(job.store, moment)
+        self._parts, self._unfit = parts_of(job.store, moment, self._catalog)
         self._left: ledger.Unfinished | None = None
         load.check_target(session, address, self._catalog)
         self.plan = self._begin()
@@ -224,11 +224,17 @@ class Restoring:
             if parts.stale
         ]
         without = [
-            {"table": table.source.label, "as_of": None, "reason": "there was no snapshot of it yet"}
+            {"table": table.source.label, "as_of": None, "reason": self._why_without_rows(str(table.source.oid))}
             for table in self.plan.tables
             if table.source.has_rows and str(table.source.oid) not in self._parts and not self._moment.is_snapshot
         ]
         return [*found, *without]
+
+    def _why_without_rows(self, table: str) -> str:
+        if table not in self._unfit:
+            return "there was no snapshot of it yet"
+        parts = self._unfit[table]
+        return f"{parts.stale}; its rows of {iso(parts.as_of)} do not fit what it is here"
 
     def resumed(self) -> dict[str, Any] | None:
         """Return what was in the target already, and which run began; None where this one does."""

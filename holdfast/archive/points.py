@@ -344,7 +344,8 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
         schema = after if any(each < position for each in _seen_ddl(interval.chain, before, after)) else before
         approximate = (
             f"the schema was changed between {iso(before.block.covers.to_time)} and {iso(after.block.covers.to_time)}, "
-            f"it is not known when: taken is that of {iso(schema.block.covers.to_time)}"
+            f"it is not known when: taken is that of {iso(schema.block.covers.to_time)}, without what was "
+            f"{'dropped' if schema is after else 'made'} in between"
         )
     sequences = _sequences(interval.chain, position) or before
     return Moment(source, position, at, interval.chain, full, schema, sequences, approximate)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from holdfast.archive.model import Block, TableRecord
+    from holdfast.archive.model import Block, FileRecord, TableRecord
     from holdfast.archive.state import Placed, State
 
 
@@ -109,9 +109,11 @@ class TableParts:
     :param base: its rows in the snapshot at position `since`.
     :param changes: those since, up to the position; empty where they are not followed.
     :param stale: why the rows are those of the snapshot, and not of the position; "" where they are exact.
+    :param catalog: the record of the objects in the snapshot.
     """
 
     base: TableRecord
+    catalog: FileRecord
     since: int
     as_of: datetime
     changes: tuple[TableRecord, ...] = ()
@@ -195,7 +197,8 @@ class Moment:
             if not stale and (now is None or now != entry):
                 stale = why_not_followed(block, record)
             changes += (each for each in block.tables if each.id == record.id)
-        return TableParts(record, since, base.block.covers.to_time, () if stale else tuple(changes), stale)
+        rows = () if stale else tuple(changes)
+        return TableParts(record, base.block.catalog, since, base.block.covers.to_time, rows, stale)
 
 
 def why_not_followed(block: Block, record: TableRecord) -> str:

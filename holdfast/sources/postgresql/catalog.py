@@ -71,6 +71,27 @@ class Table(Record):
         return self.kind == "r"
 
     @property
+    def tells_apart(self) -> tuple[Any, ...]:
+        """Return what the log tells rows apart by: kind of replica identity, columns of its index and of the key."""
+        numbers = {column.name: column.number for column in self.columns}
+        return self.replica_identity, self.identity, tuple(numbers[name] for name in self.key)
+
+    @property
+    def has_own_types(self) -> bool:
+        """Say whether a column is of a type that is not PostgreSQL's own."""
+        return any(column.base_schema != "pg_catalog" for column in self.columns)
+
+    def is_rewritten(self, before: Table) -> bool:
+        """Say whether rows may have got other values in a way that the log does not tell.
+
+        Only ALTER TABLE gives them some, and changes what the catalog says of the table's columns. TRUNCATE, which the
+        log tells, VACUUM FULL and CLUSTER leave that alone, unless a column has values that stand in the catalog only.
+
+        :param before: what it was.
+        """
+        return self.filenode != before.filenode and (self.form != before.form or not self.form)
+
+    @property
     def kept_rows(self) -> str:
         """Return the SQL condition under which a row is backed up; "" means all are."""
         return KEPT_PAGES if self.oid == LARGE_OBJECTS else ""
@@ -118,6 +139,10 @@ class Catalog(Record):
     large_objects: Table | None = None
     large_object_groups: tuple[LargeObjectGroup, ...] = ()
     types: Mapping[str, str] = Field(default_factory=dict)
+
+    def types_altered(self, before: Catalog) -> bool:
+        """Say whether values of enums or composite types are written otherwise than before."""
+        return any(self.types.get(name, written) != written for name, written in before.types.items())
 
     def with_rows(self, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[Table, ...]:
         """Return the tables whose rows are backed up: all that match a glob (none: all) and no exclusion.
@@ -187,7 +212,7 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
   greatest(c.reltuples, 0)::int8 as estimated_rows, c.relfilenode::int8 as filenode,
   array(select k.number::int4 from pg_catalog.pg_index x, unnest(x.indkey) with ordinality k(number, place)
     where x.indrelid = c.oid and x.indisreplident and k.place <= x.indnkeyatts order by k.place) as identity,
-  (select count(*) || ':' || sum(pg_catalog.hashtextextended(f.attnum || ' ' || f.xmin, 0))
+  (select count(*) || ':' || coalesce(sum(pg_catalog.hashtextextended(f.attnum || ' ' || f.xmin, 0)), 0)
     from pg_catalog.pg_attribute f where f.attrelid = c.oid and f.attnum > 0) as form
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   left join pg_catalog.pg_am a on a.oid = c.relam
@@ -326,5 +351,5 @@ def read_catalog(
         tablespaces=read_tablespaces(connection),
         large_objects=large_objects,
         large_object_groups=read_groups(connection) if large_objects else (),
-        types={name: written for name, written in connection.execute(_TYPES)},
+        types=dict(connection.execute(_TYPES).fetchall()),
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.sources.postgresql.change_forms import Forms, Types
 from holdfast.sources.postgresql.change_rows import change_rows, lsn_text
@@ -95,8 +96,8 @@ class Window:
 
     :param to_position: every transaction whose commit record starts before it was read, as far back as the slot's.
     :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
-    :param ddl: positions of commits with which tables were seen to have other columns than before.
-    :param uncertain: oids of tables with a column that could not be told: they need a new snapshot.
+    :param ddl: positions of commits with which tables were seen to have other columns than before, or new labels.
+    :param uncertain: oids of tables with a column that could not be told, or several keys: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
     """
 
@@ -152,6 +153,8 @@ class WindowReader:
         self._forms: dict[Relation, ChangeForm] = {}
         self._columns: dict[int, tuple[tuple[str, str], ...] | None] = {}
         self._seen = _Seen()
+        self._keys: dict[int, tuple[int, ...]] = {}
+        self._new_labels = _new_labels(request.before, request.after)
         self._touched = False
         self._marks: list[str] = []
 
@@ -200,11 +203,12 @@ class WindowReader:
             form = self._forms[relation] = self._finder.of(relation, self._reader.types)
         lsn = messages.lsn[rows]
         self._note_columns(form, int(lsn[0]))
-        if form.uncertain:
+        if form.uncertain or self._keys.setdefault(form.oid, form.key) != form.key:
             self._seen.uncertain.add(form.oid)
-        return ChangeBatch(
-            form, change_rows(messages, rows, form, self._request.max_value_bytes), int(lsn[0]), int(lsn[-1])
-        )
+        changed = change_rows(messages, rows, form, self._request.max_value_bytes)
+        if self._new_labels is not None:
+            self._note_labels(form, changed, self._new_labels)
+        return ChangeBatch(form, changed, int(lsn[0]), int(lsn[-1]))
 
     def _note_columns(self, form: ChangeForm, position: int) -> None:
         columns = tuple((column.name, column.type) for column in form.columns)
@@ -213,6 +217,14 @@ class WindowReader:
         if self._columns[form.oid] not in (None, columns):
             self._seen.ddl.add(position)
         self._columns[form.oid] = columns
+
+    def _note_labels(self, form: ChangeForm, rows: pa.RecordBatch, labels: pa.Array) -> None:
+        """Note where a label first comes up that enums had not before: an older schema does not take it."""
+        for place, column in enumerate(form.columns):
+            if column.kind == "e":
+                first = pc.index(pc.is_in(rows.column(place), labels), value=True).as_py()
+                if first >= 0:
+                    self._seen.ddl.add(rows.column(-4)[first].as_py())
 
     def _finish(self, messages: Messages, touching: list[Int64s], named: list[_Named]) -> None:
         """Note which of the transactions that ended in this batch count, and the marks that they set."""
@@ -237,6 +249,14 @@ class WindowReader:
             ]
             self._seen.transactions.append(pa.RecordBatch.from_arrays(arrays, schema=TRANSACTIONS))
         self._seen.end = max(self._seen.end, messages.passed, *commits.end_lsn[-1:].tolist())
+
+
+def _new_labels(before: Catalog | None, after: Catalog | None) -> pa.Array | None:
+    """Return what was added to enums between two catalogs; None: nothing."""
+    if before is None or after is None:
+        return None
+    added = sorted({label for name, label in after.types.items() if before.types.get(name) != label})
+    return pa.array(added) if added else None
 
 
 class _Named(NamedTuple):

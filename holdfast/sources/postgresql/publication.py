@@ -304,8 +304,8 @@ def read_publication(session: Connection, name: str) -> Publication | None:
 def followed(session: Connection, publication: str) -> tuple[int, Mapping[int, int]] | None:
     """Return a publication's oid and the tables whose changes it gives; None: there is no such publication.
 
-    The tables are leaves, by oid, each with what it comes by: the oid of its own entry (pg_publication_rel), or a number
-    for the entry of the nearest root above it and how it is attached to that: while it is detached, it is not published.
+    The tables are leaves, by oid, each with what it comes by: the oid of its own entry (pg_publication_rel), or a
+    number for the entry of the nearest root above it and how it is attached to that: a detached one is not published.
     """
     found = read_publication(session, publication)
     return (found.oid, found.followed) if found else None

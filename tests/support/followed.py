@@ -1,0 +1,247 @@
+"""A followed database whose every transaction is known, and an archive of it: its jobs run without Spark."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from holdfast import backups, jobs
+from holdfast.archive import Archive, locks
+from holdfast.archive.asof import as_of
+from holdfast.archive.points import resolve
+from holdfast.archive.position import parse_position
+from holdfast.archive.runs import RunRecord, read_last
+from holdfast.archive.timeline import Moment
+from holdfast.moments import catalog_of, history_of, parts_of
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.catalog import Table
+from holdfast.sources.postgresql.columns import Column, read_columns
+from holdfast.sources.postgresql.encode import copy_statement, encode
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.sql import ident, qualified
+from holdfast.storage import ObjectStore, open_store
+from locking import Owner
+from sparkjobs import backup, restore
+from tests.support.jobs import JobWithoutSpark
+
+_numbers = itertools.count(1)
+
+_MEMORY = 64 << 20
+
+_TABLES = """
+select c.oid::int8, n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'r' and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_'
+order by 2, 3
+"""
+
+
+@dataclass(frozen=True)
+class Known:
+    """The rows of a table, without generated columns.
+
+    :param columns: type by number.
+    :param rows: text by number, in order.
+    """
+
+    label: str
+    columns: Mapping[int, str]
+    rows: Sequence[Mapping[int, str | None]]
+
+    def only(self, numbers: Sequence[int]) -> list[tuple[str | None, ...]]:
+        """Return the rows by some of their columns, in order."""
+        return sorted((tuple(row[number] for number in numbers) for row in self.rows), key=repr)
+
+
+Everything = dict[int, Known]
+"""The tables of a database, by oid."""
+
+
+def known(session: psycopg.Connection[Any]) -> Everything:
+    """Return all rows of a database, as they are now, as the server itself writes their values."""
+    session.execute("begin isolation level repeatable read")
+    session.execute("set local search_path = ''")
+    tables = session.execute(_TABLES).fetchall()
+    columns = read_columns(session, [oid for oid, _, _ in tables])
+    found = {}
+    for oid, schema, name in tables:
+        plain = [column for column in columns[oid] if not column.generated]
+        found[oid] = _known(session, f"{schema}.{name}", qualified(schema, name), plain)
+    session.execute("commit")
+    return found
+
+
+def _known(session: psycopg.Connection[Any], label: str, table: str, columns: Sequence[Column]) -> Known:
+    values = ", ".join(f"{ident(column.name)}::text" for column in columns)
+    numbers = [column.number for column in columns]
+    rows = session.execute(f"select array[{values}]::text[] from only {table}".encode()).fetchall()
+    return Known(
+        label,
+        {column.number: column.type for column in columns},
+        [dict(zip(numbers, row, strict=True)) for (row,) in rows],
+    )
+
+
+@dataclass
+class Followed:
+    """A database and the archive of its backups.
+
+    :param moments: a position behind each transaction that `run` ran, and all rows then.
+    """
+
+    address: Address
+    store: ObjectStore
+    held: locks.HeldLocks
+    moments: list[tuple[str, Everything]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.session = connect(self.address)
+        self.session.execute("set search_path = public")
+
+    def run(self, *statements: str) -> str:
+        """Run statements in one transaction; returns a position behind it."""
+        self.session.execute("begin")
+        for statement in statements:
+            self.session.execute(statement.encode())
+        self.session.execute("commit")
+        return self.note()
+
+    def note(self) -> str:
+        """Note all rows as they are now; returns the position they stand for."""
+        row = self.session.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+        assert row is not None
+        self.moments.append((row[0], known(self.session)))
+        return str(row[0])
+
+    def back_up(self, kind: str = "changes", *arguments: str) -> dict[str, Any]:
+        """Back up, and return what the run says."""
+        run = f"run-{next(_numbers)}"
+        given = ["--source", "shop", "--kind", kind, *arguments]
+
+        def attempt(more: Mapping[str, str]) -> str:
+            with self._job(run, "source", self.address, **more) as job:
+                job.log.result = backup.back_up(job, "shop")
+            return ""
+
+        backups.run_to_the_end(self.store, run, self.address, arguments=given, attempt=attempt)
+        record = read_last(self.store, run)
+        assert isinstance(record, RunRecord)
+        assert record.result is not None
+        return record.result
+
+    def restore(self, at: str, target: Address, *globs: str) -> dict[str, Any]:
+        """Restore into a database, and return what the run says."""
+        with self._job(f"run-{next(_numbers)}", "target", target) as job:
+            return restore.restore(job, restore.Wish(None, at, globs))
+
+    @contextmanager
+    def _job(self, run: str, role: str, address: Address, **more: str) -> Iterator[JobWithoutSpark]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(jobs.URL_VARIABLES[role], address.url)
+            patch.setenv("PGPASSWORD", address.password or "")
+            for name, value in more.items():
+                patch.setenv(name, value)
+            job = JobWithoutSpark(self.store, run, "test", locks.attach(self.store, self.held.handles()))
+            with job.log:
+                yield job
+
+    def archive(self) -> Archive:
+        """Return the archive as it is now."""
+        return Archive.open(self.store)
+
+    def moment(self, at: str) -> Moment:
+        """Return what brings the database to a moment."""
+        return resolve(self.archive().state, self.store, "shop", at)
+
+    def table_at(self, moment: Moment, table: Table) -> Known:
+        """Return a table's rows at a moment, out of the archive."""
+        parts = moment.tables()[str(table.oid)]
+        columns = [column for column in table.columns if not column.generated]
+        with tempfile.TemporaryDirectory(prefix="holdfast-test-") as spill:
+            history = history_of(moment, parts, table)
+            batches = list(as_of(self.store, history, memory_bytes=_MEMORY, spill=Path(spill)))
+        return self._as_text(table.label, columns, batches)
+
+    def tables_at(self, moment: Moment) -> Everything:
+        """Return all rows at a moment, out of the archive: of the tables that it has rows of."""
+        catalog = catalog_of(self.store, moment)
+        there, _ = parts_of(self.store, moment, catalog)
+        return {table.oid: self.table_at(moment, table) for table in catalog.with_rows() if str(table.oid) in there}
+
+    def _as_text(self, label: str, columns: Sequence[Column], batches: Sequence[pa.RecordBatch]) -> Known:
+        """Let the server write the values; those of types of one's own are text already."""
+        types = [column.type if column.base_schema == "pg_catalog" else "text" for column in columns]
+        defined = ", ".join(f"{ident(column.name)} {kind}" for column, kind in zip(columns, types, strict=True))
+        self.session.execute(f"create temp table holdfast_seen ({defined})".encode())
+        try:
+            with self.session.cursor().copy(copy_statement("pg_temp.holdfast_seen", columns).encode()) as copy:
+                for batch in batches:
+                    copy.write(encode(columns, batch))
+            return _known(self.session, label, "pg_temp.holdfast_seen", columns)
+        finally:
+            self.session.execute("drop table if exists holdfast_seen")
+
+
+@contextmanager
+def open_followed(address: Address, folder: Path) -> Iterator[Followed]:
+    """Make an archive for a database, and hold its locks."""
+    store = Archive.create(open_store(str(folder)), name="shop").store
+    with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
+        followed = Followed(address, store, held)
+        try:
+            yield followed
+        finally:
+            followed.session.close()
+
+
+def agree(followed: Followed, first: int = 0, exactly: Container[int] = ()) -> None:
+    """Make sure that each moment is in the archive as it was.
+
+    A table that is said to be stale is as it was when its snapshot was taken.
+
+    :param first: number of the first moment to look at.
+    :param exactly: oids of tables that must not be stale.
+    """
+    for position, truth in followed.moments[first:]:
+        moment = followed.moment(f"lsn:{position}")
+        parts, _ = parts_of(followed.store, moment, catalog_of(followed.store, moment))
+        got = followed.tables_at(moment)
+        for oid, table in got.items():
+            stale = parts[str(oid)].stale
+            since = parts[str(oid)].since
+            then = [each for at, each in followed.moments if parse_position(at) <= since][-1] if stale else truth
+            if oid not in then:
+                assert moment.approximate, f"{table.label} is not there any more at {position}"
+                continue
+            where = f"{table.label} at {position}: {stale}"
+            _is_same(table, then[oid], exact=not moment.approximate and not stale, where=where)
+        for oid in truth:
+            if oid in exactly:
+                assert oid in got, f"{truth[oid].label} is missing at {position}"
+                assert not parts[str(oid)].stale, f"{truth[oid].label} at {position}: {parts[str(oid)].stale}"
+
+
+def _is_same(got: Known, expected: Known, *, exact: bool, where: str) -> None:
+    common = [number for number, kind in expected.columns.items() if got.columns.get(number) == kind]
+    if exact:
+        assert got.columns == expected.columns, where
+    assert got.only(common) == expected.only(common), where
+
+
+def comes_back(followed: Followed, at: str, target: Address) -> dict[str, Any]:
+    """Restore a moment, make sure that all is as the archive says, and return what the run says."""
+    said = followed.restore(at, target)
+    with connect(target) as session:
+        found = {table.label: table for table in known(session).values()}
+    for table in followed.tables_at(followed.moment(at)).values():
+        restored = found[table.label]  # columns are in their order, but have other numbers
+        assert restored.only(sorted(restored.columns)) == table.only(sorted(table.columns)), (at, table.label)
+    return said
