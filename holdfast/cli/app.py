@@ -99,8 +99,8 @@ def backup(
     kind: Annotated[
         Literal["auto", "full", "changes"],
         typer.Option(
-            help="'changes' backs up what has changed, and begins to follow a source that is not followed yet; "
-            "'auto' does where one is, and else makes a full one."
+            help="'changes': what has changed since the last backup; where the source is not followed yet, or changes "
+            "were lost, a full backup that begins to follow it. 'auto': that where it is followed, else a full one."
         ),
     ] = "auto",
     tables: Annotated[
