@@ -14,7 +14,7 @@ from holdfast.archive.history import LSN, OP, SEQ, field_id
 from holdfast.archive.shape import Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -23,10 +23,16 @@ if TYPE_CHECKING:
 
 _BITS: Final = 63
 
+_RUN_BYTES: Final = 1 << 20
+"""Of small files that are read one after the other, as they are stored."""
+
+_PART_BYTES: Final = 4 << 20
+"""Of small batches that are put together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some rows of a file, one after the other.
+    """Some rows of a file, or of small ones, one after the other.
 
     :param start: the place of the first one.
     """
@@ -56,18 +62,45 @@ class Files:
         self._files = files
 
     def read(self, wanted: Callable[[int, int], bool] = lambda start, end: True) -> Iterator[Part]:
-        """Yield the rows of the files, a row group or less at a time.
+        """Yield the rows of the files, a row group or less at a time; those of small files come together.
 
-        :param wanted: asked of each file with the places of its first row and behind its last: whether to read it.
+        :param wanted: asked of each file, or of small ones that follow each other, with the places of the first row and
+            behind the last: whether to read it.
         """
         start = 0
-        for file in self._files:
-            end = start + file.rows
-            if file.rows and wanted(start, end):
-                for batch in read_batches(self._store, file):
+        for files in self._runs():
+            end = start + sum(file.rows for file in files)
+            if end > start and wanted(start, end):
+                for batch in _joined(batch for file in files for batch in read_batches(self._store, file)):
                     yield Part(start, batch)
                     start += batch.num_rows
             start = end
+
+    def _runs(self) -> Iterator[list[FileRecord]]:
+        """Yield the files in their order, small ones together."""
+        run: list[FileRecord] = []
+        for file in self._files:
+            if run and sum(each.size for each in run) + file.size > _RUN_BYTES:
+                yield run
+                run = []
+            run.append(file)
+        if run:
+            yield run
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put small batches of one form together: what is done with a part takes longer than its rows."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        same = not waiting or batch.schema.equals(waiting[0].schema, check_metadata=True)
+        if waiting and (not same or size + batch.nbytes > _PART_BYTES):
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 class Shaper:

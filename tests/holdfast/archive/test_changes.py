@@ -1,0 +1,56 @@
+"""Data files that are read as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from holdfast.archive import changes
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.changes import Files
+from holdfast.archive.model import FileRecord
+from holdfast.storage import ObjectStore, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(str(tmp_path))
+
+
+def written(store: ObjectStore, name: str, rows: list[int], column: str = "id") -> FileRecord:
+    schema = pa.schema([pa.field(column, pa.int64(), metadata={"PARQUET:field_id": "1"})])
+    (file,) = write_parquet(store, name, schema, [pa.record_batch([pa.array(rows, pa.int64())], schema=schema)])
+    return file
+
+
+def test_small_files_are_asked_for_and_come_together(store: ObjectStore) -> None:
+    files = [written(store, f"f{number}", [number, -number]) for number in range(5)]
+    asked = []
+
+    def wanted(start: int, end: int) -> bool:
+        asked.append((start, end))
+        return True
+
+    (part,) = Files(store, files).read(wanted)
+    assert asked == [(0, 10)]
+    assert (part.start, part.end) == (0, 10)
+    assert part.column(1).to_pylist() == [0, 0, 1, -1, 2, -2, 3, -3, 4, -4]
+    assert list(Files(store, files).read(lambda start, end: False)) == []
+
+
+def test_places_are_the_same_whatever_is_left_out(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [written(store, f"f{number}", [10 * number, 10 * number + 1]) for number in range(4)]
+    monkeypatch.setattr(changes, "_RUN_BYTES", files[0].size + files[1].size)
+    first, second = Files(store, files).read()
+    assert (first.start, first.end, second.start, second.end) == (0, 4, 4, 8)
+    (alone,) = Files(store, files).read(lambda start, end: start == 4)
+    assert (alone.start, alone.column(1).to_pylist()) == (4, [20, 21, 30, 31])
+
+
+def test_forms_stay_apart_and_parts_stay_small(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [written(store, "a", [1]), written(store, "b", [2], "renamed"), written(store, "c", [3], "renamed")]
+    assert [part.column(1).to_pylist() for part in Files(store, files).read()] == [[1], [2, 3]]
+    monkeypatch.setattr(changes, "_PART_BYTES", 8)
+    assert [(part.start, part.end) for part in Files(store, files).read()] == [(0, 1), (1, 2), (2, 3)]
