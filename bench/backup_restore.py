@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import backups, hashes, machine, many_tables, restores, streams, workload
+from bench import backups, hashes, machine, many_tables, restores, workload
 from bench.backups import Backups
 from bench.figures import Comparison, collect
 from bench.holdfast_command import HoldfastCommand
@@ -19,7 +19,6 @@ from bench.memory import MIB, WorkerMemory
 from bench.restores import Restores
 from bench.results import Memory, Results
 from bench.spark_jdbc import PARTITIONS, SparkJdbc
-from bench.streams import ChangeStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +44,6 @@ COMPARISONS = (
     Comparison("restore, compared with the archive, against pg_restore -j2", restores.JOB, restores.PG_RESTORE),
     Comparison("backup of small tables against pg_dump -Fd -j2", many_tables.JOB, many_tables.DIRECTORY, 0.5),
     Comparison("the same, whole commands", many_tables.WHOLE, many_tables.DIRECTORY),
-    *streams.COMPARISONS,
 )
 
 NOTES = (
@@ -68,10 +66,6 @@ NOTES = (
     "`holdfast restore` is from the moment Spark has started: tables, rows, key, statistics, and the comparison of "
     "count and content hash that no other way makes; `load alone` ends before the key, and includes creating the "
     "table. pg_restore makes the key and no statistics.",
-    "Changes have rounds of their own, after the others: a slot keeps the log of all that is done. They are read from "
-    "the same slot each time, in one window and by one process without Spark; pg_recvlogical, which moves its slot, "
-    "has a copy. Their MB/s are of the log, not of the table. Half of the rows in the second stream's log are of a "
-    "table that is not published.",
     f"The small tables have {many_tables.ROWS} rows each, four columns and a key; pg_dump compresses its files there, "
     "as it does by itself.",
     "The content hash is taken of the large table by one session without parallel workers, and by one process of what "
@@ -108,13 +102,6 @@ def measure(rows: int, rounds: int, *, tables: int, large_rows: int, large_value
             _say(f"round {number + 1} of {rounds}")
             loads.append(machine.load())
             times.append(_round(server, work / f"round-{number}", ways))
-        wal: dict[str, tuple[int, int]] = {}
-        for mixed in (False, True):
-            _say(f"making a stream of {rows:,} changes")
-            with ChangeStream(server, rows, mixed=mixed) as stream:
-                for number, each in enumerate(times):
-                    each |= _round(server, work / f"stream-{number}", stream.ways)
-                wal |= stream.measured
         _say("hashing")
         rates = _rates(server, command, work / "hashes", rounds)
         memory = [
@@ -130,7 +117,6 @@ def measure(rows: int, rounds: int, *, tables: int, large_rows: int, large_value
             loads=loads,
             series=collect(times),
             stored=out.stored,
-            wal=wal,
             comparisons=COMPARISONS,
             memory=memory,
             rates=rates,

@@ -78,12 +78,15 @@ class HoldfastCommand:
         """Create an archive."""
         run([*_command("init"), str(archive)], spark_environment())
 
-    def backup(self, archive: Path, database: str, watch: Callable[[int], None] | None = None) -> Measured:
+    def backup(
+        self, archive: Path, database: str, watch: Callable[[int], None] | None = None, *, kind: str = "full"
+    ) -> Measured:
         """Back up a database.
 
         :param watch: see `bench.processes.run`.
+        :param kind: `full`, or `changes`, the first of which is a full one that begins the stream.
         """
-        return self._run("backup", archive, ["--source", self._server.url(database)], watch)
+        return self._run("backup", archive, ["--source", self._server.url(database), "--kind", kind], watch)
 
     def restore(self, archive: Path, database: str, watch: Callable[[int], None] | None = None) -> Measured:
         """Restore the newest backup into an empty database."""

@@ -38,6 +38,25 @@ class WorkerMemory:
         return max(self.peaks.values(), default=0)
 
 
+@dataclass
+class DriverMemory:
+    """Follows the Python process of a job's driver in the same way; its Java is Spark's own.
+
+    :param application: the file of the job.
+    """
+
+    application: str
+    proc: Path = _PROC
+    most: int = 0
+
+    def __call__(self, ancestor: int) -> None:
+        """Look at the driver below a process."""
+        for pid in descendants(ancestor):
+            words = _read(self.proc / str(pid) / "cmdline").split("\0")
+            if "python" in words[0] and any(word.endswith(self.application) for word in words[1:3]):
+                self.most = max(self.most, peak_bytes(pid, self.proc) or 0)
+
+
 def peak_bytes(pid: int, proc: Path = _PROC) -> int | None:
     """Return the greatest resident set a process has had, or None if it is gone."""
     found = re.search(r"^VmHWM:\s+(\d+) kB", _read(proc / str(pid) / "status"), re.MULTILINE)

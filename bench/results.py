@@ -104,7 +104,7 @@ def _lines(results: Results, notes: Sequence[str]) -> Iterator[str]:
     yield from ("", "## How many times faster", "")
     yield "Of the best times; in brackets the least and the most of the single rounds."
     yield ""
-    yield from table(["what", "times", "rounds", "wanted"], [_ratio_row(ratio) for ratio in results.ratios])
+    yield from table(["what", "times", "rounds", "wanted"], [ratio_row(ratio) for ratio in results.ratios])
     yield from ("", "## Times", "")
     yield from table(
         ["what", "best s", "median s", "worst s", "rows/s", "MB/s", "stored MB"],
@@ -142,7 +142,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
-def _ratio_row(ratio: Ratio) -> list[str]:
+def ratio_row(ratio: Ratio) -> list[str]:
+    """Return the cells of a comparison."""
     target = ratio.comparison.target
     wanted = f"≥ {target:g}: {verdict(bool(ratio.reached))}" if target is not None else ""
     return [ratio.comparison.what, f"**{ratio.best:.2f}**", f"({ratio.least:.2f} to {ratio.most:.2f})", wanted]

@@ -13,7 +13,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.changes import lsn_number
 from holdfast.sources.postgresql.decode import MAX_VALUE_BYTES
-from holdfast.sources.postgresql.peek import peek_query
+from holdfast.sources.postgresql.peek import DECODING_MEMORY, peek_query
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from sparkjobs.changes import ChangeReader
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     import psycopg
 
     from bench.backups import Times
+    from bench.holdfast_command import HoldfastCommand, Measured
     from holdfast.sources.postgresql.server import PostgresServer
 
-JOB = "holdfast, changes decoded and written"
+JOB = "holdfast backup --kind changes"
+READ = "holdfast, changes decoded and written"
 BARE = "count(*) of the slot's changes, binary"
+BARE_MEMORY = "count(*) of the slot's changes, binary, with the memory that ours takes"
 BARE_TEXT = "count(*) of the slot's changes, text"
 RECEIVED = "pg_recvlogical to a file over TCP"
 MIXED = ", half of the log unpublished"
@@ -41,36 +44,47 @@ COMPARISONS = tuple(
     for each in (
         Comparison(f"changes against decoding alone{suffix}", JOB + suffix, BARE + suffix, 0.45),
         Comparison(f"changes against pg_recvlogical{suffix}", JOB + suffix, RECEIVED + suffix, 1.5),
+        Comparison(f"the same without schema and commit, against decoding alone{suffix}", READ + suffix, BARE + suffix),
+        Comparison(f"the same, which has the memory that ours takes{suffix}", READ + suffix, BARE_MEMORY + suffix),
         Comparison(f"decoding alone, text against binary{suffix}", BARE_TEXT + suffix, BARE + suffix),
     )
 )
 
 DATABASE = "bench_stream"
-_STREAM = "bench"
 _ROWS_AT_ONCE = 500_000
 """In one transaction."""
 
+# Without a key its changes are not followed.
 _UNPUBLISHED = "create table public.unpublished as select * from public.sales"
+_SLOTS = "select slot_name::text from pg_replication_slots where database = %s"
 
 
 class ChangeStream:
-    """Takes the times of one round, of the same changes each time; a context manager that drops the slot.
+    """Takes the times of one round, all of the same changes; a context manager that drops the slot.
 
+    :param folder: of an archive, which is made; its first backup, of an empty table, begins the stream.
     :param rows: inserted into the published table; where `mixed`, half of them into one that is not published.
     :param wal: bytes of the log that are decoded.
     """
 
-    def __init__(self, server: PostgresServer, rows: int, *, mixed: bool = False) -> None:
+    def __init__(
+        self, server: PostgresServer, command: HoldfastCommand, folder: Path, rows: int, *, mixed: bool = False
+    ) -> None:
         self._server = server
+        self._command = command
+        self._folder = folder
         self._rows = rows // 2 if mixed else rows
         self._suffix = MIXED if mixed else ""
-        self._database = f"{DATABASE}_mixed" if mixed else DATABASE
-        self._slot = f"{_STREAM}_mixed" if mixed else _STREAM
-        workload.create_stream(server, self._database, self._slot)
-        self._address = Address(server.url(self._database), server.password)
+        workload.create_database(server, DATABASE)
+        workload.create_table(server, DATABASE)
+        workload.add_key(server, DATABASE)
+        self._address = Address(server.url(DATABASE), server.password)
         with connect(self._address) as session:
             if mixed:
                 session.execute(_UNPUBLISHED.encode())
+            command.init(folder)
+            command.backup(folder, DATABASE, kind="changes")
+            ((self._slot,),) = session.execute(_SLOTS, (DATABASE,)).fetchall()
             start = _position(session)
             for first in range(1, self._rows + 1, _ROWS_AT_ONCE):
                 last = min(first + _ROWS_AT_ONCE - 1, self._rows)
@@ -88,21 +102,34 @@ class ChangeStream:
     def __exit__(self, *raised: object) -> None:
         """Drop the slot, and the database with it."""
         with connect(self._address) as session:
-            session.execute("select pg_drop_replication_slot(%s)", (self._slot,))
-        workload.drop_database(self._server, self._database)
+            session.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s", (DATABASE,)
+            )
+        workload.drop_database(self._server, DATABASE)
 
     @property
     def measured(self) -> dict[str, tuple[int, int]]:
         """Bytes of the log and rows of each of its series, by name."""
-        return {name + self._suffix: (self.wal, self._rows) for name in (JOB, BARE, BARE_TEXT, RECEIVED)}
+        names = (JOB, READ, BARE, BARE_MEMORY, BARE_TEXT, RECEIVED)
+        return {name + self._suffix: (self.wal, self._rows) for name in names}
 
     @property
     def ways(self) -> list[Callable[[Path], Times]]:
-        """All that is measured."""
-        return [self.holdfast, self.bare, self.bare_text, self.receive]
+        """All that is measured; the last one lets go of the changes."""
+        return [self.bare, self.bare_memory, self.bare_text, self.receive, self.read, self.holdfast]
 
     def holdfast(self, folder: Path) -> Times:
-        """Decode and write to files in a folder, in this process."""
+        """Back the changes up by the command."""
+        return {JOB + self._suffix: self.back_up().job}
+
+    def back_up(self, watch: Callable[[int], None] | None = None) -> Measured:
+        """Back the changes up by the command; there are none afterwards."""
+        done = self._command.backup(self._folder, DATABASE, watch, kind="changes")
+        check_rows(JOB, done.rows, self._rows)
+        return done
+
+    def read(self, folder: Path) -> Times:
+        """Decode and write to files in a folder, in this process and in one window."""
         read = ChangeReader(
             open_store(str(folder / "changes")),
             self._address,
@@ -119,15 +146,19 @@ class ChangeStream:
         started = time.monotonic()
         (window,) = read(None, lambda rows, size: None)
         seconds = time.monotonic() - started
-        check_rows(JOB, sum(table.rows for table in window.tables), self._rows)
-        return {JOB + self._suffix: seconds}
+        check_rows(READ, sum(table.rows for table in window.tables), self._rows)
+        return {READ + self._suffix: seconds}
 
     def bare(self, folder: Path) -> Times:
         """Decode in the server alone, binary."""
         return {BARE + self._suffix: self._count(binary=True)}
 
+    def bare_memory(self, folder: Path) -> Times:
+        """The same with transactions kept in memory, as ours has it."""
+        return {BARE_MEMORY + self._suffix: self._count(DECODING_MEMORY, binary=True)}
+
     def bare_text(self, folder: Path) -> Times:
-        """Decode in the server alone, with the options that ours has."""
+        """Decode in the server alone, with the options that ours has, but not its memory."""
         return {BARE_TEXT + self._suffix: self._count(binary=False)}
 
     def receive(self, folder: Path) -> Times:
@@ -137,7 +168,7 @@ class ChangeStream:
         with connect(self._address) as session:
             session.execute("select pg_copy_logical_replication_slot(%s, %s)", (self._slot, copy))
         try:
-            program = [str(self._server.programs / "pg_recvlogical"), "-d", self._server.url(self._database)]
+            program = [str(self._server.programs / "pg_recvlogical"), "-d", self._server.url(DATABASE)]
             options = ["-o", "proto_version=1", "-o", f"publication_names={self._slot}", "-o", "binary=true"]
             where = ["--slot", copy, "--start", "--no-loop", "--endpos", self._upto, "-f", str(file)]
             done = run([*program, *options, *where], {"PGPASSWORD": self._server.password})
@@ -149,9 +180,11 @@ class ChangeStream:
         file.unlink()
         return {RECEIVED + self._suffix: done.seconds}
 
-    def _count(self, *, binary: bool) -> float:
+    def _count(self, *settings: str, binary: bool) -> float:
         query = peek_query(self._slot, self._slot, self._upto, None, what="count(*)", binary=binary)
         with connect(self._address) as session:
+            for each in settings:
+                session.execute(each.encode())
             started = time.monotonic()
             found = session.execute(query.encode()).fetchone()
             seconds = time.monotonic() - started

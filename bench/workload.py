@@ -100,16 +100,6 @@ def insert_rows(connection: psycopg.Connection[tuple[Any, ...]], first: int, las
     connection.execute(_ROWS.format(table=table).encode(), {"first": first, "last": last})
 
 
-def create_stream(running: PostgresServer, database: str, stream: str) -> None:
-    """Create the large table, without rows, with a publication and a slot of one name."""
-    create_database(running, database)
-    with psycopg.connect(running.conninfo(database), autocommit=True) as connection:
-        connection.execute(_COLUMNS)
-        connection.execute(_KEY)
-        connection.execute(sql.SQL("create publication {} for table public.sales").format(sql.Identifier(stream)))
-        connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (stream,))
-
-
 def create_large(running: PostgresServer, rows: int, value_bytes: int) -> None:
     """Create a table of large values: half of them text, half of them bytes."""
     create_database(running, LARGE)

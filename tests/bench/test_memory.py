@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.memory import WorkerMemory, is_worker, peak_bytes
+from bench.memory import DriverMemory, WorkerMemory, is_worker, peak_bytes
 
 
 @pytest.fixture
@@ -55,3 +55,12 @@ def test_where_no_worker_runs_none_is_found() -> None:
     memory = WorkerMemory()
     memory(os.getpid())
     assert memory.peaks == {}
+
+
+def test_the_driver_is_the_python_that_runs_the_application(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (proc / "1" / "cmdline").write_text("java\0SparkSubmit\0/x/backup.py\0")
+    (proc / "2" / "cmdline").write_text("/venv/bin/python\0/x/backup.py\0--run\0r\0")
+    monkeypatch.setattr("bench.memory.descendants", lambda pid: {1, 2, 3})
+    driver = DriverMemory("backup.py", proc)
+    driver(0)
+    assert driver.most == 2000 * 1024
