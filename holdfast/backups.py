@@ -91,10 +91,11 @@ class _Jobs:
 
     def changes(self, decision: Decision) -> tuple[str, ...]:
         """Back up changes; returns the names of tables that a snapshot must be taken of."""
+        earlier = self._last()
         for number in range(2, ATTEMPTS + 2):
             words = self.attempt({DECISION_VARIABLE: decision.to_json()})
             record = self._last()
-            if record is not None and record.result is not None:
+            if record is not None and record.result is not None and record != earlier:
                 return tuple(record.result.get("to_begin", ()))
             if record is None or number > ATTEMPTS or not _was_killed(record, words):
                 return ()
