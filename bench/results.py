@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from bench.figures import Comparison, Ratio, Series, compare
@@ -48,7 +48,6 @@ class Results:
     :param tables: small ones, in a database of their own.
     :param small: names of the series that are of those: rows and sizes a second are the large table's.
     :param stored: bytes on disk, by the name of a backup.
-    :param wal: bytes of the log that a stream's series decode, and rows that come of it, by their names.
     """
 
     date: str
@@ -64,7 +63,6 @@ class Results:
     rates: Sequence[Rate]
     tables: int
     small: Sequence[str] = ()
-    wal: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def ratios(self) -> list[Ratio]:
@@ -152,14 +150,13 @@ def ratio_row(ratio: Ratio) -> list[str]:
 def _series_row(series: Series, results: Results) -> list[str]:
     stored = results.stored.get(series.name)
     rated = series.name not in results.small
-    size, rows = results.wal.get(series.name, (results.size, results.rows))
     return [
         series.name,
         f"{series.best:.2f}",
         f"{series.median:.2f}",
         f"{series.worst:.2f}",
-        f"{rows / series.best:,.0f}" if rated else "",
-        f"{size / 1e6 / series.best:,.0f}" if rated else "",
+        f"{results.rows / series.best:,.0f}" if rated else "",
+        f"{results.size / 1e6 / series.best:,.0f}" if rated else "",
         f"{stored / 1e6:,.0f}" if stored else "",
     ]
 

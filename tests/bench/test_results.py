@@ -31,12 +31,6 @@ def test_the_report_shows_ratios_with_their_rounds_and_targets() -> None:
     assert "| ours against theirs | **2.00** | (1.60 to 2.50) | ≥ 1.6: yes |" in as_markdown(RESULTS, [])
 
 
-def test_rates_of_a_stream_are_of_its_own_rows_and_its_log() -> None:
-    text = as_markdown(replace(RESULTS, wal={"ours": (400_000_000, 500_000)}), [])
-    assert "| ours | 2.00 | 2.25 | 2.50 | 250,000 | 200 | 20 |" in text
-    assert "| theirs | 4.00 | 4.50 | 5.00 | 250,000 | 25 |  |" in text
-
-
 def test_the_report_shows_times_rates_and_sizes() -> None:
     text = as_markdown(RESULTS, ["Everybody had a turn."])
     assert "| ours | 2.00 | 2.25 | 2.50 | 500,000 | 50 | 20 |" in text
