@@ -117,6 +117,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
         yield SimpleNamespace(snapshot=snapshot, why_gone=lambda: gone.pop() if gone else "")
 
     monkeypatch.setattr("holdfast.backups.hold_snapshot", hold_snapshot)
+    monkeypatch.setattr("holdfast.following._tell_what_is_left", lambda *_: None)
     return FakeSpark(note, lambda part: monkeypatch.setenv("FAKE_SPARK", part), gone)
 
 

@@ -53,7 +53,7 @@ def lived(
     """Lets a database live through a drawn history, and brings each of its moments back."""
 
     def check(data: st.DataObject, transactions: int) -> None:
-        window = data.draw(st.sampled_from((following.WINDOW_BYTES, 1500)))
+        window = data.draw(st.sampled_from((following.WINDOW_BYTES, 6000)))
         folder = tmp_path / f"archive-{next(_numbers)}"
         with pytest.MonkeyPatch.context() as patch, new_database(postgres) as source:
             patch.setattr(following, "WINDOW_BYTES", window)
@@ -88,7 +88,7 @@ def live(followed: Followed, data: st.DataObject, transactions: int) -> tuple[in
     return first, history.exact()
 
 
-@settings(_COMMON, max_examples=5, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@settings(_COMMON, max_examples=4, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(data=st.data())
 def test_a_history_that_nobody_thought_of_can_be_gone_back_in(
     lived: Callable[[st.DataObject, int], None], data: st.DataObject

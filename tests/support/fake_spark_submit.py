@@ -67,12 +67,12 @@ def the_block(part: str, archive: Archive) -> Block:
     return block.model_copy(update={"kind": "changes", "stream": stream, "covers": covers})
 
 
-def begun(commit: int) -> dict[str, object]:
-    """Return what a job of changes tells of tables to begin with, and a second one that it has begun with them."""
+def begun() -> dict[str, object]:
+    """Return what a job of changes tells of tables to begin with, and later ones that these were begun with."""
     if starts() == 1:
         return {"to_begin": ["public.late", "public.new"]}
-    block = next(each.block.id for each in Archive.open(open_store(argument("--archive"))).state.blocks.values())
-    return {"commit": commit - 1, "block": block, "begun": ["public.late"]}
+    first = next(iter(Archive.open(open_store(argument("--archive"))).state.blocks.values()))
+    return {"commit": first.commit, "block": first.block.id, "begun": ["public.late"]}
 
 
 def play(part: str, log: RunLog) -> int:
@@ -111,7 +111,7 @@ def play(part: str, log: RunLog) -> int:
                 "tables": 2,
                 "seconds": 1.5,
                 **({"dry_run": True, "plan": {"tables": []}} if part == "plan" else {}),
-                **(begun(commit.sequence) if part == "changes" else {}),
+                **(begun() if part == "changes" else {}),
             }
     except (RefusedError, UsageError) as error:
         return error.exit_code
