@@ -143,7 +143,7 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     for table, label in labels.items():
         gap: dict[str, Any] | None = None
         was_followed = False
-        for placed in chain.placed():
+        for placed in _in_order(chain):
             block = placed.block
             has_rows = block.kind == "snapshot" and any(record.id == table for record in block.tables)
             if gap is not None and has_rows:
@@ -157,6 +157,12 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
         if gap is not None:
             found.append({**gap, "to": iso(interval.end)})
     return found
+
+
+def _in_order(chain: Chain) -> list[Placed]:
+    """Return a chain's blocks in the order of the log, the changes up to a snapshot before it, whenever they came."""
+    blocks = (*chain.snapshots, *chain.changes)
+    return sorted(blocks, key=lambda placed: (to_of(placed.block), placed.block.kind == "snapshot", placed.commit))
 
 
 def _follows(block: Block, table: int) -> bool:

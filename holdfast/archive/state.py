@@ -46,10 +46,12 @@ class State:
     def finished_by(self, run: str) -> Placed | None:
         """Return the block that a run ends with, if it is here.
 
-        That is a snapshot: behind changes more may have been to come, so that only the run itself can tell.
+        That is a full backup: behind changes more may have been to come, so that only the run itself can tell.
         """
         placed = self.of_run(run)
-        return placed if placed is not None and placed.block.kind == "snapshot" else None
+        if placed is None or placed.block.kind != "snapshot" or placed.block.supplement:
+            return None
+        return placed
 
     def apply(self, commit: Commit) -> State:
         """Return the state after `commit`.

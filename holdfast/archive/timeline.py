@@ -47,10 +47,6 @@ class Chain:
         """Say whether a new stream began with it."""
         return any(placed.block.stream is not None and placed.block.stream.opened for placed in self.snapshots)
 
-    def placed(self) -> tuple[Placed, ...]:
-        """Return all blocks, in the order in which they were committed."""
-        return tuple(sorted((*self.snapshots, *self.changes), key=lambda each: each.commit))
-
 
 def to_of(block: Block) -> int:
     """Return the position that a block brings its source to."""

@@ -30,6 +30,7 @@ from holdfast.cli.restore import restore
 from holdfast.cli.source import source_app
 from holdfast.config import parse_bandwidth, parse_size
 from holdfast.errors import exit_code_of, is_ours, sentence
+from holdfast.sources.postgresql.obstacles import named
 from holdfast.storage import open_store
 from locking import Owner
 
@@ -153,6 +154,8 @@ def _show_backup(console: Console, value: dict[str, Any]) -> None:
     what = f"rows of {value['tables']} tables"
     if value["kind"] == "changes":
         what = f"changes of {value['transactions']:,} transactions" if "transactions" in value else "changes"
+        if value.get("begun"):
+            what = f"rows ({what}, and tables begun anew: {named(value['begun'])})"
     console.print(
         f"commit {value['commit']}: {value['rows']:,} {what} in {human_size(value['bytes'])}{speed}; "
         f"restorable to {value['restorable_to']}",

@@ -26,9 +26,9 @@ class BackupOperator(ArchiveJobOperator):
     Where changes were lost, a backup of changes becomes a full one, which begins anew; the task's log says why.
 
     Returns `commit` (the newest one that can be restored to), `kind` (`full` or `changes`), `rows` (of changes, how
-    many there were), `bytes`, `restorable_to`, `position` (in the source's log), `begun` (tables that a backup of
-    changes took a snapshot of) and `gap` (why no moment between the backup before and this one can be restored; empty
-    where all can, or where nobody asked for changes).
+    many there were, with the rows of `begun`), `bytes`, `restorable_to`, `position` (in the source's log), `begun`
+    (tables that a backup of changes took a snapshot of) and `gap` (why no moment between the backup before and this
+    one can be restored; empty where all can, or where nobody asked for changes).
 
     :param source_conn_id: the Airflow connection to the source, of type postgres; without it, what
         archives.yaml says. (templated)

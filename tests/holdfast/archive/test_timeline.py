@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.archive import Archive, Change, points
 from holdfast.archive.blocks import write_bytes, write_parquet
-from holdfast.archive.model import Block, Coverage, Mark, Stream, Transactions
+from holdfast.archive.model import Block, Coverage, Mark, Stream, TableRecord, Transactions
 from holdfast.archive.position import parse_position, show_position
 from holdfast.archive.timeline import Moment
 from holdfast.errors import RefusedError
@@ -131,6 +131,23 @@ def test_a_gap_that_no_change_backup_can_close_any_more_says_so(writer: Writer) 
     first, second = points.describe(writer.archive.state)["sources"][0]["gaps"]
     lost = "the changes since the first of them were lost before they were backed up: the slot was dropped"
     assert (first["reason"], second["reason"]) == (lost, "the slot was dropped")
+
+
+def test_a_table_that_was_begun_anew_has_no_gap_behind_its_snapshot(writer: Writer) -> None:
+    table = TableRecord(id="7", table_schema="public", name="orders", rows=0, digest="0:0", files=())
+    writer.snapshot("0/180", 0, opened=True, tables=(table,))
+    writer.changes("0/200", 1)
+    writer.followed = {}
+    writer.changes("0/280", 2)
+    writer.followed = {7: 71}
+    writer.snapshot("0/380", 3, supplement=True, tables=(table,))
+    writer.followed = {}
+    writer.changes("0/380", 3)  # up to the snapshot, and committed behind it
+    writer.followed = {7: 71}
+    writer.changes("0/400", 4)
+    (gap,) = points.describe(writer.archive.state)["sources"][0]["gaps"]
+    minutes = [datetime.fromisoformat(gap[each]).minute for each in ("from", "to")]
+    assert (gap["table"], minutes) == ("public.orders", [1, 3])
 
 
 def test_changes_that_do_not_follow_are_refused(writer: Writer) -> None:
