@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from holdfast.sources.postgresql.obstacles import refuse
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.peek import in_use, wait_until_free
 from holdfast.sources.postgresql.publication import not_followed, plan_publication, reconcile
-from holdfast.sources.postgresql.session import NOTICE_CLIENTS, connect
+from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident
 from holdfast.sources.postgresql.stream_state import (
     MAX_RETAINED_BYTES,
@@ -59,7 +58,6 @@ __all__ = [
     "retention_warning",
     "schema_fingerprint",
     "stream_name",
-    "truncated",
     "wait_until_free",
     "why_broken",
 ]
@@ -131,22 +129,6 @@ def check_unchanged(session: Connection, name: str, publication_oid: int) -> Non
         raise HoldfastError(
             f"slot or publication {name} was changed while changes were read: nothing of them is kept; start again"
         )
-
-
-def truncated(session: Connection, name: str, position: str) -> frozenset[int]:
-    """Return the oids of the tables that were emptied by TRUNCATE, as the stream tells it, up to a position.
-
-    It takes as long as decoding: to ask only where a table has got another file.
-    """
-    wait_until_free(session, name)
-    session.execute(NOTICE_CLIENTS)
-    found = session.execute(
-        "select data from pg_catalog.pg_logical_slot_peek_binary_changes(%s, %s, null, 'proto_version', '1', "
-        "'publication_names', %s) where pg_catalog.get_byte(data, 0) = pg_catalog.ascii('T')",
-        (name, position, ident(name)),
-    )
-    # Source: PostgreSQL manual, 'Logical Replication Message Formats': kind, number of oids, options, oids.
-    return frozenset(oid for (data,) in found for (oid,) in struct.iter_unpack(">I", data[6:]))
 
 
 def _make_slot(session: Connection, name: str, wait: float) -> None:

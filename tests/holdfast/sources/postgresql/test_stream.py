@@ -366,12 +366,3 @@ def test_a_server_that_was_brought_back_is_seen(session: Connection, address: Ad
     state = opened(session, address)
     ahead = replace(expected(state), position="FFF/0")
     assert "it was brought back to an earlier state" in stream.why_broken(ahead, state)
-
-
-def test_a_stream_tells_what_was_emptied(session: Connection, address: Address) -> None:
-    opened(session, address)
-    session.execute(
-        "insert into public.orders values (1, 1); truncate public.orders, public.lines; truncate public.notes"
-    )
-    _, position = stream.flush_position(session)
-    assert labels(session, stream.truncated(session, NAME, position)) == {"public.orders", "public.lines"}
