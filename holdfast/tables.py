@@ -1,0 +1,137 @@
+"""A table of a backup as of any restorable moment, as Arrow batches: for DuckDB, Spark and whatever else reads Arrow.
+
+orders = table_at("s3://backups/shop", "public.orders", at="2026-03-01T12:00:00Z")
+duckdb.sql("select count(*), sum(price) from orders")
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.asof import as_of
+from holdfast.archive.model import iso
+from holdfast.archive.points import only_source, resolve
+from holdfast.archive.position import show_position
+from holdfast.errors import UsageError
+from holdfast.moments import catalog_of, history_of
+from holdfast.sources.postgresql.forms import schema_of
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.sources.postgresql.catalog import Catalog, Table
+
+MEMORY_BYTES = 256 << 20
+"""DuckDB's, for joining a snapshot with its changes; what is more goes to a temporary folder."""
+
+LOCK_WAIT_S = 60.0
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ArchivedTable:
+    """A table at a moment: all that this or another process needs to read it.
+
+    :param label: `schema.name`.
+    :param position: what of the source's log is in it.
+    :param schema: of its rows; types without a form of their own in Parquet are text, generated columns left out.
+    :param parts: ids of what holds its rows: itself, or its partitions.
+    """
+
+    url: str
+    source: str
+    label: str
+    position: str
+    schema: pa.Schema
+    parts: tuple[str, ...]
+
+    def batches(self, part: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one part, under the locks of a reader, in bounded memory.
+
+        :raises LockBusy: vacuum is at work.
+        :raises DamagedError: a file is not what was written.
+        """
+        store = open_store(self.url)
+        with (
+            locks.acquire(store, "query", owner=Owner(), purpose=f"reading {self.label}", wait=LOCK_WAIT_S) as held,
+            TemporaryDirectory(prefix="holdfast-table-") as spill,
+        ):
+            moment = resolve(Archive.open(store).state, store, self.source, f"lsn:{self.position}")
+            table = next(each for each in catalog_of(store, moment).tables if str(each.oid) == part)
+            found = moment.tables().get(part)
+            if found is None:
+                return
+            if found.stale:
+                _LOG.warning("%s is read as of %s: %s", table.label, iso(found.as_of), found.stale)
+            history = history_of(moment, found, table)
+            for batch in as_of(store, history, memory_bytes=MEMORY_BYTES, spill=Path(spill)):
+                yield batch.select(self.schema.names).cast(self.schema)
+            held.check()
+
+
+def find_table(url: str, table: str, *, at: str = "latest", source: str | None = None) -> ArchivedTable:
+    """Find a table of a backup at a moment.
+
+    :param table: `schema.name`, or the name alone where no other schema has it.
+    :param at: as for a restore.
+    :param source: needed where the archive holds several.
+    :raises UsageError: there is no such table, or several.
+    :raises RefusedError: that moment cannot be restored.
+    """
+    store = open_store(url)
+    state = Archive.open(store).state
+    moment = resolve(state, store, only_source(state, source), at)
+    catalog = catalog_of(store, moment)
+    found = _named(catalog, table)
+    schema = schema_of([column for column in found.columns if not column.generated])
+    parts = tuple(str(each.oid) for each in _with_rows(catalog, found))
+    return ArchivedTable(
+        url, moment.source, found.label, show_position(moment.position), pa.schema(map(_plain, schema)), parts
+    )
+
+
+def table_at(url: str, table: str, *, at: str = "latest", source: str | None = None) -> pa.RecordBatchReader:
+    """Return a table's rows at a moment, to be read once: `find_table` tells the parameters and errors.
+
+    The locks of a reader are held from the first batch to the last.
+    """
+    found = find_table(url, table, at=at, source=source)
+    return pa.RecordBatchReader.from_batches(
+        found.schema, (batch for part in found.parts for batch in found.batches(part))
+    )
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """Return a field without the metadata that only files need."""
+    return pa.field(field.name, field.type)
+
+
+def _named(catalog: Catalog, name: str) -> Table:
+    found = [table for table in catalog.tables if name in (table.label, table.name)]
+    exact = [table for table in found if table.label == name] or found
+    if len(exact) == 1:
+        return exact[0]
+    several = ", ".join(table.label for table in exact)
+    raise UsageError(f"{name} names {f'several tables: {several}' if exact else 'no table of that moment'}")
+
+
+def _with_rows(catalog: Catalog, table: Table) -> Iterator[Table]:
+    if table.kind != "p":
+        yield table
+        return
+    for each in catalog.tables:
+        if table.oid in each.parents:
+            yield from _with_rows(catalog, each)
+
+
+__all__ = ["ArchivedTable", "find_table", "table_at"]

@@ -1,0 +1,65 @@
+"""Tables of an archive as a Spark data source: `spark.read.format("holdfast")`, as of any restorable moment.
+
+spark.dataSource.register(ArchiveTables)
+spark.read.format("holdfast").option("table", "public.orders").option("at", "latest").load("s3://backups/shop")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkValueError
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from holdfast.tables import ArchivedTable, find_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class ArchiveTables(DataSource):
+    """Options: `table`, and `at` and `source` as for a restore; the path is the archive's URL."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "holdfast"
+
+    def schema(self) -> StructType:
+        """Return the table's columns as Spark has them."""
+        return from_arrow_schema(self._table().schema)
+
+    def reader(self, schema: StructType) -> Reader:
+        """Return what reads the table."""
+        return Reader(self._table())
+
+    def _table(self) -> ArchivedTable:
+        options = self.options
+        if "path" not in options or "table" not in options:
+            raise PySparkValueError("""say which: .option("table", "schema.name").load("URL of the archive")""")
+        return find_table(
+            options["path"], options["table"], at=options.get("at", "latest"), source=options.get("source")
+        )
+
+
+class Part(InputPartition):
+    """The table itself, or one of its partitions, by id."""
+
+
+class Reader(DataSourceReader):
+    """Reads a table, each of its partitions by a task of its own, in bounded memory."""
+
+    def __init__(self, table: ArchivedTable) -> None:
+        self._table = table
+
+    def partitions(self) -> list[InputPartition]:
+        """Return what tasks read."""
+        return [Part(part) for part in self._table.parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one of them."""
+        yield from self._table.batches(partition.value)
