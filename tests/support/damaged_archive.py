@@ -116,7 +116,8 @@ def add_backup(archive: Archive, number: int) -> None:
         batch = pa.record_batch(
             {
                 "id": pa.array([oid * 1000 + number * 100 + row for row in range(20)]),
-                "word": pa.array([f"{'ab'[row % 2]}{number}{oid}" for row in range(20)]),
+                # So long that the file is compressed, with a dictionary.
+                "word": pa.array([f"{'ab'[row % 2]}{number}{oid}" * 100 for row in range(20)]),
             }
         )
         (file,) = write_parquet(store, f"{table_folder('shop', str(oid), block_id)}/00000", batch.schema, [batch])
