@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench import backups, hashes, machine, many_tables, restores, workload
 from bench.backups import Backups
+from bench.command import say
 from bench.figures import Comparison, collect
 from bench.holdfast_command import HoldfastCommand
 from bench.many_tables import ManyTables
@@ -84,25 +85,25 @@ def measure(rows: int, rounds: int, *, tables: int, large_rows: int, large_value
     """
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     with _work_folder() as work, workload.server() as server:
-        _say("fetching the JDBC driver")
+        say("fetching the JDBC driver")
         jdbc = SparkJdbc(work)
         jdbc.fetch_driver()
-        _say(f"making a table of {rows:,} rows")
+        say(f"making a table of {rows:,} rows")
         facts = workload.create_source(server, rows)
         command = HoldfastCommand(server)
         out = Backups(server, facts, command, jdbc)
         back = Restores(server, rows, command, jdbc)
-        _say(f"making {tables:,} tables of {many_tables.ROWS} rows")
+        say(f"making {tables:,} tables of {many_tables.ROWS} rows")
         many = ManyTables(server, tables, command)
         ways = [out.holdfast, out.copy_1, out.jdbc, out.copy_2, out.pg_dump_directory, out.pg_dump_custom]
         ways += [back.holdfast, back.pg_restore, back.jdbc, many.holdfast, many.pg_dump]
         times: list[Times] = []
         loads: list[float] = []
         for number in range(rounds):
-            _say(f"round {number + 1} of {rounds}")
+            say(f"round {number + 1} of {rounds}")
             loads.append(machine.load())
             times.append(_round(server, work / f"round-{number}", ways))
-        _say("hashing")
+        say("hashing")
         rates = _rates(server, command, work / "hashes", rounds)
         memory = [
             *_memory(server, command, work / "many-rows", workload.SOURCE, f"{rows:,} rows", 0),
@@ -142,7 +143,7 @@ def _round(server: PostgresServer, folder: Path, ways: Sequence[Callable[[Path],
     for way in ways:
         _settle(server)
         found = way(folder)
-        _say("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
+        say("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
         times |= found
     shutil.rmtree(folder)
     return times
@@ -166,7 +167,7 @@ def _large_values(
     server: PostgresServer, command: HoldfastCommand, folder: Path, rows: int, value: int
 ) -> Iterator[Memory]:
     """Measure a table of a few large values."""
-    _say(f"making {rows} values of {value // MIB} MiB")
+    say(f"making {rows} values of {value // MIB} MiB")
     workload.create_large(server, rows, value)
     yield from _memory(server, command, folder, workload.LARGE, f"{rows} values of {value // MIB} MiB", value)
 
@@ -185,11 +186,7 @@ def _memory(
         workers = WorkerMemory()
         run(folder, place, workers)
         found = Memory(f"{operation} of {what}", workers.most, largest_value)
-        _say(f"  {found.what}: {found.peak / 1e6:,.0f} MB at most, {found.limit / 1e6:,.0f} MB allowed")
+        say(f"  {found.what}: {found.peak / 1e6:,.0f} MB at most, {found.limit / 1e6:,.0f} MB allowed")
         yield found
     workload.drop_database(server, target)
     shutil.rmtree(folder)
-
-
-def _say(words: str) -> None:
-    print(words, flush=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import signal
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
@@ -13,24 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import catch_up, machine, streams, to_moments, workload
+from bench.command import measure_and_report, new_parser, say
 from bench.figures import Ratio, Series, collect, compare
 from bench.holdfast_command import HoldfastCommand
-from bench.processes import ProgramError
 from bench.results import ratio_row, table, verdict
 from bench.streams import ChangeStream
 from bench.to_moments import Moments
-from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from types import FrameType
 
     from bench.backups import Times
     from bench.catch_up import CaughtUp
     from holdfast.sources.postgresql.server import PostgresServer
-
-_RESULTS = Path(__file__).with_name("results")
-_INTERRUPTED = 130
 
 COMPARISONS = (*streams.COMPARISONS, *to_moments.COMPARISONS)
 
@@ -98,16 +91,16 @@ def measure(rows: int, rounds: int, *, many: int) -> Found:
         wal: dict[str, tuple[int, int]] = {}
         with Moments(server, command, work / "moments") as moments:
             for number in range(rounds):
-                _say(f"round {number + 1} of {rounds}")
+                say(f"round {number + 1} of {rounds}")
                 loads.append(machine.load())
                 times.append(_restores(server, moments))
         for number, each in enumerate(times):
             for mixed in (False, True):
-                _say(f"round {number + 1} of {rounds}: a stream of {rows:,} changes")
+                say(f"round {number + 1} of {rounds}: a stream of {rows:,} changes")
                 with ChangeStream(server, command, work / f"stream-{number}-{mixed:d}", rows, mixed=mixed) as stream:
                     each |= _round(server, work, stream)
                     wal |= stream.measured
-        _say(f"a stream of {many:,} changes")
+        say(f"a stream of {many:,} changes")
         caught_up = catch_up.measure(server, command, work / "many", many)
         return Found(
             date=date,
@@ -139,7 +132,7 @@ def _round(server: PostgresServer, work: Path, stream: ChangeStream) -> Times:
 
 
 def _told(found: Times) -> Times:
-    _say("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
+    say("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
     return found
 
 
@@ -192,41 +185,24 @@ def _series_row(series: Series, found: Found) -> list[str]:
     ]
 
 
+def as_json(found: Found) -> str:
+    """Return everything as JSON."""
+    return json.dumps({**asdict(found), "ratios": [asdict(each) for each in found.ratios]}, indent=1) + "\n"
+
+
 def main() -> int:
     """Run the bench; 0 when all targets were reached, 1 when one was missed or something failed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.changes", description="Measure backups of changes.")
+    parser = new_parser("bench.changes", "Measure backups of changes.")
     parser.add_argument("--rows", type=int, default=2_000_000, help="changes of a stream")
     parser.add_argument("--many", type=int, default=10_000_000, help="changes to catch up with")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured")
-    parser.add_argument("--results", type=Path, default=_RESULTS, help="folder of the report")
     given = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-    try:
-        found = measure(given.rows, given.rounds, many=given.many)
-    except KeyboardInterrupt:
-        print("interrupted: everything that was started is ended", file=sys.stderr)
-        return _INTERRUPTED
-    except (ProgramError, HoldfastError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    given.results.mkdir(parents=True, exist_ok=True)
-    as_json = {**asdict(found), "ratios": [asdict(each) for each in found.ratios]}
-    (given.results / "changes.json").write_text(json.dumps(as_json, indent=1) + "\n")
-    report = as_markdown(found)
-    (given.results / "changes.md").write_text(report)
-    print(report)
-    for missed in found.missed:
-        print(f"not reached: {missed}", file=sys.stderr)
-    return 1 if found.missed else 0
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def _say(words: str) -> None:
-    print(words, flush=True)
+    return measure_and_report(
+        "changes",
+        given.results,
+        lambda: measure(given.rows, given.rounds, many=given.many),
+        as_json=as_json,
+        as_markdown=as_markdown,
+    )
 
 
 if __name__ == "__main__":

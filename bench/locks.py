@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
-import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -16,8 +14,8 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from bench import contention, crowd, lock_latency, machine
+from bench.command import measure_and_report, new_parser, say
 from bench.contention import WAYS, Contest
-from bench.forked import ForkedError
 from bench.lock_results import Latency, LockResults, Race, as_json, as_markdown
 from bench.memory_store import serving
 from bench.slow_store import SlowStore
@@ -26,15 +24,11 @@ from tests.support.versitygw import running_versitygw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import FrameType
 
     from bench.contention import Told, Way
     from bench.crowd import Crowd
     from bench.lock_latency import Times
     from locking.names import Mode
-
-_RESULTS = Path(__file__).with_name("results")
-_INTERRUPTED = 130
 
 CONTENDERS = 32
 WRITERS = 4
@@ -76,26 +70,18 @@ NOTES = (
 
 def main() -> int:
     """Run the bench; 0 when all was reached, 1 when something was missed or failed."""
-    given = _arguments()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    parser = new_parser("bench.locks", "Measure the locks.")
+    parser.add_argument("--turns", type=int, default=3, help="of each contender")
+    parser.add_argument("--readers", type=int, default=crowd.READERS, help="that come at once")
+    given = parser.parse_args()
     logging.disable(logging.WARNING)  # contenders that end leave what the others tidy up, and say so
-    try:
-        results = measure(given.rounds, given.turns, given.readers)
-    except KeyboardInterrupt:
-        print("interrupted: everything that was started is ended", file=sys.stderr)
-        return _INTERRUPTED
-    except ForkedError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    given.results.mkdir(parents=True, exist_ok=True)
-    (given.results / "locks.json").write_text(as_json(results))
-    report = as_markdown(results, NOTES)
-    (given.results / "locks.md").write_text(report)
-    print(report)
-    for missed in results.missed:
-        print(f"not reached: {missed}", file=sys.stderr)
-    return 1 if results.missed else 0
+    return measure_and_report(
+        "locks",
+        given.results,
+        lambda: measure(given.rounds, given.turns, given.readers),
+        as_json=as_json,
+        as_markdown=lambda results: as_markdown(results, NOTES),
+    )
 
 
 def measure(rounds: int, turns: int, readers: int) -> LockResults:
@@ -111,15 +97,15 @@ def measure(rounds: int, turns: int, readers: int) -> LockResults:
     for number in range(rounds):
         loads.append(machine.load())
         with _Stores() as stores:
-            _say(f"round {number + 1} of {rounds}: latency")
+            say(f"round {number + 1} of {rounds}: latency")
             for key in _LATENCIES:
                 latencies.setdefault(key, []).append(stores.latency(*key))
             ways = WAYS if number % 2 == 0 else WAYS[::-1]
             for contest, store in product(_contests(turns), (MEMORY, FOLDER)):
                 found = {way: stores.race(contest, way, store) for way in ways}
-                _say(f"  {contest.name}, {store}: " + ", ".join(f"{way} {found[way].rate:.1f}/s" for way in WAYS))
+                say(f"  {contest.name}, {store}: " + ", ".join(f"{way} {found[way].rate:.1f}/s" for way in WAYS))
                 races.setdefault((contest.name, store), []).append(found)
-            _say(f"  {readers} readers")
+            say(f"  {readers} readers")
             crowds.append(crowd.run(stores.new_folder(), readers))
     return LockResults(
         date=date,
@@ -188,23 +174,6 @@ class _Stores:
         bucket = f"bucket-{next(self._numbers)}"
         self._server.make_bucket(bucket)
         return f"s3://{bucket}/archive"
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.locks", description="Measure the locks.")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured")
-    parser.add_argument("--turns", type=int, default=3, help="of each contender")
-    parser.add_argument("--readers", type=int, default=crowd.READERS, help="that come at once")
-    parser.add_argument("--results", type=Path, default=_RESULTS, help="folder of the report")
-    return parser.parse_args()
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def _say(words: str) -> None:
-    print(words, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from bench import workload
 from bench.backups import check_rows
 from bench.figures import Comparison
 from bench.processes import ProgramError, run
+from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
-from holdfast.sources.postgresql.changes import lsn_number
 from holdfast.sources.postgresql.decode import MAX_VALUE_BYTES
 from holdfast.sources.postgresql.peek import DECODING_MEMORY, peek_query
 from holdfast.sources.postgresql.session import connect
@@ -93,7 +93,7 @@ class ChangeStream:
                     workload.insert_rows(session, first, last, table="public.unpublished")
             self._upto = _position(session)
             self._catalog = read_catalog(session, read_tables(session))
-        self.wal = lsn_number(self._upto) - lsn_number(start)
+        self.wal = parse_position(self._upto) - parse_position(start)
         workload.settle(server)
 
     def __enter__(self) -> Self:
@@ -101,10 +101,7 @@ class ChangeStream:
 
     def __exit__(self, *raised: object) -> None:
         """Drop the slot, and the database with it."""
-        with connect(self._address) as session:
-            session.execute(
-                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s", (DATABASE,)
-            )
+        workload.drop_slots(self._server, DATABASE)
         workload.drop_database(self._server, DATABASE)
 
     @property

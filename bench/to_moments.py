@@ -9,8 +9,8 @@ from bench import inline_jobs, workload
 from bench.backups import check_rows
 from bench.figures import Comparison
 from holdfast.archive import Archive
+from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.changes import lsn_number
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from sparkjobs import following
@@ -53,7 +53,6 @@ _PART = 4
 _TABLE = "create table public.t{} (id int primary key, name text, amount numeric(12,2), at timestamptz)"
 _FILL = "insert into public.t{} select i, md5(i::text), i / 7.0, '2026-01-01' from generate_series(1, {}) i"
 _UPDATE = "update public.t{} set amount = amount + 1, name = md5(name) where id % {} = 0 and id / {} % {} = {}"
-_DROP_SLOTS = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s"
 
 
 class Moments:
@@ -96,8 +95,7 @@ class Moments:
 
     def __exit__(self, *raised: object) -> None:
         """Drop all of it but the archives."""
-        with connect(self._address) as session:
-            session.execute(_DROP_SLOTS, (_DATABASE,))
+        workload.drop_slots(self._server, _DATABASE)
         workload.drop_database(self._server, _DATABASE)
 
     @property
@@ -131,7 +129,7 @@ class Moments:
     def _position(self) -> int:
         with connect(self._address) as session:
             row = session.execute("select pg_current_wal_insert_lsn()::text").fetchone()
-        return lsn_number(str(row[0])) if row else 0
+        return parse_position(str(row[0])) if row else 0
 
     def _archive_changes(self, store: ObjectStore, window: int) -> int:
         """Back the changes up in windows of about so many bytes of log; return how many blocks they became."""
@@ -143,7 +141,7 @@ class Moments:
             following.WINDOW_BYTES = usual
 
     def _back_up(self, store: ObjectStore, kind: str) -> dict[str, Any]:
-        run = f"{kind}-{len(Archive.open(store).commits)}"
+        run = f"{kind}-{Archive.open(store).state.sequence}"
         return inline_jobs.back_up(store, "bench", self._address, kind=kind, run=run)
 
     def _restore(self, name: str) -> Times:

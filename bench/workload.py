@@ -140,6 +140,12 @@ def drop_database(running: PostgresServer, name: str) -> None:
     _administer(running, sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
 
 
+def drop_slots(running: PostgresServer, name: str) -> None:
+    """Drop the slots of a database; nobody may read them any more."""
+    query = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = {}"
+    _administer(running, sql.SQL(query).format(sql.Literal(name)))
+
+
 def settle(running: PostgresServer) -> None:
     """Write out what is dirty, so that nobody pays for what was done before their turn."""
     _administer(running, sql.SQL("checkpoint"))

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, Param, task
 
-from holdfast_airflow.archives import configured_archives
+from holdfast_airflow.archives import ALL, configured_archives
 from holdfast_airflow.assets import backups_of
 from holdfast_airflow.operators.backup import BackupOperator
 
 if TYPE_CHECKING:
     from holdfast.config import ArchiveConfig
-
-ALL = "all"
 
 WHAT = {
     "full": "Adds a full backup of each source in one commit",

@@ -10,6 +10,7 @@ import difflib
 import os
 import re
 from collections.abc import Hashable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
@@ -34,8 +35,12 @@ ENVIRONMENT = "HOLDFAST_ARCHIVES"
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
-
-_BANDWIDTH = r"^([1-9][0-9]*(?:\.[0-9]+)?) ?([kMG]?)B(?:/s)?$"
+_NUMBER = r"([1-9][0-9]*(?:\.[0-9]+)?) ?"
+_BANDWIDTH = rf"^{_NUMBER}([kMG]?)B(?:/s)?$"
+_SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
+_SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
+_BUDGET = f"{_SIZE}|{_SPAN}"
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def parse_bandwidth(text: str) -> float:
@@ -43,13 +48,7 @@ def parse_bandwidth(text: str) -> float:
 
     :raises UsageError: it is none.
     """
-    found = re.fullmatch(_BANDWIDTH, text)
-    if found is None:
-        raise UsageError(f"cannot read {text!r} as a bandwidth: {_PATTERNS[_BANDWIDTH]}")
-    return float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[found[2]]
-
-
-_SIZE = r"^([1-9][0-9]*(?:\.[0-9]+)?) ?([kMGT]?)(i?)B$"
+    return _bytes(text, _BANDWIDTH, "bandwidth")
 
 
 def parse_size(text: str) -> int:
@@ -57,10 +56,36 @@ def parse_size(text: str) -> int:
 
     :raises UsageError: it is none.
     """
-    found = re.fullmatch(_SIZE, text)
+    return int(_bytes(text, _SIZE, "size"))
+
+
+def parse_span(text: str) -> timedelta:
+    """Return how long words such as `24h`, `90 min`, `30d` or `2w` say.
+
+    :raises UsageError: they say nothing of that kind.
+    """
+    found = re.fullmatch(_SPAN, text)
     if found is None:
-        raise UsageError(f"cannot read {text!r} as a size: {_PATTERNS[_SIZE]}")
-    return int(float(found[1]) * (1024 if found[3] else 1000) ** ("", "k", "M", "G", "T").index(found[2]))
+        raise UsageError(f"cannot read {text!r} as a length of time: {_PATTERNS[_SPAN]}")
+    return timedelta(seconds=float(found.group(1)) * _SECONDS[found.group(2)])
+
+
+def parse_budget(text: str) -> int | timedelta:
+    """Return how much may be done at most: bytes for `100 GB`, a length of time for `2h`.
+
+    :raises UsageError: it is neither.
+    """
+    if re.fullmatch(_BUDGET, text) is None:
+        raise UsageError(f"cannot read {text!r} as a budget: {_PATTERNS[_BUDGET]}")
+    return parse_span(text) if re.fullmatch(_SPAN, text) else parse_size(text)
+
+
+def _bytes(text: str, pattern: str, what: str) -> float:
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise UsageError(f"cannot read {text!r} as a {what}: {_PATTERNS[pattern]}")
+    number, unit = found.groups()
+    return float(number) * (1024.0 if "i" in text else 1000.0) ** ("", "k", "M", "G", "T").index(unit)
 
 
 def _without_secret(url: str) -> str:
@@ -81,6 +106,8 @@ Name = Annotated[str, StringConstraints(pattern=f"^{_NAME}$")]
 """Names of archives, sources and replicas: they become parts of DAG ids and of lock names."""
 
 Url = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_secret)]
+Size = Annotated[str, StringConstraints(pattern=_SIZE)]
+Span = Annotated[str, StringConstraints(pattern=_SPAN)]
 
 
 class _Section(BaseModel):
@@ -118,7 +145,7 @@ class SourceConfig(_Section):
     exclude: list[str] = Field(default_factory=list)
     connections: int | None = Field(default=None, ge=1)
     bandwidth: Annotated[str, StringConstraints(pattern=_BANDWIDTH)] | None = None
-    max_retained_wal: Annotated[str, StringConstraints(pattern=_SIZE)] = "10 GiB"
+    max_retained_wal: Size = "10 GiB"
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Self:
@@ -136,6 +163,7 @@ class ScheduleConfig(_Section):
     changes: str | None = None
     compaction: str | None = None
     truncation: str | None = None
+    vacuum: str | None = None
     verification: str | None = None
     drill: str | None = None
 
@@ -150,6 +178,59 @@ class KeepConfig(_Section):
     monthly: int | None = Field(default=None, ge=1)
     yearly: int | None = Field(default=None, ge=1)
     within: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*[hdwmy]$")] | None = None
+
+    def rules(self) -> list[str]:
+        """Return the rules as `--keep` takes them."""
+        return [f"{name}={value}" for name, value in self.model_dump(exclude_none=True).items()]
+
+
+class CompactionConfig(_Section):
+    """Which blocks of changes are joined into larger ones.
+
+    :param min_blocks: so many neighbours at least.
+    :param small: those that are smaller; `target`: the size of what they become, at most.
+    :param min_age: only those whose last change is older.
+    """
+
+    min_blocks: int = Field(default=8, ge=2)
+    small: Size = "64 MiB"
+    target: Size = "512 MiB"
+    min_age: Span = "1h"
+
+
+class VerificationConfig(_Section):
+    """How stored files are read again.
+
+    :param deep_within: each run reads as many of them as are needed to have read all in this time.
+    :param budget: what one run reads at most, in bytes or in time; None for no bound.
+    """
+
+    deep_within: Span = "30d"
+    budget: Annotated[str, StringConstraints(pattern=_BUDGET)] | None = None
+
+
+class VacuumConfig(_Section):
+    """When files that nothing needs are deleted.
+
+    :param grace: so long after they were removed.
+    """
+
+    grace: Span = "24h"
+
+
+class DrillConfig(_Section):
+    """What must hold in a database that a drill has restored.
+
+    :param source: whose database; needed where the archive has several.
+    :param assertions: queries of one row with the value true.
+    """
+
+    source: Name | None = None
+    assertions: list[Annotated[str, StringConstraints(min_length=1)]] = Field(default_factory=list)
+
+    def of(self, source: str) -> list[str]:
+        """Return what must hold in a source's database."""
+        return self.assertions if self.source in (None, source) else []
 
 
 class ArchiveConfig(_Section):
@@ -168,6 +249,10 @@ class ArchiveConfig(_Section):
     sources: dict[Name, SourceConfig] = Field(default_factory=dict)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     keep: KeepConfig = Field(default_factory=KeepConfig)
+    compaction: CompactionConfig = Field(default_factory=CompactionConfig)
+    verification: VerificationConfig = Field(default_factory=VerificationConfig)
+    vacuum: VacuumConfig = Field(default_factory=VacuumConfig)
+    drill: DrillConfig = Field(default_factory=DrillConfig)
     spark_connection: str = "spark_default"
 
     @model_validator(mode="after")
@@ -178,6 +263,12 @@ class ArchiveConfig(_Section):
             raise PydanticCustomError("replicas", "'replicas' needs two or more; for one place write 'url'")
         if self.quorum is not None and self.quorum > len(self.replicas or {}):
             raise PydanticCustomError("quorum", "'quorum' is larger than the number of 'replicas'")
+        if self.schedule.truncation and not self.keep.rules():
+            raise PydanticCustomError("truncation", "'schedule.truncation' needs rules in 'keep', such as daily: 14")
+        if self.drill.assertions and self.drill.source is None and len(self.sources) > 1:
+            raise PydanticCustomError("drill", "'drill.assertions' needs 'drill.source': there are several sources")
+        if self.sources and self.drill.source not in (None, *self.sources):
+            raise PydanticCustomError("drill", "'drill.source' names none of the 'sources'")
         return self
 
     def only_url(self) -> str:
@@ -310,6 +401,8 @@ def _explain(error: ValidationError) -> str:
 
 _PATTERNS = {
     _SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
+    _SPAN: "write a number and s, min, h, d or w, such as 24h or 30d",
+    _BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
     _BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
     f"^{_NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
     r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",

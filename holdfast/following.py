@@ -7,7 +7,6 @@ here; what the server says of it must fit, else no changes can be joined, and a 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 
 from holdfast.archive import Archive
 from holdfast.archive.model import Document, Stream
+from holdfast.archive.timeline import told
 from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
@@ -22,9 +22,10 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream_state import ExpectedStream, look, retention_warning, why_broken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.archive.state import Placed, State
+    from holdfast.archive.placed import Placed
+    from holdfast.archive.state import State
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.stream_state import StreamState
@@ -100,7 +101,7 @@ class Decision(Document):
 
 def newest_with_stream(state: State, source: str) -> Placed | None:
     """Return a source's newest block that tells of its stream."""
-    found = [placed for placed in state.blocks.values() if placed.block.source.name == source and placed.block.stream]
+    found = [placed for placed in told(state, source) if placed.head.stream]
     return max(found, key=lambda placed: placed.commit, default=None)
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from holdfast.archive.locks import HeldLocks
 
 LOCKS_VARIABLE = "HOLDFAST_LOCKS"
+RECORDS_VARIABLE = "HOLDFAST_RECORDS"
+"""Where a job that works without locks writes its records: the archive may not be writable."""
 PARENT_VARIABLE = "HOLDFAST_PARENT"
 SNAPSHOT_VARIABLE = "HOLDFAST_SNAPSHOT"
 DECISION_VARIABLE = "HOLDFAST_DECISION"
@@ -84,22 +86,25 @@ def process_start(pid: int) -> str | None:
 
 
 def job_environment(
-    url: str, password: str | None, locks: HeldLocks, role: Literal["source", "target"]
+    url: str | None, password: str | None, locks: HeldLocks | None, role: Literal["source", "target"] = "source"
 ) -> dict[str, str]:
     """Return what a job needs in its environment.
 
-    :param url: of the database, without a password.
+    :param url: of the database, without a password; None for a job that works on the archive alone.
+    :param locks: what it works under; None for one that needs none.
     :param role: whether the database is read (`source`) or written (`target`).
     """
     python = sys.executable
     environment = {
-        URL_VARIABLES[role]: url,
-        LOCKS_VARIABLE: locks.handles(),
         PARENT_VARIABLE: f"{os.getpid()}:{process_start(os.getpid())}",
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
         "PATH": f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     }
+    if locks is not None:
+        environment[LOCKS_VARIABLE] = locks.handles()
+    if url is not None:
+        environment[URL_VARIABLES[role]] = url
     if password:
         environment["PGPASSWORD"] = password
     return environment

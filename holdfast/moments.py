@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pydantic import TypeAdapter
 
 from holdfast.archive.blocks import read_file
-from holdfast.archive.history import TableHistory, field_id
+from holdfast.archive.history import TableHistory
+from holdfast.fields import field_id, numbered
 from holdfast.sources.postgresql.catalog import Catalog, SequenceValue
 from holdfast.sources.postgresql.conform import conform
 from holdfast.sources.postgresql.forms import schema_of
@@ -24,9 +26,7 @@ if TYPE_CHECKING:
 
 _SEQUENCES = TypeAdapter(tuple[SequenceValue, ...])
 
-_NOTHING = pa.record_batch(
-    [pa.nulls(1)], pa.schema([pa.field("nothing", pa.null(), metadata={b"PARQUET:field_id": b"0"})])
-)
+_NOTHING = pa.record_batch([pa.nulls(1)], pa.schema([numbered("nothing", pa.null(), 0)]))
 """A row without any column that a table can have."""
 
 
@@ -91,17 +91,20 @@ def history_of(moment: Moment, parts: TableParts, table: Table) -> TableHistory:
     Generated columns are left out: changes do not hold them.
     """
     columns = tuple(column for column in table.columns if not column.generated)
-    return TableHistory(
+    history = TableHistory(
         table=parts.base.id,
         label=table.label,
         base=parts.base.files,
         since=parts.since,
         changes=parts.changes,
-        key=parts.changes[-1].key if parts.changes else (),
+        key=(),
         upto=moment.position,
         wanted=schema_of(columns),
         missing=missing_values(columns),
     )
+    # Of a block that stands for several, records may be of another time, when the table had another key.
+    changes = history.relevant()
+    return replace(history, changes=changes, key=changes[-1].key if changes else ())
 
 
 def missing_values(columns: Sequence[Column]) -> Mapping[int, pa.Scalar]:

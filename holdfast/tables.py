@@ -18,9 +18,9 @@ from holdfast.archive import Archive, locks
 from holdfast.archive.asof import as_of
 from holdfast.archive.model import iso
 from holdfast.archive.points import only_source, resolve
-from holdfast.archive.position import show_position
 from holdfast.errors import UsageError
 from holdfast.moments import catalog_of, history_of
+from holdfast.position import show_position
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.storage import open_store
 from locking import Owner

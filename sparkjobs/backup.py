@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
+from holdfast.archive.live import not_selected
 from holdfast.archive.model import Block, Coverage, SourceRecord, TableRecord, summary
 from holdfast.archive.runs import read_unfinished
 from holdfast.archive.unfinished import BegunBlock, FinishedPiece, missing
@@ -39,7 +40,9 @@ from sparkjobs.tasks import pack
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.archive.state import Placed, State
+    from holdfast.archive.model import Stream
+    from holdfast.archive.placed import Placed
+    from holdfast.archive.state import State
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.read import Piece
@@ -143,7 +146,8 @@ def back_up_snapshot(job: Job, source: str, choice: Choice, limits: Limits, deci
     with open_snapshot(address, snapshot) as seen, connect(address) as now:
         seen.check_labels(now)
         job.log.progress("committing")
-    whole = _describe(job, source, snapshot, block, [*done, *found], decision)
+    stream = _joined_stream(archive.state, source, decision, snapshot)
+    whole = _describe(job, source, snapshot, block, [*done, *found], decision, stream)
     if whole.unlogged:
         job.say(f"unlogged, so that a crash of a server empties them: {named(whole.unlogged)}")
     return _result(job, archive, _commit(job, archive, whole, block.begun.started_from))
@@ -242,7 +246,13 @@ def _result(job: Job, archive: Archive, placed: Placed) -> dict[str, Any]:
 
 
 def _describe(
-    job: Job, source: str, snapshot: Snapshot, block: OpenBlock, found: Iterable[FinishedPiece], decision: Decision
+    job: Job,
+    source: str,
+    snapshot: Snapshot,
+    block: OpenBlock,
+    found: Iterable[FinishedPiece],
+    decision: Decision,
+    stream: Stream | None,
 ) -> Block:
     """Put together what the commit says of this backup."""
     catalog = block.catalog
@@ -250,7 +260,7 @@ def _describe(
     for piece in found:
         files.setdefault(piece.table, []).append(piece)
     skipped = [table.label for table in catalog.with_rows() if table.oid not in files]
-    named_skipped = () if decision.begin else tuple(f"rows of {label}: not selected" for label in skipped)
+    named_skipped = () if decision.begin else tuple(not_selected(label) for label in skipped)
     return Block(
         id=block.begun.id,
         kind="snapshot",
@@ -275,11 +285,23 @@ def _describe(
         whole=not skipped,
         not_included=block.begun.not_included + named_skipped,
         unlogged=tuple(table.label for table in catalog.tables if table.persistence == "u" and table.oid in files),
-        stream=decision.stream if snapshot.exact else None,
+        stream=stream,
         supplement=bool(decision.begin),
         gap=decision.gap,
         schema_version=block.begun.schema_version,
     )
+
+
+def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot) -> Stream | None:
+    """Return the stream whose changes can be joined to a snapshot; None where there is none.
+
+    Of one that begins with the snapshot, changes are wanted from there on: those since its slot was made are in the
+    rows, and the next backup advances the slot past them. Until then the slot is behind what is archived.
+    """
+    stream = decision.stream
+    if stream is None or not snapshot.exact:
+        return None
+    return stream.model_copy(update={"position": snapshot.position if stream.opened else state.streams[source]})
 
 
 def _table_record(table: Table, pieces: Iterable[FinishedPiece]) -> TableRecord:

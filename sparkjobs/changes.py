@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from holdfast.archive.blocks import write_parquet
 from holdfast.archive.model import Mark, TableRecord, Transactions
+from holdfast.position import show_position
 from holdfast.sources.postgresql.arrow_session import ArrowSession
-from holdfast.sources.postgresql.change_rows import lsn_text
 from holdfast.sources.postgresql.changes import TRANSACTIONS, WindowRequest, read_window
 
 if TYPE_CHECKING:
@@ -184,8 +184,8 @@ class _Pile:
             files=tuple(file for write in self.writes for file in write.result()),
             columns=tuple(column.to_dict() for column in form.columns),
             key=form.key,
-            first=lsn_text(self.first),
-            last=lsn_text(self.last),
+            first=show_position(self.first),
+            last=show_position(self.last),
         )
 
 

@@ -24,7 +24,7 @@ from pyspark import SparkConf, SparkContext
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
 from holdfast.errors import HoldfastError, ReportedError, SparkEndedError, UsageError, exit_code_of, sentence
-from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, URL_VARIABLES, process_start
+from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, RECORDS_VARIABLE, URL_VARIABLES, process_start
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
@@ -49,11 +49,14 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILIN
 class Job:
     """One run of an application: its store, locks, log and Spark."""
 
-    def __init__(self, store: ObjectStore, run: str, operation: str, locks: AttachedLocks) -> None:
+    def __init__(
+        self, store: ObjectStore, run: str, operation: str, locks: AttachedLocks, *, records: ObjectStore | None = None
+    ) -> None:
+        """:param records: where the run's records go; None: into the archive."""
         self.store = store
         self.run = run
         self.locks = locks
-        self.log = RunLog(store, run, operation)
+        self.log = RunLog(records or store, run, operation)
         self._operation = operation
         self._shown = time.monotonic()
         self._stopping = threading.Event()
@@ -274,16 +277,20 @@ class Job:
             raise HoldfastError("the process that started this job is gone, and with it the locks: ending")
 
 
-def run_application(operation: str, *, archive: str, run: str, work: Callable[[Job], dict[str, Any]]) -> int:
-    """Run an application's work and return its exit code; nothing but words goes to stderr."""
+def run_application(
+    operation: str, *, archive: str, run: str, work: Callable[[Job], dict[str, Any]], unlocked: bool = False
+) -> int:
+    """Run an application's work and return its exit code; nothing but words goes to stderr.
+
+    :param unlocked: it only reads the archive, and was told to do so without locks.
+    """
     try:
         store = open_store(archive)
-        handles = os.environ.get(LOCKS_VARIABLE)
-        if handles is None:
-            raise UsageError(
-                f"start this job with 'holdfast {operation}' or its Airflow operator: it needs their locks"
-            )
-        job = Job(store, run, operation, attach(store, handles))
+        handles, records = os.environ.get(LOCKS_VARIABLE), os.environ.get(RECORDS_VARIABLE)
+        if handles is None and not (unlocked and records):
+            raise UsageError("start this job by command or operator: it needs their locks")
+        locks = AttachedLocks(store, ()) if handles is None else attach(store, handles)
+        job = Job(store, run, operation, locks, records=open_store(records) if records else None)
         with job.log as log, job.watched(), _outages_explained():
             job.check()
             log.result = work(job)

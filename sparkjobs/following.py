@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
 from holdfast.archive.model import Block, Coverage, FileRecord, summary
-from holdfast.archive.position import parse_position, show_position
-from holdfast.archive.timeline import to_of
+from holdfast.archive.timeline import stream_tip, to_of, told
 from holdfast.errors import HoldfastError, RefusedError
+from holdfast.following import newest_with_stream
 from holdfast.moments import sequences_to_json
+from holdfast.position import parse_position, show_position
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import max_value_bytes
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from holdfast.archive.model import Stream
-    from holdfast.archive.state import Placed
+    from holdfast.archive.placed import Placed
     from holdfast.following import Decision
     from holdfast.sources.postgresql.address import Address
     from sparkjobs.changes import FinishedWindow
@@ -101,7 +102,8 @@ class Segment:
 def follow(job: Job, source: str, decision: Decision) -> dict[str, Any]:
     """Back up what has changed since the last backup, and return a summary."""
     archive = Archive.open(job.store)
-    if source not in archive.state.streams or decision.stream is None:
+    newest = newest_with_stream(archive.state, source)
+    if newest is None or decision.stream is None:
         raise HoldfastError("this archive follows no stream of the source: start the backup again")
     address = database_address("source")
     end = archive.state.streams[source]
@@ -114,7 +116,7 @@ def follow(job: Job, source: str, decision: Decision) -> dict[str, Any]:
     flushed = parse_position(position)
     run = Run(job, source, archive, address)
     block = uuid.uuid4().hex
-    now = Segment(flushed, clock, _cut(job, address, source, run.newest_cut(), block), decision.stream)
+    now = Segment(flushed, clock, _cut(job, address, source, newest.block, block), decision.stream)
     for segment in (*run.known_segments(flushed), now):
         run.to(segment, block)
         block = uuid.uuid4().hex
@@ -204,10 +206,6 @@ class Run:
             if is_cut and block.stream and self._position() < to_of(block) <= flushed:
                 yield Segment(to_of(block), block.covers.to_time, _known_cut(self._job, block), block.stream)
 
-    def newest_cut(self) -> Block:
-        """Return the newest block of the source that is followed."""
-        return max(self._mine(), key=lambda each: each.commit).block
-
     def to(self, segment: Segment, block: str) -> None:
         """Archive window after window until the segment's end is reached."""
         last = self._newest()
@@ -231,17 +229,13 @@ class Run:
         self._following = following
 
     def _mine(self) -> list[Placed]:
-        return [
-            each
-            for each in self._archive.state.blocks.values()
-            if each.block.source.name == self._source and each.block.stream
-        ]
+        return [each for each in told(self._archive.state, self._source) if each.block.stream]
 
     def _newest(self) -> Placed:
-        """Return the block that the next changes follow on; before the first of them, the one that began the stream."""
-        changes = [each for each in self._mine() if each.block.kind == "changes"]
-        opened = [each for each in self._mine() if each.block.stream and each.block.stream.opened]
-        return max((*changes, *opened), key=lambda each: each.commit)
+        tip = stream_tip(self._archive.state, self._source)
+        if tip is None:
+            raise HoldfastError("this archive follows no stream of the source: start the backup again")
+        return tip
 
     def _followed_here(self, last: Block) -> dict[int, int]:
         """Return the tables of which everything up to here is in the archive, each with its publication entry."""
@@ -329,7 +323,7 @@ class Run:
             is_cut=reached is not None,
         )
         with connect(self._address) as session:
-            streams.check_unchanged(session, stream.slot, stream.publication_oid)
+            streams.check_unchanged(session, stream.slot, stream.publication_oid, at)
         self._job.log.progress("committing", rows=self.rows, size=self.size)
         change = Change(kind="backup", add=(added,))
         try:

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ from holdfast.archive import Archive
 from holdfast.archive.blocks import read_file
 from holdfast.archive.model import iso
 from holdfast.archive.points import only_source, resolve
-from holdfast.archive.position import show_position
 from holdfast.errors import DamagedError, RefusedError, ReportedError, exit_code_of, sentence
 from holdfast.moments import catalog_of, history_of, parts_of
+from holdfast.position import show_position
 from holdfast.sources.postgresql import ledger, load, objects
 from holdfast.sources.postgresql.apply import Applied
 from holdfast.sources.postgresql.hashing import ContentHash
@@ -39,6 +40,7 @@ from holdfast.sources.postgresql.toc import read_entries
 from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.files import ChangeApplier, ChangedTable, FileLoader
 from sparkjobs.tasks import pack
+from sparkjobs.unlocked import still_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,6 +74,7 @@ class Wish:
     :param dry_run: only plan.
     :param create_roles: make those that the target lacks; else they must be there.
     :param keep_tablespaces: create everything in the tablespace it was in; else in the database's own.
+    :param unlocked: no lock keeps a vacuum from deleting what is read.
     """
 
     source: str | None
@@ -81,6 +84,7 @@ class Wish:
     dry_run: bool = False
     create_roles: bool = False
     keep_tablespaces: bool = False
+    unlocked: bool = False
 
     @property
     def is_beside(self) -> bool:
@@ -210,11 +214,12 @@ class Restoring:
 
     def _changed(self, plan: RestorePlan) -> list[ChangedTable]:
         """Return the tables that are to be brought to a later position than their snapshot's."""
-        return [
+        found = [
             ChangedTable(table, history_of(self._moment, parts, table))
             for table, parts in self._restored(plan)
             if parts.changes
         ]
+        return [each for each in found if each.history.changes]
 
     def stale(self) -> list[dict[str, Any]]:
         """Return the tables whose rows are older than what is restored, or that have none, each with the reason."""
@@ -364,6 +369,15 @@ def restore(job: Job, wish: Wish) -> dict[str, Any]:
     archive = Archive.open(job.store)
     name = only_source(archive.state, wish.source)
     moment = resolve(archive.state, job.store, name, wish.at)
+    reading = still_there(job, moment) if wish.unlocked else nullcontext()
+    with reading:
+        summary = _restore(job, wish, archive, moment)
+    if wish.dry_run:
+        return summary
+    return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": True}
+
+
+def _restore(job: Job, wish: Wish, archive: Archive, moment: Moment) -> dict[str, Any]:
     address = database_address("target")
     with load.hold_target(address) as session:
         claim = wish.claim(archive.identity.id, moment, job.run)
@@ -373,8 +387,7 @@ def restore(job: Job, wish: Wish) -> dict[str, Any]:
             plan = restoring.plan
             described = {**plan.describe(), "roles": restoring.roles.describe()}
             return {**summary, "dry_run": True, "plan": described, "stale": restoring.stale(), **_size(plan)}
-        summary |= restoring.run()
-    return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": True}
+        return summary | restoring.run()
 
 
 def _told_stale(stale: dict[str, Any]) -> str:
@@ -401,7 +414,7 @@ def _summary(moment: Moment) -> dict[str, Any]:
         "block": moment.full.block.id,
         "tables": len(bases),
         "rows": sum(base.rows for base in bases),
-        "bytes": sum(placed.block.size for placed in moment.blocks()),
+        "bytes": _stored(moment),
         "restored_to": iso(moment.at),
         "position": show_position(moment.position),
         "schema_note": moment.approximate,
@@ -409,6 +422,17 @@ def _summary(moment: Moment) -> dict[str, Any]:
         "not_restored": [],
         "skipped_existing": [],
     }
+
+
+def _stored(moment: Moment) -> int:
+    """Return the bytes that were stored for the blocks of a moment; those of a joined one count once."""
+    own = {
+        file.path: file.size
+        for placed in moment.blocks()
+        for file in placed.block.files()
+        if not {placed.id, placed.home}.isdisjoint(file.path.split("/"))
+    }
+    return sum(own.values())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -423,6 +447,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--roles", choices=("check", "create"), default="check")
     parser.add_argument("--tablespaces", choices=("drop", "keep"), default="drop")
+    parser.add_argument("--no-lock", action="store_true")
     given = parser.parse_args(arguments)
 
     def work(job: Job) -> dict[str, Any]:
@@ -434,10 +459,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.dry_run,
             create_roles=given.roles == "create",
             keep_tablespaces=given.tablespaces == "keep",
+            unlocked=given.no_lock,
         )
         return restore(job, wish)
 
-    return run_application("restore", archive=given.archive, run=given.run, work=work)
+    return run_application("restore", archive=given.archive, run=given.run, work=work, unlocked=given.no_lock)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from tests.support.servers import drop_slots
 from tests.support.versions import running
 
 _numbers = itertools.count(1)
@@ -23,16 +24,26 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def new_database(postgres: PostgresServer) -> Callable[..., Address]:
-    """Makes an empty database and returns its address."""
+def new_database(postgres: PostgresServer) -> Iterator[Callable[..., Address]]:
+    """Makes an empty database and returns its address; slots that a test leaves in it are dropped."""
+    admin = Address(postgres.url(), postgres.password)
+    made: list[str] = []
 
     def make(options: str = "") -> Address:
         name = f"test_{next(_numbers)}"
-        with connect(Address(postgres.url(), postgres.password)) as session:
+        with connect(admin) as session:
             session.execute(f"create database {name} {options}".encode())
+        made.append(name)
         return Address(postgres.url(name), postgres.password)
 
-    return make
+    yield make
+    with connect(admin) as session:
+        left = session.execute(
+            "select distinct database::text from pg_replication_slots where database = any(%s) and active_pid is null",
+            (made,),
+        ).fetchall()
+    for (name,) in left:
+        drop_slots(Address(postgres.url(name), postgres.password))
 
 
 @pytest.fixture

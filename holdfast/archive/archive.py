@@ -5,30 +5,32 @@ from __future__ import annotations
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from holdfast.archive.model import FORMAT, WRITER, Commit, Identity, read_versions
+from holdfast.archive.commits import COMMITS, commit_key, missing_commit, parse_commit, read_commit
+from holdfast.archive.model import FORMAT, FORMATS, WRITER, Commit, Identity, read_versions
 from holdfast.archive.state import Change, State, check_readable, check_writable, validate
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
-from locking.store import ObjectExists, ObjectNotFound, StoreOutcomeUnknown, StoreUnavailable
+from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.storage import ObjectStore
 
 IDENTITY_KEY = "archive.json"
-COMMITS = "commits/"
+CHECKPOINT_EVERY = 64
+"""Commits that an archive is opened by reading, at most: a writer that is killed in between may leave some more."""
+
+CHECKPOINTS_SINCE = 2
+"""The format that has them."""
+
 _ATTEMPTS = 8
 _READERS = 8
-
-
-def commit_key(sequence: int) -> str:
-    """Return the key of a commit; twenty digits, so that listings are in order."""
-    return f"{COMMITS}{sequence:020d}.json"
 
 
 @dataclass
@@ -38,15 +40,19 @@ class Archive:
     store: ObjectStore
     identity: Identity
     state: State
-    commits: tuple[Commit, ...]
+    _since_checkpoint: int = 0
+    """How many commits were read beyond the newest checkpoint, or made since."""
 
     @classmethod
-    def create(cls, store: ObjectStore, *, name: str) -> Archive:
+    def create(cls, store: ObjectStore, *, name: str, number: int = FORMAT) -> Archive:
         """Create an archive in an empty place.
 
-        :raises UsageError: there is an archive already, or other objects.
+        :param number: its format.
+        :raises UsageError: there is an archive already, or other objects; or no such format.
         :raises RefusedError: the store cannot create an object only if it is absent.
         """
+        if number not in FORMATS:
+            raise UsageError(f"there is no format {number}; {WRITER} writes {' and '.join(map(str, FORMATS))}")
         _refuse_used_place(store)
         if not store.probe_create_if_absent():
             raise RefusedError(
@@ -54,7 +60,9 @@ class Archive:
                 "overwrite each other's commits. Use a store with conditional writes (If-None-Match)."
             )
         now = store.list(IDENTITY_KEY).now
-        identity = Identity(id=str(uuid.uuid4()), name=name, created=now, format=FORMAT, writer=WRITER)
+        identity = Identity(
+            id=str(uuid.uuid4()), name=name, created=now, format=number, min_reader=number, writer=WRITER
+        )
         try:
             store.create(IDENTITY_KEY, identity.to_bytes())
         except ObjectExists as error:
@@ -63,7 +71,7 @@ class Archive:
 
     @classmethod
     def open(cls, store: ObjectStore) -> Archive:
-        """Open an archive: read its identity and all its commits.
+        """Open an archive: read its identity, its newest checkpoint, and the commits since.
 
         :raises UsageError: there is no archive, or it needs a newer release.
         :raises DamagedError: the identity or a commit is missing, cut or not what it should be.
@@ -81,47 +89,51 @@ class Archive:
                 f"Check the URL, or create one: holdfast init {store.url}"
             ) from error
         check_readable(read_versions(body, IDENTITY_KEY), IDENTITY_KEY)
-        archive = cls(store, Identity.from_bytes(body, IDENTITY_KEY), State(), ())
+        from holdfast.archive.checkpoint import read_newest  # pyarrow starts threads: see sparkjobs/daemon.py
+
+        identity = Identity.from_bytes(body, IDENTITY_KEY)
+        archive = cls(store, identity, read_newest(store, identity.id) or State.begun(identity.format))
         archive.refresh()
         return archive
 
     def refresh(self) -> None:
         """Read on to the newest commit."""
-        keys = self._new_keys()
-        with ThreadPoolExecutor(_READERS) as pool:
-            for key, body in zip(keys, pool.map(self.store.get, keys), strict=True):
-                self._advance(key, body)
+        commits = tuple(self._read(self._new_keys()))
+        self.state = self.state.after(commits)
+        self._since_checkpoint += len(commits)
 
     def _new_keys(self) -> Sequence[str]:
-        after = commit_key(self.state.sequence) if self.state.sequence else ""
+        """Return the keys of commits that were not read yet; the newest that was must be there still."""
+        here = self.state.sequence
+        after = commit_key(here - 1) if here > 1 else ""
         keys = [found.key for found in self.store.list(COMMITS, start_after=after).objects]
-        for expected, key in enumerate(keys, self.state.sequence + 1):
+        for expected, key in enumerate(keys, here or 1):
             if key != commit_key(expected):
-                raise DamagedError(
-                    f"commit {expected} is missing: found {key} where {commit_key(expected)} should be. "
-                    "Restore the commits folder from a copy of the archive."
-                )
-        return keys
+                raise missing_commit(expected, key)
+        if here and not keys:
+            raise missing_commit(here)
+        return keys[1:] if here else keys
 
-    def _advance(self, key: str, body: bytes) -> None:
-        check_readable(read_versions(body, key), key)
-        commit = Commit.from_bytes(body, key)
-        if commit_key(commit.sequence) != key:
-            raise DamagedError(
-                f"{key} holds commit {commit.sequence}: it was exchanged for another one. "
-                "Restore this object from a copy of the archive."
-            )
-        self.state = self.state.apply(commit)
-        self.commits += (commit,)
+    def _read(self, keys: Sequence[str]) -> Iterator[Commit]:
+        with ThreadPoolExecutor(_READERS) as pool:
+            for key, body in zip(keys, pool.map(self.store.get, keys), strict=True):
+                yield parse_commit(key, body)
 
     def commit(self, sequence: int) -> Commit:
-        """Return a commit by its number.
+        """Read a commit by its number.
 
         :raises UsageError: there is no such commit.
         """
-        if not 1 <= sequence <= len(self.commits):
-            raise UsageError(f"there is no commit {sequence}: the archive has {len(self.commits)}")
-        return self.commits[sequence - 1]
+        if not 1 <= sequence <= self.state.sequence:
+            raise UsageError(f"there is no commit {sequence}: the archive has {self.state.sequence}")
+        return read_commit(self.store, sequence)
+
+    def commits(self, since: int = 0) -> Iterator[Commit]:
+        """Read all commits behind a number, in order: of an old archive that takes long.
+
+        :raises DamagedError: one is missing or not what was written.
+        """
+        return self._read([commit_key(number) for number in range(since + 1, self.state.sequence + 1)])
 
     def add(self, plan: Callable[[State], Change], *, check: Callable[[], None], fence: str | None) -> Commit:
         """Make one commit: read to the tail, plan, validate, check the locks, create the next number.
@@ -143,10 +155,25 @@ class Archive:
             validate(self.state, change)
             check()
             commit = self._next(change, identity, fence)
-            body = _claim(self.store, commit_key(commit.sequence), commit.to_bytes())
-            if Commit.from_bytes(body, commit_key(commit.sequence)).id == identity:
-                self._advance(commit_key(commit.sequence), body)
+            if commit.remove and self.state.holds:
+                from holdfast.archive.holds import check_holds
+
+                check_holds(self.state, self.state.after([commit]))
+            key = commit_key(commit.sequence)
+            if parse_commit(key, claim(self.store, key, commit.to_bytes())).id == identity:
+                self.state = self.state.after([commit])
+                self._since_checkpoint += 1
+                self._write_checkpoint()
                 return commit
+
+    def _write_checkpoint(self) -> None:
+        """Write a checkpoint where the last one is far behind; the commit counts whether that succeeds or not."""
+        if self._since_checkpoint >= CHECKPOINT_EVERY and self.state.format >= CHECKPOINTS_SINCE:
+            from holdfast.archive.checkpoint import write_checkpoint
+
+            with suppress(StoreError):
+                write_checkpoint(self.store, self.identity.id, self.state)
+            self._since_checkpoint = 0
 
     def _next(self, change: Change, identity: str, fence: str | None) -> Commit:
         return Commit(
@@ -154,15 +181,19 @@ class Archive:
             id=identity,
             parent=self.state.tip,
             kind=change.kind,
-            format=self.state.format,
-            min_reader=self.state.min_reader,
-            min_writer=self.state.min_writer,
+            format=change.format or self.state.format,
+            min_reader=change.format or self.state.min_reader,
+            min_writer=change.format or self.state.min_writer,
             fence=fence,
             committed_at=self.store.list(IDENTITY_KEY).now,
             writer=WRITER,
             add=change.add,
             remove=change.remove,
             abandoned=change.abandoned,
+            vacuumed=change.vacuumed,
+            holds=change.holds,
+            released=change.released,
+            reason=change.reason,
         )
 
 
@@ -177,7 +208,7 @@ def _refuse_used_place(store: ObjectStore) -> None:
         )
 
 
-def _claim(store: ObjectStore, key: str, body: bytes) -> bytes:
+def claim(store: ObjectStore, key: str, body: bytes) -> bytes:
     """Create `key` unless it is taken, through lost replies; return what is there in the end."""
     try:
         for attempt in Retrying(

@@ -15,11 +15,11 @@ from pyarrow.fs import LocalFileSystem
 
 from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.engine import open_engine
-from holdfast.archive.history import TableHistory, field_id, number_of
 from holdfast.archive.keyless import alike
 from holdfast.archive.net import net_changes
 from holdfast.archive.shape import Shape, name_of
 from holdfast.errors import DamagedError
+from holdfast.fields import field_id, number_of
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyarrow.fs import FileSystem
 
+    from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
     from holdfast.storage import ObjectStore
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.archive.blocks import read_batches
-from holdfast.archive.history import LSN, OP, SEQ, field_id
 from holdfast.archive.shape import Shape
+from holdfast.fields import LSN, OP, SEQ, field_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

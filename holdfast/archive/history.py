@@ -5,35 +5,18 @@ Nothing here knows a kind of database: columns are told apart by their Parquet f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from holdfast.archive.position import parse_position
+from holdfast.fields import field_id, number_of
+from holdfast.position import parse_position
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from holdfast.archive.model import FileRecord, TableRecord
-
-EXACT_FIELD_IDS: Final = 100_000
-"""Added to a column's number it is the field id of its sidecar, which keeps the values its type cannot hold as text."""
-
-EXACT_OF: Final = b"holdfast:exact_of"
-"""Field metadata of a sidecar."""
-
-LSN: Final = 200_001
-"""Field id, in files of changes: the position of the commit, as an integer."""
-SEQ: Final = 200_002
-"""Field id: the order inside the transaction."""
-OP: Final = 200_003
-"""Field id: I(nsert), U(pdate), D(elete) or T(runcate)."""
-UNCHANGED: Final = 200_004
-"""Field id: the numbers of the columns whose value did not change and is not in the row."""
-COUNT: Final = 200_005
-"""Field id, in net changes of a table without a key: how many times the row was added or taken away."""
-
-_FIELD_ID: Final = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,22 +57,3 @@ class TableHistory:
     def fields(self, numbers: tuple[int, ...]) -> pa.Schema:
         """Return of the wanted fields those of these columns, with their sidecars."""
         return pa.schema([each for each in self.wanted if number_of(field_id(each)) in numbers])
-
-
-def field_id(field: pa.Field) -> int:
-    """Return a field's id; -1 where it has none."""
-    return int((field.metadata or {}).get(_FIELD_ID, b"-1"))
-
-
-def number_of(field_id: int) -> int:
-    """Return the number of the column that a field is of, be it its value or its sidecar."""
-    return field_id - EXACT_FIELD_IDS if EXACT_FIELD_IDS < field_id < LSN else field_id
-
-
-def with_extra(schema: pa.Schema, *extra: tuple[str, pa.DataType, int]) -> pa.Schema:
-    """Return a schema with fields appended, whose names get underscores where the schema has them."""
-    for name, kind, number in extra:
-        while name in schema.names:
-            name += "_"
-        schema = schema.append(pa.field(name, kind, metadata={_FIELD_ID: str(number).encode()}))
-    return schema

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from holdfast.archive.changes import ORDER_SQL, Files, Shaper, last_truncation, within
-from holdfast.archive.history import LSN, OP, SEQ, TableHistory
 from holdfast.archive.shape import name_of, sql_type
+from holdfast.fields import LSN, OP, SEQ
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from holdfast.archive.changes import Part
+    from holdfast.archive.history import TableHistory
 
 _LONG: Final = 64
 """Bytes of a value; longer ones are compared by their SHA-256."""

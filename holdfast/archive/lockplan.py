@@ -33,10 +33,12 @@ class Need:
     :param mode: R shared, W exclusive.
     :param when: empty where it is held from start to end; else for which part of the work, in words. Such a
         lock is taken by the operation itself when it comes to that part.
+    :param skips: where the lock is busy, that part is left out.
     """
 
     mode: Mode
     when: str = ""
+    skips: bool = False
 
     def __str__(self) -> str:
         return f"{self.mode}, {self.when}" if self.when else self.mode
@@ -62,10 +64,11 @@ _W = Need("W")
 TABLE: tuple[Row, ...] = (
     Row(("backup",), {"format": _R, "ingest": _W}),
     Row(
-        ("restore", "verify", "query", "drill", "export", "source-side"),
+        ("restore", "query", "drill", "export", "source-side"),
         {"format": _R, "history": _R},
         {"source-side": "of a copy, a sync or a recovery, on the archive that is read"},
     ),
+    Row(("verification",), {"format": _R, "history": Need("R", "for some files at a time")}),
     Row(("hold",), {"format": _R}),
     Row(("compaction", "truncation"), {"format": _R, "maintenance": _W}),
     Row(
@@ -73,12 +76,13 @@ TABLE: tuple[Row, ...] = (
         {
             "format": _R,
             "maintenance": _W,
-            "ingest": Need("W", "skipped where busy, until `abandoned` is committed"),
+            "ingest": Need("W", "skipped where busy, until `abandoned` is committed", skips=True),
+            "replica": _W,
             "history": Need("W", "only for a batch of deletes, at most 30 s"),
         },
         {"vacuum": "the only operation that deletes data files"},
     ),
-    Row(("repair",), {"format": _R, "maintenance": _W, "ingest": _W}, {"repair": "verify with repair"}),
+    Row(("repair",), {"format": _R, "maintenance": _W, "ingest": _W}, {"repair": "verification with repair"}),
     Row(("migration", "key-rotation"), {"format": _W}),
     Row(
         ("sync", "copy"),
@@ -99,7 +103,21 @@ TABLE: tuple[Row, ...] = (
 PLANS: Mapping[str, Mapping[str, Need]] = {name: row.needs for row in TABLE for name in row.operations}
 """From each operation to its locks."""
 
-AVAILABLE = frozenset({"backup", "restore", "verify"})
+AVAILABLE = frozenset(
+    {
+        "backup",
+        "compaction",
+        "copy",
+        "drill",
+        "hold",
+        "migration",
+        "restore",
+        "source-side",
+        "truncation",
+        "vacuum",
+        "verification",
+    }
+)
 """The operations that this release has."""
 
 
@@ -107,12 +125,13 @@ AVAILABLE = frozenset({"backup", "restore", "verify"})
 class PlannedLock:
     """One lock an operation takes.
 
-    :param when: as in `Need`.
+    :param when, skips: as in `Need`.
     """
 
     resource: str
     mode: Mode
     when: str = ""
+    skips: bool = False
 
     def is_blocked_by(self, info: LockInfo) -> bool:
         """Say whether a lock that somebody has, or is asking for, keeps this one from being taken."""
@@ -134,7 +153,9 @@ def full_plan(operation: str, sources: Iterable[str] = ()) -> tuple[PlannedLock,
     for name in ORDER:
         if name in needs:
             resources = [f"ingest-{source}" for source in sorted(sources)] if name == "ingest" else [name]
-            planned += [PlannedLock(resource, needs[name].mode, needs[name].when) for resource in resources]
+            planned += [
+                PlannedLock(resource, needs[name].mode, needs[name].when, needs[name].skips) for resource in resources
+            ]
     return tuple(planned)
 
 

@@ -71,7 +71,7 @@ def _kept_out(info: LockInfo) -> tuple[str, ...]:
     return tuple(
         operation
         for operation in sorted(AVAILABLE)
-        if any(planned.is_blocked_by(info) for planned in full_plan(operation, sources))
+        if any(planned.is_blocked_by(info) for planned in full_plan(operation, sources) if not planned.skips)
     )
 
 

@@ -112,6 +112,30 @@ def _look_into(store: LockStore, wanted: Sequence[PlannedLock]) -> dict[str, Loo
     return {}
 
 
+class HistoryReader:
+    """Keeps files from being deleted while some of them are read: call it for each chunk, and use what it returns.
+
+    A vacuum that waits comes in between two chunks. The first chunk waits for one at work as long as its caller
+    wants, the others until it lets go of the lock, which it does after half a minute.
+    """
+
+    def __init__(self, store: LockStore, *, owner: Owner, purpose: str, wait: float) -> None:
+        self._lock = RWLock(store, "history", owner=owner)
+        self._purpose = purpose
+        self._wait = wait
+
+    def __call__(self) -> Lease:
+        """Take the lock; it is released at the end of the `with` block.
+
+        :raises LockBusy: naming who is in the way.
+        """
+        wait, self._wait = self._wait, max(self._wait, _CHUNK_WAIT_S)
+        return self._lock.read(purpose=self._purpose, wait=wait)
+
+
+_CHUNK_WAIT_S = 300.0
+
+
 def attach(store: LockStore, handles: str) -> AttachedLocks:
     """Work under the locks that another process holds and renews.
 

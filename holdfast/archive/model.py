@@ -13,11 +13,16 @@ from typing import Annotated, Any, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 import holdfast
-from holdfast.archive.seal import check_seal, seal
+from holdfast.archive.seal import check_seal, damaged_seal, seal
 from holdfast.errors import DamagedError
 
-FORMAT = 1
-"""The newest format this release reads and writes."""
+FORMAT = 2
+"""The newest format this release reads and writes, and the one of new archives."""
+
+FORMATS = (1, 2)
+"""1: commits alone. 2: checkpoints beside them, no document without a checksum, and blocks that stand for several."""
+
+SEALED_SINCE = 2
 
 WRITER = f"holdfast {holdfast.__version__}"
 
@@ -58,7 +63,12 @@ class Document(BaseModel):
 
 
 class SealedDocument(Document):
-    """A document that carries its own checksum, since nothing else does."""
+    """A document that carries its own checksum, since nothing else does.
+
+    From format 2 on it must; of format 1 there are some that were written before there were any.
+    """
+
+    format: int
 
     def to_bytes(self) -> bytes:
         """Return the JSON that is stored, sealed."""
@@ -70,17 +80,23 @@ class SealedDocument(Document):
 
         :raises DamagedError: the bytes under `key` are not such a document, or not those that were written.
         """
-        check_seal(body, key)
-        return super().from_bytes(body, key)
+        sealed = check_seal(body, key)
+        document = super().from_bytes(body, key)
+        if document.format >= SEALED_SINCE and not sealed:
+            raise damaged_seal(key, "its checksum is not there")
+        return document
 
 
 class Identity(SealedDocument):
-    """`archive.json`: written once, when the archive is created."""
+    """`archive.json`: written once, when the archive is created.
+
+    :param format: of the first commits; later ones may have lifted it.
+    """
 
     id: str
     name: str
     created: Moment
-    format: int
+    min_reader: int = 1
     writer: str
 
 
@@ -203,10 +219,21 @@ class Mark(Document):
     at: Moment
 
 
+class Part(Document):
+    """A block whose files were joined with those of its neighbours: what it told but for tables and transactions.
+
+    :param commit: the one that had added it, which it goes on being named by.
+    """
+
+    commit: int
+    block: Block
+
+
 class Block(Document):
     """What one backup adds: immutable files and what they mean.
 
-    A file may be named by several blocks, where nothing has changed in what it tells.
+    A file may be named by several blocks, where nothing has changed in what it tells. A block of changes may stand for
+    several that followed each other without a hole: its `parts`. Its tables and transactions are then those of all.
 
     :param kind: "snapshot" or "changes".
     :param stream: what changes are read from; None where a source's changes are not backed up.
@@ -222,6 +249,8 @@ class Block(Document):
     :param whole: no table's rows were left out by choice.
     :param not_included: objects named but not backed up, each with its reason.
     :param unlogged: tables whose rows are here, but would not survive a crash of the server they are on.
+    :param parts: the blocks that it stands for, in the order of the log.
+    :param after: of a snapshot that was made of what was here, not of the source: the commit whose end it is.
     """
 
     id: str
@@ -244,12 +273,17 @@ class Block(Document):
     schema_version: str = ""
     sequences: FileRecord | None = None
     is_cut: bool = True
+    parts: tuple[Part, ...] = ()
+    after: int | None = None
 
     def files(self) -> tuple[FileRecord, ...]:
         """Return every file of the block."""
         transactions = self.transactions.file if self.transactions else None
         extra = tuple(file for file in (self.catalog, self.schema_dump, self.sequences, transactions) if file)
-        return tuple(file for table in self.tables for file in table.files) + extra
+        own = tuple(file for table in self.tables for file in table.files) + extra
+        if not self.parts:
+            return own
+        return tuple(dict.fromkeys(own + tuple(file for part in self.parts for file in part.block.files())))
 
     @property
     def rows(self) -> int:
@@ -262,18 +296,39 @@ class Block(Document):
         return sum(file.size for file in self.files() if self.id in file.path.split("/"))
 
 
+class Hold(Document):
+    """A restore point that has to stay restorable until the hold is taken back.
+
+    :param position: of the source; `at`: the moment it stands for.
+    :param owner: who answers for it; `reason`: why it has to stay, in words.
+    :param created: by the store's clock.
+    """
+
+    id: str
+    source: str
+    position: str
+    at: Moment
+    owner: str
+    reason: str
+    created: Moment
+
+
 class Commit(SealedDocument):
     """One atomic change to an archive: the only truth.
 
     :param fence: transaction id of the write lock it was made under.
     :param committed_at: by the store's clock, read just before the commit was created.
+    :param remove: ids of blocks that are no longer part of the archive; their files stay until they are vacuumed.
+    :param abandoned: ids of blocks that were begun and are never to be added: their files may go at any time.
+    :param vacuumed: ids of removed or abandoned blocks whose files are gone.
+    :param holds: new ones; `released`: ids of those that hold no more.
+    :param reason: why, in words, where a person has to say so.
     """
 
     sequence: int = Field(ge=1)
     id: str
     parent: str | None
     kind: str
-    format: int
     min_reader: int
     min_writer: int
     fence: str | None
@@ -282,6 +337,10 @@ class Commit(SealedDocument):
     add: tuple[Block, ...] = ()
     remove: tuple[str, ...] = ()
     abandoned: tuple[str, ...] = ()
+    vacuumed: tuple[str, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    released: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class Versions(BaseModel):

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from holdfast.archive.changes import Files, Shaper
 from holdfast.archive.engine import open_engine
-from holdfast.archive.history import COUNT, OP, UNCHANGED, TableHistory, field_id, with_extra
 from holdfast.archive.keyless import Balance
 from holdfast.archive.shelf import Shelf
 from holdfast.archive.touched import Touched
+from holdfast.fields import COUNT, OP, UNCHANGED, field_id, numbered, with_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from holdfast.archive.changes import Part
+    from holdfast.archive.history import TableHistory
     from holdfast.storage import ObjectStore
 
 ROWS: Final = 8192
@@ -46,10 +47,10 @@ def net_schema(history: TableHistory) -> pa.Schema:
     With a key these are `__op` and `__unchanged`, without one `__op` and `__count`; the names get underscores appended
     where the table has such columns.
     """
-    op = ("__op", pa.string(), OP)
+    op = numbered("__op", pa.string(), OP)
     if history.key:
-        return with_extra(history.wanted, op, ("__unchanged", pa.list_(pa.int32()), UNCHANGED))
-    return with_extra(history.wanted, op, ("__count", pa.int64(), COUNT))
+        return with_extra(history.wanted, op, numbered("__unchanged", pa.list_(pa.int32()), UNCHANGED))
+    return with_extra(history.wanted, op, numbered("__count", pa.int64(), COUNT))
 
 
 def net_changes(

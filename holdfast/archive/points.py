@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,16 @@ import pyarrow.compute as pc
 
 from holdfast.archive.blocks import read_batches
 from holdfast.archive.model import iso
-from holdfast.archive.position import parse_position, show_position
-from holdfast.archive.timeline import Chain, Moment, chains, to_of
+from holdfast.archive.timeline import Chain, Moment, chains, to_of, told
 from holdfast.errors import RefusedError, UsageError
+from holdfast.position import parse_position, show_position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.archive.model import Block, Mark, Transactions
-    from holdfast.archive.state import Placed, State
+    from holdfast.archive.placed import Placed
+    from holdfast.archive.state import State
     from holdfast.storage import ObjectStore
 
 _SHOWN = 10
@@ -43,15 +45,15 @@ class Interval:
     def __str__(self) -> str:
         return f"{iso(self.end)} (commit:{self.placed.commit})"
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """Say whether everything of the source is in it, and not only chosen tables."""
-        return any(placed.block.whole for placed in self.snapshots)
+        return any(placed.head.whole for placed in self.snapshots)
 
-    @property
+    @cached_property
     def snapshots(self) -> tuple[Placed, ...]:
         """Return the snapshots in it that one can begin with."""
-        return tuple(placed for placed in self.chain.full if self.first <= to_of(placed.block) <= self.last)
+        return tuple(placed for placed in self.chain.full if self.first <= to_of(placed.head) <= self.last)
 
 
 def intervals(state: State, source: str) -> tuple[Interval, ...]:
@@ -62,23 +64,24 @@ def intervals(state: State, source: str) -> tuple[Interval, ...]:
 
 def _of_chain(chain: Chain) -> list[Interval]:
     """Return the interval that the changes make, and the snapshots behind them, to which none are joined yet."""
-    joined = [placed for placed in chain.full if to_of(placed.block) <= chain.end] if chain.changes else []
-    alone = [placed for placed in chain.full if placed not in joined]
+    full, end_of_changes = chain.full, chain.end
+    joined = [placed for placed in full if to_of(placed.head) <= end_of_changes] if chain.changes else []
+    alone = full[len(joined) :]  # they are in the order of positions
     found = []
     if joined:
         first, last = joined[0], chain.changes[-1]
-        start, end = first.block.covers.to_time, max(last.block.covers.to_time, joined[-1].block.covers.to_time)
-        newest = max(joined[-1], last, key=lambda placed: placed.commit)
-        found.append(Interval(chain, to_of(first.block), chain.end, start, end, newest))
+        start, end = first.head.covers.to_time, max(last.head.covers.to_time, joined[-1].head.covers.to_time)
+        newest = max(joined[-1], last, key=lambda placed: (to_of(placed.head), placed.commit))
+        found.append(Interval(chain, to_of(first.head), chain.end, start, end, newest))
     for placed in alone:
-        at, when = to_of(placed.block), placed.block.covers.to_time
+        at, when = to_of(placed.head), placed.head.covers.to_time
         found.append(Interval(chain, at, at, when, when, placed))
     return found
 
 
 def source_names(state: State) -> tuple[str, ...]:
     """Return the names of the sources that have backups here."""
-    return tuple(sorted({placed.block.source.name for placed in state.blocks.values()}))
+    return tuple(sorted({placed.source for placed in state.blocks.values()}))
 
 
 def describe(state: State) -> dict[str, Any]:
@@ -88,9 +91,7 @@ def describe(state: State) -> dict[str, Any]:
 
 def _describe_source(state: State, name: str) -> dict[str, Any]:
     found = intervals(state, name)
-    newest = max(
-        (placed for placed in state.blocks.values() if placed.block.source.name == name), key=lambda each: each.commit
-    )
+    newest = told(state, name)[-1]
     return {
         "source": name,
         "intervals": [_describe_interval(interval) for interval in found],
@@ -102,7 +103,7 @@ def _describe_source(state: State, name: str) -> dict[str, Any]:
         "marks": [
             {"name": mark.name, "at": iso(mark.at), "position": mark.position} for mark in _marks(state, name).values()
         ],
-        "not_followed": dict(newest.block.stream.not_followed) if newest.block.stream else {},
+        "not_followed": dict(newest.head.stream.not_followed) if newest.head.stream else {},
     }
 
 
@@ -114,22 +115,29 @@ def _describe_interval(interval: Interval) -> dict[str, Any]:
         "position": show_position(interval.last),
         "whole": interval.whole,
         "schema_approximate": [
-            {"from": iso(before.block.covers.to_time), "to": iso(after.block.covers.to_time)}
+            {"from": iso(before.head.covers.to_time), "to": iso(after.head.covers.to_time)}
             for before, after in pairwise(_cuts(interval.chain))
-            if to_of(before.block) < interval.last and to_of(after.block) > interval.first
-            if _differ(before.block, after.block)
+            if to_of(before.head) < interval.last and to_of(after.head) > interval.first
+            if _differ(before.head, after.head)
         ],
     }
 
 
 def _why_gap(before: Interval, after: Interval, found: Sequence[Interval]) -> str:
     if after.chain is not before.chain:
-        return after.chain.gap or "no change backup joins these two full backups"
+        return after.chain.gap or _why_separate(after.chain)
     later = (each.chain for each in found if each.chain is not after.chain and each.placed.commit > after.placed.commit)
     begun_anew = next((chain for chain in later if chain.opened), None)
     if begun_anew is not None:
         return f"the changes since the first of them were lost before they were backed up: {begun_anew.gap}"
     return "the changes since the first of them are not backed up yet: the next change backup closes it"
+
+
+def _why_separate(chain: Chain) -> str:
+    first = chain.snapshots[0].head.stream
+    if first is not None and not first.opened:  # it was joined to changes when it was made
+        return "the backups in between were removed"
+    return "no change backup joins these two full backups"
 
 
 def table_gaps(interval: Interval) -> list[dict[str, Any]]:
@@ -139,12 +147,12 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     """
     found = []
     chain = interval.chain
-    labels = {record.id: record.label for placed in chain.snapshots for record in placed.block.tables}
+    labels = {record.id: record.label for placed in chain.snapshots for record in placed.head.tables}
     for table, label in labels.items():
         gap: dict[str, Any] | None = None
         was_followed = False
         for placed in _in_order(chain):
-            block = placed.block
+            block = placed.head
             has_rows = block.kind == "snapshot" and any(record.id == table for record in block.tables)
             if gap is not None and has_rows:
                 found.append({**gap, "to": iso(block.covers.to_time)})
@@ -162,7 +170,7 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
 def _in_order(chain: Chain) -> list[Placed]:
     """Return a chain's blocks in the order of the log, the changes up to a snapshot before it, whenever they came."""
     blocks = (*chain.snapshots, *chain.changes)
-    return sorted(blocks, key=lambda placed: (to_of(placed.block), placed.block.kind == "snapshot", placed.commit))
+    return sorted(blocks, key=lambda placed: (to_of(placed.head), placed.head.kind == "snapshot", placed.commit))
 
 
 def _follows(block: Block, table: int) -> bool:
@@ -221,8 +229,8 @@ def _by_commit(found: Sequence[Interval], source: str, at: str) -> Moment:
     numbers = {}
     for interval in found:
         for placed in (*interval.snapshots, *interval.chain.changes):
-            if interval.first <= to_of(placed.block) <= interval.last:
-                numbers[placed.commit] = (interval, placed.block)
+            if interval.first <= to_of(placed.head) <= interval.last:
+                numbers[placed.commit] = (interval, placed.head)
     number = at.removeprefix("commit:")
     if number.isdecimal() and int(number) in numbers:
         interval, block = numbers[int(number)]
@@ -255,25 +263,24 @@ def _by_mark(found: Sequence[Interval], source: str, mark: Mark) -> Moment:
 
 
 def _has(interval: Interval, mark: Mark) -> bool:
-    return any(mark in placed.block.marks for placed in interval.chain.changes)
+    return any(mark in placed.head.marks for placed in interval.chain.changes)
 
 
 def _marks(state: State, source: str) -> dict[str, Mark]:
     """Return a source's marks by name; of several with one name the newest."""
     found: dict[str, Mark] = {}
-    for placed in sorted(state.blocks.values(), key=lambda each: each.commit):
-        if placed.block.source.name == source:
-            found.update((mark.name, mark) for mark in placed.block.marks)
+    for placed in told(state, source):
+        found.update((mark.name, mark) for mark in placed.head.marks)
     return found
 
 
 def _reached(interval: Interval, position: int) -> datetime:
     """Return when a position of an interval was reached, at the latest."""
     for placed in (*interval.snapshots, *interval.chain.changes):
-        if to_of(placed.block) == position:
-            return placed.block.covers.to_time
+        if to_of(placed.head) == position:
+            return placed.head.covers.to_time
     return next(
-        (placed.block.covers.to_time for placed in interval.chain.changes if to_of(placed.block) >= position),
+        (placed.head.covers.to_time for placed in interval.chain.changes if to_of(placed.head) >= position),
         interval.end,
     )
 
@@ -311,8 +318,8 @@ def _by_time(found: Sequence[Interval], store: ObjectStore, source: str, moment:
 def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> int:
     """Return the position of the first transaction that was committed later; the interval's end where there is none."""
     for placed in interval.chain.changes:
-        transactions = placed.block.transactions
-        if to_of(placed.block) <= interval.first or transactions is None or transactions.last_time <= moment:
+        transactions = placed.head.transactions
+        if to_of(placed.head) <= interval.first or transactions is None or transactions.last_time <= moment:
             continue
         position = _first_later(store, transactions, moment, since=interval.first)
         if position is not None:
@@ -332,25 +339,25 @@ def _first_later(store: ObjectStore, transactions: Transactions, moment: datetim
 
 def _moment(source: str, interval: Interval, position: int, at: datetime) -> Moment:
     """Put together what a position needs: the newest snapshot before it, and the schema it had."""
-    full = [placed for placed in interval.snapshots if to_of(placed.block) <= position][-1]
+    full = [placed for placed in interval.snapshots if to_of(placed.head) <= position][-1]
     before = full
     after = None
     for cut in _cuts(interval.chain):
-        if to_of(cut.block) <= position:
-            before = cut if to_of(cut.block) >= to_of(full.block) else before
+        if to_of(cut.head) <= position:
+            before = cut if to_of(cut.head) >= to_of(full.head) else before
         elif after is None:
             after = cut
     schema, approximate = before, ""
-    if after is None and to_of(before.block) < position:
+    if after is None and to_of(before.head) < position:
         approximate = (
             f"the last backup of changes was ended before it had told the schema: taken is that of "
-            f"{iso(before.block.covers.to_time)}"
+            f"{iso(before.head.covers.to_time)}"
         )
-    elif after is not None and to_of(before.block) < position and _differ(before.block, after.block):
+    elif after is not None and to_of(before.head) < position and _differ(before.head, after.head):
         schema = after if any(each < position for each in _seen_ddl(interval.chain, before, after)) else before
         approximate = (
-            f"the schema was changed between {iso(before.block.covers.to_time)} and {iso(after.block.covers.to_time)}, "
-            f"it is not known when: taken is that of {iso(schema.block.covers.to_time)}, without what was "
+            f"the schema was changed between {iso(before.head.covers.to_time)} and {iso(after.head.covers.to_time)}, "
+            f"it is not known when: taken is that of {iso(schema.head.covers.to_time)}, without what was "
             f"{'dropped' if schema is after else 'made'} in between"
         )
     sequences = _sequences(interval.chain, position) or before
@@ -359,25 +366,25 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
 
 def _sequences(chain: Chain, position: int) -> Placed | None:
     """Return the first block that tells where sequences stood, no earlier than at a position."""
-    found = (placed for placed in (*chain.snapshots, *chain.changes) if to_of(placed.block) >= position)
-    telling = (placed for placed in found if placed.block.is_cut or placed.block.sequences)
-    return min(telling, key=lambda placed: (to_of(placed.block), placed.commit), default=None)
+    found = (placed for placed in (*chain.snapshots, *chain.changes) if to_of(placed.head) >= position)
+    telling = (placed for placed in found if placed.head.is_cut or placed.head.sequences)
+    return min(telling, key=lambda placed: (to_of(placed.head), placed.commit), default=None)
 
 
 def _cuts(chain: Chain) -> list[Placed]:
     """Return the blocks that tell a schema, in the order of positions."""
-    cuts = (placed for placed in (*chain.snapshots, *chain.changes) if placed.block.is_cut)
-    return sorted(cuts, key=lambda placed: (to_of(placed.block), placed.commit))
+    cuts = (placed for placed in (*chain.snapshots, *chain.changes) if placed.head.is_cut)
+    return sorted(cuts, key=lambda placed: (to_of(placed.head), placed.commit))
 
 
 def _seen_ddl(chain: Chain, before: Placed, after: Placed) -> list[int]:
     """Return where tables were seen to be altered between two blocks that tell a schema."""
-    start, end = to_of(before.block), to_of(after.block)
+    start, end = to_of(before.head), to_of(after.head)
     return [
         position
         for placed in chain.changes
-        if to_of(placed.block) > start
-        for position in map(parse_position, placed.block.ddl)
+        if to_of(placed.head) > start
+        for position in map(parse_position, placed.head.ddl)
         if start <= position < end
     ]
 

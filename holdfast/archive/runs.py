@@ -33,6 +33,9 @@ _INTERVAL_S = 2.0
 _LAST_ATTEMPTS = 5
 _READERS = 16
 
+_NOT_STORED = {"truncation": "let go", "vacuum": "deleted", "verification": "looked at"}
+"""What became of the bytes that operations tell of, where nothing was written."""
+
 _KNOWN_PART = 0.02
 _KNOWN_S = 10.0
 """Before so much of a step is done, for so long, its pace says nothing."""
@@ -91,7 +94,9 @@ class RunRecord(Document):
         if self.rows:
             known = f" of about {self.estimated_rows:,}" if self.estimated_rows > self.rows else ""
             parts.append(f"{self.rows:,} rows{known}")
-        if self.size:
+        if self.size and self.operation in _NOT_STORED:
+            parts.append(f"{self.size / 1e6:,.1f} MB {_NOT_STORED[self.operation]}")
+        elif self.size:
             parts.append(f"{self.size / 1e6:,.1f} MB stored, {self.size / 1e6 / max(self.elapsed_s, 1):.1f} MB/s")
         parts.append(f"{self.elapsed_s:.0f} s")
         if (left := self.left_s) is not None:
@@ -168,6 +173,8 @@ class RunLog:
         self._begun: BegunBlock | None = None
         self._pieces: list[FinishedPiece] = []
         self.result: dict[str, Any] | None = None
+        self.found: dict[str, Any] | None = None
+        """What is known even if the job fails."""
         self.last: RunRecord | None = None
 
     @property
@@ -265,4 +272,4 @@ class RunLog:
         """Record what ended the job."""
         failure = RunError(type=type(error).__name__, message=sentence(error), exit_code=exit_code_of(error))
         with suppress(StoreError):  # the error itself matters more than its record
-            self._write_last("failed", error=failure)
+            self._write_last("failed", error=failure, result=self.found)

@@ -23,8 +23,8 @@ def seal(body: bytes) -> bytes:
     return content + b',\n "checksum": "%s"' % hashlib.sha256(content).hexdigest().encode() + _END
 
 
-def check_seal(body: bytes, key: str) -> None:
-    """Make sure that a document's bytes are those that were sealed; one that was written without a seal passes.
+def check_seal(body: bytes, key: str) -> bool:
+    """Make sure that a document's bytes are those that were sealed; say whether it has a seal.
 
     Damage to the seal's own syntax alone makes it look like one without: the content is then as it was written.
 
@@ -32,7 +32,10 @@ def check_seal(body: bytes, key: str) -> None:
     """
     found = _SEAL.fullmatch(body[-_LENGTH:])
     if found and hashlib.sha256(body[:-_LENGTH]).hexdigest().encode() != found[1]:
-        raise DamagedError(
-            f"{key} is damaged: its checksum is another than its bytes have. "
-            "Restore this object from a copy of the archive."
-        )
+        raise damaged_seal(key, "its checksum is another than its bytes have")
+    return found is not None
+
+
+def damaged_seal(key: str, why: str) -> DamagedError:
+    """Return the error of a document that is not what was written."""
+    return DamagedError(f"{key} is damaged: {why}. Restore this object from a copy of the archive.")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.archive.history import EXACT_FIELD_IDS, field_id, number_of
 from holdfast.errors import RefusedError
+from holdfast.fields import EXACT_FIELD_IDS, field_id, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

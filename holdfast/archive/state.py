@@ -5,21 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from holdfast.archive.model import FORMAT, WRITER
+from holdfast.archive.folders import check_rows
+from holdfast.archive.model import FORMAT, WRITER, Document, Moment
+from holdfast.archive.placed import Placed
 from holdfast.errors import DamagedError, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
-    from holdfast.archive.model import Block, Commit, Versions
+    from holdfast.archive.model import Block, Commit, Hold, Versions
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A block and the commit that added it."""
+class Removed(Document):
+    """A block that is no longer part of the archive, and whose files may still be there.
 
-    block: Block
-    commit: int
+    :param added: the commit that added it, which names its files.
+    :param removed: the commit that removed it, made at `at`.
+    """
+
+    id: str
+    source: str
+    added: int
+    removed: int
+    at: Moment
 
 
 @dataclass(frozen=True)
@@ -31,16 +40,26 @@ class State:
     format: int = 1
     min_reader: int = 1
     min_writer: int = 1
+    at: datetime | None = None
+    """When that commit was made."""
     blocks: Mapping[str, Placed] = field(default_factory=dict)
+    removed: Mapping[str, Removed] = field(default_factory=dict)
+    """Blocks whose files are still to be vacuumed."""
+    holds: Mapping[str, Hold] = field(default_factory=dict)
     abandoned: frozenset[str] = frozenset()
     ends: Mapping[str, str] = field(default_factory=dict)
     """The position each source's backups have reached, by source name."""
     streams: Mapping[str, str] = field(default_factory=dict)
     """The position up to which each source's changes are here, where they are followed."""
 
+    @classmethod
+    def begun(cls, number: int) -> State:
+        """Return the state of an archive without commits that was created in a format."""
+        return cls(format=number, min_reader=number, min_writer=number)
+
     def of_run(self, run: str) -> Placed | None:
         """Return the newest block that a run has committed."""
-        found = [placed for placed in self.blocks.values() if placed.block.run == run]
+        found = [placed for placed in self.blocks.values() if placed.head.run == run]
         return max(found, key=lambda placed: placed.commit, default=None)
 
     def finished_by(self, run: str) -> Placed | None:
@@ -49,39 +68,89 @@ class State:
         That is a full backup: behind changes more may have been to come, so that only the run itself can tell.
         """
         placed = self.of_run(run)
-        if placed is None or placed.block.kind != "snapshot" or placed.block.supplement:
+        if placed is None or placed.head.kind != "snapshot" or placed.head.supplement:
             return None
         return placed
 
-    def apply(self, commit: Commit) -> State:
-        """Return the state after `commit`.
+    def after(self, commits: Iterable[Commit]) -> State:
+        """Return the state after more commits.
 
-        :raises DamagedError: the commit does not continue this state.
+        :raises DamagedError: one of them does not continue the state before it.
         """
-        if commit.sequence != self.sequence + 1 or commit.parent != self.tip:
+        folded = _Fold(self)
+        for commit in commits:
+            folded.add(commit)
+        return folded.state
+
+
+class _Fold:
+    """Folds commits into copies that it makes once: thousands of commits may bring thousands of blocks."""
+
+    def __init__(self, state: State) -> None:
+        self._blocks = dict(state.blocks)
+        self._removed = dict(state.removed)
+        self._holds = dict(state.holds)
+        self._abandoned = set(state.abandoned)
+        self._ends = dict(state.ends)
+        self._streams = dict(state.streams)
+        self._versions = state
+
+    @property
+    def state(self) -> State:
+        return replace(
+            self._versions,
+            blocks=self._blocks,
+            removed=self._removed,
+            holds=self._holds,
+            abandoned=frozenset(self._abandoned),
+            ends=self._ends,
+            streams=self._streams,
+        )
+
+    def add(self, commit: Commit) -> None:
+        before = self._versions
+        if commit.sequence != before.sequence + 1 or commit.parent != before.tip:
             raise DamagedError(
                 f"the commit chain is broken at {commit.sequence}: its parent is {commit.parent}, but commit "
-                f"{self.sequence} is {self.tip}: one of commits/{commit.sequence:020d}.json and the one before it "
+                f"{before.sequence} is {before.tip}: one of commits/{commit.sequence:020d}.json and the one before it "
                 "is not what was written. Restore the commits folder from a copy of the archive."
             )
-        blocks = {key: placed for key, placed in self.blocks.items() if key not in commit.remove}
-        blocks.update((block.id, Placed(block, commit.sequence)) for block in commit.add)
-        ends = dict(self.ends)
-        ends.update((block.source.name, block.covers.to_position) for block in commit.add)
-        streams = dict(self.streams)
-        streams.update((block.source.name, end) for block in commit.add if (end := _stream_end(block)))
-        return replace(
-            self,
+        self._remove(commit)
+        self._blocks.update((block.id, Placed(block, commit.sequence)) for block in commit.add)
+        for block in commit.add:
+            # What was made of blocks that were here says nothing of how far the source's backups have come.
+            if not block.parts and block.after is None:
+                self._ends[block.source.name] = block.covers.to_position
+                if end := _stream_end(block):
+                    self._streams[block.source.name] = end
+        self._abandoned.update(commit.abandoned)
+        for key in commit.released:
+            self._holds.pop(key, None)
+        self._holds.update((hold.id, hold) for hold in commit.holds)
+        self._versions = replace(
+            before,
             sequence=commit.sequence,
             tip=commit.id,
             format=commit.format,
             min_reader=commit.min_reader,
             min_writer=commit.min_writer,
-            blocks=blocks,
-            abandoned=self.abandoned | set(commit.abandoned),
-            ends=ends,
-            streams=streams,
+            at=commit.committed_at,
         )
+
+    def _remove(self, commit: Commit) -> None:
+        for key in commit.vacuumed:
+            self._removed.pop(key, None)
+        for key in commit.remove:
+            placed = self._blocks.pop(key, None)
+            if placed is None:
+                raise DamagedError(f"commit {commit.sequence} removes block {key}, which is not in the archive")
+            self._removed[key] = Removed(
+                id=key,
+                source=placed.source,
+                added=placed.commit,
+                removed=commit.sequence,
+                at=commit.committed_at,
+            )
 
 
 def _stream_end(block: Block) -> str | None:
@@ -96,13 +165,20 @@ class Change:
     """What a commit is to do.
 
     :param expected_ends: per source the end position the work started from (None: no backup yet).
+    :param reason: why, in words, where a person has to say so.
+    :param format: the one that the archive has from then on; None: the one it has.
     """
 
     kind: str
     add: tuple[Block, ...] = ()
     remove: tuple[str, ...] = ()
     abandoned: tuple[str, ...] = ()
+    vacuumed: tuple[str, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    released: tuple[str, ...] = ()
+    reason: str = ""
     expected_ends: Mapping[str, str | None] = field(default_factory=dict)
+    format: int | None = None
 
 
 def validate(state: State, change: Change) -> None:
@@ -111,29 +187,50 @@ def validate(state: State, change: Change) -> None:
     :raises RefusedError: what it removes is not there, an id it adds was used or abandoned, or
         another backup of the source was committed meanwhile.
     """
-    for identity in change.remove:
-        if identity not in state.blocks:
-            raise RefusedError(f"block {identity} is no longer in the archive: plan again")
-    for identity in (added.id for added in change.add):
-        if identity in state.blocks:
-            raise RefusedError(f"block {identity} is in the archive already")
-        if identity in state.abandoned:
-            raise RefusedError(
-                f"block {identity} was abandoned: this run was taken for dead and its files may be gone. "
-                "Start a new backup."
-            )
+    if change.format is not None and change.format != state.format + 1:
+        raise RefusedError(f"the archive has format {state.format} now: it cannot be lifted to {change.format}")
+    _validate_removals(state, change)
     for block in change.add:
-        if block.kind == "changes" and state.streams.get(block.source.name) != block.covers.from_position:
-            raise RefusedError(
-                f"changes of {block.source.name} from {block.covers.from_position} on do not follow what is here, "
-                f"which ends at {state.streams.get(block.source.name)}: nothing was added. Start the backup again."
-            )
+        _validate_block(state, block)
     for source, expected in change.expected_ends.items():
         if state.ends.get(source) != expected:
             raise RefusedError(
                 f"another backup of {source} was committed meanwhile (its end is {state.ends.get(source)}, "
                 f"this one started from {expected}): nothing was added. Start a new backup."
             )
+
+
+def _validate_removals(state: State, change: Change) -> None:
+    for identity in change.remove:
+        if identity not in state.blocks:
+            raise RefusedError(f"block {identity} is no longer in the archive: plan again")
+    for identity in change.abandoned:
+        if identity in state.blocks:
+            raise RefusedError(f"block {identity} is in the archive: it cannot be abandoned. Plan again")
+    for identity in change.vacuumed:
+        if identity not in state.removed:
+            raise RefusedError(f"block {identity} was not removed: its files are needed. Plan again")
+    for identity in change.released:
+        if identity not in state.holds:
+            raise RefusedError(f"there is no hold {identity}: it may have been taken back meanwhile")
+
+
+def _validate_block(state: State, block: Block) -> None:
+    if block.id in state.blocks or block.id in state.removed:
+        raise RefusedError(f"block {block.id} is in the archive already, or was")
+    if block.id in state.abandoned:
+        raise RefusedError(
+            f"block {block.id} was abandoned: this run was taken for dead and its files may be gone. "
+            "Start a new backup."
+        )
+    check_rows(block)
+    if block.kind != "changes" or block.parts:
+        return
+    if state.streams.get(block.source.name) != block.covers.from_position:
+        raise RefusedError(
+            f"changes of {block.source.name} from {block.covers.from_position} on do not follow what is here, "
+            f"which ends at {state.streams.get(block.source.name)}: nothing was added. Start the backup again."
+        )
 
 
 def check_readable(versions: Versions, key: str) -> None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.archive.position import parse_position, show_position
+from holdfast.archive.live import Live
+from holdfast.archive.placed import JoinedPart, Placed, load
+from holdfast.position import parse_position, show_position
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from holdfast.archive.model import Block, FileRecord, TableRecord
-    from holdfast.archive.state import Placed, State
+    from holdfast.archive.state import State
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,17 @@ class Chain:
     @property
     def end(self) -> int:
         """Return the position up to which every change is here."""
-        return to_of(self.changes[-1].block) if self.changes else self.start
+        return to_of(self.changes[-1].head) if self.changes else self.start
 
     @property
     def full(self) -> tuple[Placed, ...]:
         """Return the snapshots that one can begin with: not those of single tables that were added later."""
-        return tuple(placed for placed in self.snapshots if not placed.block.supplement)
+        return tuple(placed for placed in self.snapshots if not placed.head.supplement)
 
     @property
     def opened(self) -> bool:
         """Say whether a new stream began with it."""
-        return any(placed.block.stream is not None and placed.block.stream.opened for placed in self.snapshots)
+        return any(placed.head.stream is not None and placed.head.stream.opened for placed in self.snapshots)
 
 
 def to_of(block: Block) -> int:
@@ -67,21 +69,38 @@ class _Growing:
 
     @property
     def end(self) -> int:
-        return to_of(self.changes[-1].block) if self.changes else self.start
+        return to_of(self.changes[-1].head) if self.changes else self.start
 
     def chain(self) -> Chain:
         return Chain(
-            self.start, tuple(sorted(self.snapshots, key=lambda each: to_of(each.block))), tuple(self.changes), self.gap
+            self.start, tuple(sorted(self.snapshots, key=lambda each: to_of(each.head))), tuple(self.changes), self.gap
         )
+
+
+def told(state: State, source: str) -> tuple[Placed, ...]:
+    """Return what a source's backups tell, in the order in which they were made.
+
+    A block that stands for several is told as these, each with the tables and transactions of all; a snapshot that was
+    made of what was here follows the backup whose end it is.
+    """
+    found: list[tuple[int, bool, Placed]] = []
+    for placed in state.blocks.values():
+        if placed.source != source:
+            continue
+        head = placed.head
+        for part in head.parts:
+            found.append((part.commit, False, Placed(JoinedPart(placed, part.block), part.commit, placed.id)))
+        if not head.parts:
+            found.append((placed.commit if head.after is None else head.after, head.after is not None, placed))
+    return tuple(placed for *_, placed in sorted(found, key=lambda each: each[:2]))
 
 
 def chains(state: State, source: str) -> tuple[Chain, ...]:
     """Return a source's chains in the order in which they were begun."""
     found: list[_Growing] = []
     stream: _Growing | None = None
-    mine = (placed for placed in state.blocks.values() if placed.block.source.name == source)
-    for placed in sorted(mine, key=lambda each: each.commit):
-        block = placed.block
+    for placed in told(state, source):
+        block = placed.head
         if block.kind == "changes":
             if stream is None or stream.end != from_of(block):
                 stream = _Growing(from_of(block), block.gap)
@@ -91,11 +110,24 @@ def chains(state: State, source: str) -> tuple[Chain, ...]:
         if block.stream is None or not block.covers.exact:
             found.append(_Growing(to_of(block), block.gap, [placed]))
             continue
-        if block.stream.opened or stream is None:
-            stream = _Growing(parse_position(block.stream.position), block.gap)
+        # Where blocks in between were removed, the changes that come next are joined to this one, and not to those:
+        # these may even be of a server that this one took the place of, and of greater positions.
+        position = parse_position(block.stream.position)
+        if block.stream.opened or stream is None or stream.end != position:
+            stream = _Growing(position, block.gap)
             found.append(stream)
         stream.snapshots.append(placed)
     return tuple(each.chain() for each in found)
+
+
+def stream_tip(state: State, source: str) -> Placed | None:
+    """Return the block that a source's next changes follow on: the newest ones, or what began the stream.
+
+    It has to stay, whatever is removed: what was followed up to here, and in which form, is known from it.
+    """
+    found = [placed for placed in told(state, source) if placed.head.stream]
+    tips = [each for each in found if each.head.kind == "changes" or (each.head.stream and each.head.stream.opened)]
+    return max(tips, key=lambda each: each.commit, default=None)
 
 
 @dataclass(frozen=True)
@@ -142,7 +174,7 @@ class Moment:
     @property
     def is_snapshot(self) -> bool:
         """Say whether the snapshot alone is enough."""
-        return to_of(self.full.block) == self.position
+        return to_of(self.full.head) == self.position
 
     @property
     def commit(self) -> int:
@@ -152,49 +184,92 @@ class Moment:
     @property
     def changes(self) -> tuple[Placed, ...]:
         """Return the blocks of changes between the snapshots and the position."""
-        since = min(to_of(placed.block) for placed in self._snapshots())
+        since = min(to_of(placed.head) for placed in self._snapshots())
         return tuple(
             placed
             for placed in self.chain.changes
-            if from_of(placed.block) < self.position and to_of(placed.block) > since
+            if from_of(placed.head) < self.position and to_of(placed.head) > since
         )
 
     def blocks(self) -> tuple[Placed, ...]:
         """Return every block that files are read of."""
         used = (self.schema, self.sequences, *self._snapshots(), *self.changes)
-        return tuple({placed.block.id: placed for placed in used}.values())
+        return tuple({placed.id: placed for placed in used}.values())
 
     def tables(self) -> Mapping[str, TableParts]:
         """Return the parts of every table that has rows here, by the table's id."""
-        return {record.id: self._parts(record, placed) for record, placed in self._bases().values()}
+        changes = self.changes
+        snapshots = {placed.id: placed for _, placed in self._bases().values()}
+        load((*snapshots.values(), *changes))
+        records = {(placed.id, record.id): record for placed in snapshots.values() for record in placed.block.tables}
+        found = [
+            _Followed.since(placed, records[placed.id, table], self.position)
+            for table, (_, placed) in self._bases().items()
+        ]
+        for placed in changes:
+            block, end = placed.block, to_of(placed.block)
+            told_here = _by_table(block)
+            for each in found:
+                if each.start < end:
+                    each.add(block, told_here.get(each.record.id, ()))
+        return {table.record.id: table.parts() for table in found}
 
     def _bases(self) -> Mapping[str, tuple[TableRecord, Placed]]:
-        """Return of every table its newest snapshot, with the block it is in."""
-        found: dict[str, tuple[TableRecord, Placed]] = {}
+        """Return of every table that was not dropped its newest snapshot, with the block it is in."""
+        live = Live()
         for placed in self.chain.snapshots:
             # Behind the end of the changes there is nothing but the snapshot itself.
-            if to_of(placed.block) == self.position or to_of(placed.block) < self.position <= self.chain.end:
-                found.update((record.id, (record, placed)) for record in placed.block.tables)
-        return found
+            if to_of(placed.head) == self.position or to_of(placed.head) < self.position <= self.chain.end:
+                live.add(placed)
+        return live.tables
 
     def _snapshots(self) -> tuple[Placed, ...]:
-        return tuple({placed.block.id: placed for _, placed in self._bases().values()}.values()) or (self.full,)
+        return tuple({placed.id: placed for _, placed in self._bases().values()}.values()) or (self.full,)
 
-    def _parts(self, record: TableRecord, base: Placed) -> TableParts:
-        since = to_of(base.block)
-        changes: list[TableRecord] = []
-        entry = base.block.stream.followed.get(int(record.id)) if base.block.stream else None
-        stale = "" if self.position == since else why_not_followed(base.block, record)
-        for placed in self.chain.changes:
-            block = placed.block
-            if to_of(block) <= since or from_of(block) >= self.position:
-                continue
-            now = block.stream.followed.get(int(record.id)) if block.stream else None
-            if not stale and (now is None or now != entry):
-                stale = why_not_followed(block, record)
-            changes += (each for each in block.tables if each.id == record.id)
-        rows = () if stale else tuple(changes)
-        return TableParts(record, base.block.catalog, since, base.block.covers.to_time, rows, stale)
+
+@dataclass
+class _Followed:
+    """A table while it is followed from its snapshot on, block by block.
+
+    :param start: position of the snapshot.
+    :param entry: of the publication, by which it was followed then; None where it was not.
+    """
+
+    record: TableRecord
+    base: Block
+    start: int
+    entry: int | None
+    stale: str
+    changes: list[TableRecord] = field(default_factory=list)
+
+    @classmethod
+    def since(cls, base: Placed, record: TableRecord, position: int) -> _Followed:
+        block, start = base.head, to_of(base.head)
+        stale = "" if position == start else why_not_followed(block, record)
+        return cls(record, block, start, _entry(block, record), stale)
+
+    def add(self, block: Block, records: Sequence[TableRecord]) -> None:
+        now = _entry(block, self.record)
+        if not self.stale and (now is None or now != self.entry):
+            self.stale = why_not_followed(block, self.record)
+        if records and not (self.changes and self.changes[-1] is records[-1]):  # as parts of one block tell the same
+            self.changes += records
+
+    def parts(self) -> TableParts:
+        rows = () if self.stale else tuple(self.changes)
+        return TableParts(self.record, self.base.catalog, self.start, self.base.covers.to_time, rows, self.stale)
+
+
+def _entry(block: Block, record: TableRecord) -> int | None:
+    return block.stream.followed.get(int(record.id)) if block.stream else None
+
+
+def _by_table(block: Block) -> Mapping[str, Sequence[TableRecord]]:
+    """Return a block's records, one for each form of a table, by the table's id."""
+    found: dict[str, list[TableRecord]] = {}
+    for record in block.tables:
+        found.setdefault(record.id, []).append(record)
+    return found
 
 
 def why_not_followed(block: Block, record: TableRecord) -> str:

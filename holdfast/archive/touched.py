@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from holdfast.archive.changes import ORDER_SQL, Files, Part, Shaper, last_truncation, within
-from holdfast.archive.history import LSN, OP, SEQ, UNCHANGED, TableHistory, field_id, number_of
 from holdfast.archive.shape import name_of, sql_type
 from holdfast.errors import DamagedError
+from holdfast.fields import LSN, OP, SEQ, UNCHANGED, field_id, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duckdb import DuckDBPyConnection
+
+    from holdfast.archive.history import TableHistory
 
 DELETE: Final = 0
 INSERT: Final = 1

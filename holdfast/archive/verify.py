@@ -1,24 +1,52 @@
-"""Verification: is everything that the commits name there, and is it what was written?"""
+"""Verification: is everything that the commits name there, and is it what was written?
+
+Files are looked at in chunks, each under the lock `history`, and the archive is opened anew for each: what was removed
+meanwhile is left out, and a vacuum that waits comes in between.
+"""
 
 from __future__ import annotations
 
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.archive.archive import commit_key
-from holdfast.archive.blocks import read_batches, read_file
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.chain import broken_commits
+from holdfast.archive.chunks import Chunks
+from holdfast.archive.commits import commit_key
+from holdfast.archive.costs import Costs
+from holdfast.archive.model import iso
+from holdfast.archive.named import content_problem, files_of, size_problem, wrong_size
 from holdfast.archive.runs import RunRecord
+from holdfast.archive.scrub import Progress, Scrub, read_progress, write_progress
 from holdfast.errors import DamagedError
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from holdfast.archive.archive import Archive
+    from holdfast.archive.costs import Cost
     from holdfast.archive.model import FileRecord
+    from holdfast.archive.named import NamedFile
+    from holdfast.archive.placed import Placed
+    from holdfast.storage import ObjectStore
 
-_READERS = 2
+    ReadAll = Callable[[Sequence[NamedFile]], Iterable[str]]
+    """Reads files and returns what is wrong with each, in their order; "" where nothing is."""
+
+_READERS: Final = max(2, min(4, os.cpu_count() or 2))
+_ASKING: Final = 16
+_REMEMBERED_EVERY_S: Final = 60.0
+
+BACKUP: Final = "the backup"
+"""What a commit holds."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +54,42 @@ class Damage:
     """One thing that is not as it was written, and what it costs.
 
     :param what: the file, and what is wrong with it.
-    :param table: `schema.table`, "schema" for the files that describe the schema, "the backup" for a commit.
-    :param commit: the restore point it belongs to.
+    :param table: `schema.table`, "schema" for the files that describe the schema, "transactions" for those that tell
+        when they were committed, "the backup" for a commit.
+    :param commit: the one that it belongs to.
+    :param path: of the file.
+    :param costs: what cannot be restored whole without it.
     """
 
     what: str
     table: str
     source: str
     commit: int
+    path: str = ""
+    costs: tuple[Cost, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.what}; it holds {self.table} of {self.source}, restore point commit:{self.commit}"
+        said = f"{self.what}; it holds {self.table} of {self.source}, restore point commit:{self.commit}"
+        return f"{said}; needed for {', '.join(map(str, self.costs))}" if self.costs else said
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it costs as `--json` prints it."""
+        return {
+            "file": self.path,
+            "table": self.table,
+            "source": self.source,
+            "commit": self.commit,
+            "needed_for": [cost.describe() for cost in self.costs],
+        }
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was looked at and what was found."""
+    """What was looked at and what was found.
+
+    :param commits: how many the archive has, `blocks` likewise; `files` that were looked at, of `size` bytes.
+    :param since: every file of the archive was read after this moment, or made after it; None where not all is known.
+    """
 
     commits: int
     blocks: int
@@ -49,43 +97,253 @@ class Verification:
     size: int
     deep: bool
     damage: tuple[Damage, ...]
+    since: datetime | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {
+            "commits": self.commits,
+            "blocks": self.blocks,
+            "files": self.files,
+            "bytes": self.size,
+            "deep": self.deep,
+            "damage": [str(each) for each in self.damage],
+            "costs": [each.describe() for each in self.damage],
+            "read_since": iso(self.since) if self.since else None,
+        }
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is looked at.
+
+    :param deep: read files, those first that were not read for longest; else compare sizes with listings.
+    :param new: only commits that were not verified yet, and the files that they brought.
+    :param budget: bytes to read, or for how long to read, at most.
+    :param within: read as much as is needed to have read all in this time, if that is done again and again.
+    """
+
+    deep: bool = False
+    new: bool = False
+    budget: int | timedelta | None = None
+    within: timedelta | None = None
+
+    def arguments(self) -> list[str]:
+        """Return it as arguments of the Spark application."""
+        arguments = [*(["--deep"] if self.deep else []), *(["--new"] if self.new else [])]
+        if self.budget is not None:
+            bounds = f"{self.budget.total_seconds()}s" if isinstance(self.budget, timedelta) else f"{self.budget}B"
+            arguments += ["--budget", bounds]
+        if self.within is not None:
+            arguments += ["--within", f"{self.within.total_seconds()}s"]
+        return arguments
+
+    @property
+    def is_part(self) -> bool:
+        """Say whether not all files are read: the next time goes on where this one ends."""
+        return self.budget is not None or self.within is not None
 
 
 def verify(
     archive: Archive, *, deep: bool = False, on_file: Callable[[FileRecord], None] = lambda record: None
 ) -> Verification:
-    """Check an opened archive (opening has checked the chain of commits).
+    """Check an opened archive, all of it, and remember nothing of that.
 
     That the newest commits are missing shows in no chain: there the records of the runs that made them bear witness.
 
     :param deep: read every file: checksum, Parquet pages and row count; else compare sizes with one listing.
     :param on_file: called for every file that was checked.
     """
-    named = list(_named_files(archive))
-    sizes = {} if deep else {found.key: found.size for found in archive.store.list("data/").objects}
+    return Verifier(archive, Scope(deep=deep), on_file=on_file).run(Progress())
 
-    def check(item: tuple[FileRecord, str, str, int]) -> Damage | None:
-        record, table, source, commit = item
-        said = _read(archive, record) if deep else _compare_size(record, sizes.get(record.path))
-        on_file(record)
-        return Damage(said, table, source, commit) if said else None
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        damage = tuple(found for found in pool.map(check, named) if found)
-    lost = tuple(_lost_commits(archive))
-    return Verification(
-        commits=len(archive.commits),
-        blocks=len(archive.state.blocks),
-        files=len(named) + len(lost),
-        size=sum(record.size for record, *_ in named),
-        deep=deep,
-        damage=lost + damage,
-    )
+def verify_and_remember(
+    archive: Archive,
+    scope: Scope,
+    *,
+    reading: Callable[[], AbstractContextManager[object]] = nullcontext,
+    read_all: ReadAll | None = None,
+    check: Callable[[], None] = lambda: None,
+    on_file: Callable[[FileRecord], None] = lambda record: None,
+) -> Verification:
+    """Check an archive, or a part of it, going on where earlier verifications ended.
+
+    :param reading: keeps files from being deleted while a chunk of them is looked at.
+    :param read_all: reads files; the default does so in threads of this process.
+    :param check: raises if this work must not go on.
+    """
+    verifier = Verifier(archive, scope, reading=reading, read_all=read_all, check=check, on_file=on_file)
+    return verifier.run(read_progress(archive.store), remember=True)
+
+
+class Verifier:
+    """One verification; parameters as those of `verify_and_remember`."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        scope: Scope,
+        *,
+        reading: Callable[[], AbstractContextManager[object]] = nullcontext,
+        read_all: ReadAll | None = None,
+        check: Callable[[], None] = lambda: None,
+        on_file: Callable[[FileRecord], None] = lambda record: None,
+    ) -> None:
+        self._archive = archive
+        self._store: ObjectStore = archive.store
+        self._scope = scope
+        self._reading = reading
+        self._read_all = read_all or self._read_here
+        self._check = check
+        self._on_file = on_file
+        self._files = 0
+        self._size = 0
+        self._broken: dict[int, str] = {}
+        self._damaged: dict[str, tuple[NamedFile, str]] = {}
+
+    def run(self, progress: Progress, *, remember: bool = False) -> Verification:
+        """Do it.
+
+        :param progress: what was verified before.
+        :param remember: write down what is verified now, for the next time.
+        """
+        scope, since = self._scope, None
+        part = scope.new or scope.is_part
+        with self._reading():
+            self._archive.refresh()
+            state = self._archive.state
+            after = self._chain(progress if part else Progress())
+            if not scope.deep or part:
+                self._look_at_files(progress.seen if part else 0)
+        if not self._damaged and not self._broken:
+            after = after.model_copy(update={"seen": state.sequence})
+        progress = progress.model_copy(update={name: getattr(after, name) for name in ("chain", "tip", "seen")})
+        if scope.deep:
+            progress, since = self._read_files(progress, remember=remember)
+        if remember:
+            write_progress(self._store, progress)
+        damage = (*_lost_commits(self._archive), *self._told())
+        return Verification(
+            commits=self._archive.state.sequence,
+            blocks=len(self._archive.state.blocks),
+            files=self._files + sum(each.table == BACKUP for each in damage),
+            size=self._size,
+            deep=scope.deep,
+            damage=damage,
+            since=since,
+        )
+
+    def _chain(self, progress: Progress) -> Progress:
+        """Read the commits that were not verified before; say up to where they are now."""
+        state = self._archive.state
+        self._broken.update(broken_commits(self._archive, since=progress.chain, tip=progress.tip))
+        if self._broken:
+            return progress
+        return progress.model_copy(update={"chain": state.sequence, "tip": state.tip})
+
+    def _look_at_files(self, seen: int) -> None:
+        """Compare the sizes of the files of blocks that were added behind a commit: with one listing, where all are."""
+        blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
+        files = {file.path: file for found in self._named(blocks) for file in found}
+        if seen:
+            with ThreadPoolExecutor(_ASKING) as pool:
+                found = dict(zip(files, pool.map(lambda file: size_problem(self._store, file.record), files.values()),
+                                 strict=True))  # fmt: skip
+        else:
+            sizes = {each.key: each.size for each in self._store.list("data/").objects}
+            found = {path: wrong_size(file.record, sizes.get(path)) for path, file in files.items()}
+        for path, file in files.items():
+            if not self._scope.deep:
+                self._count(file)
+            if found[path]:
+                self._damaged[path] = (file, found[path])
+
+    def _named(self, blocks: Sequence[Placed]) -> Iterator[list[NamedFile]]:
+        with ThreadPoolExecutor(_ASKING) as pool:
+            for placed, files in zip(blocks, pool.map(_outcome, blocks), strict=True):
+                if isinstance(files, DamagedError):
+                    self._broken.setdefault(placed.commit, str(files))
+                else:
+                    yield files
+
+    def _count(self, file: NamedFile) -> None:
+        self._files += 1
+        self._size += file.record.size
+        self._on_file(file.record)
+
+    def _read_files(self, progress: Progress, *, remember: bool) -> tuple[Progress, datetime | None]:
+        """Read files, chunk after chunk, until all are read or the budget is spent."""
+        now = self._store.list(IDENTITY_KEY).now
+        scrub = Scrub(self._archive.state, progress, now, anew=not self._scope.is_part)
+        chunks = Chunks(scrub.files(), *self._bounds(scrub))
+        remembered = time.monotonic()
+        try:
+            for chunk in chunks:
+                self._check()
+                bad = self._read_chunk(chunk)
+                scrub.account(chunk, [file for file, _ in bad])
+                self._damaged.update((file.path, (file, said)) for file, said in bad)
+                if remember and time.monotonic() - remembered > _REMEMBERED_EVERY_S:
+                    write_progress(self._store, scrub.progress(progress, self._archive.state))
+                    remembered = time.monotonic()
+        except Exception:
+            if remember:
+                write_progress(self._store, scrub.progress(progress, self._archive.state))
+            raise
+        scrub.account(())
+        for commit, said in scrub.untold.items():
+            self._broken.setdefault(commit, said)
+        return scrub.progress(progress, self._archive.state), scrub.oldest(self._archive.state)
+
+    def _bounds(self, scrub: Scrub) -> tuple[float, float]:
+        """Return how many bytes may be read, and for how many seconds."""
+        size, seconds = float("inf"), float("inf")
+        if isinstance(self._scope.budget, timedelta):
+            seconds = self._scope.budget.total_seconds()
+        elif self._scope.budget is not None:
+            size = self._scope.budget
+        if self._scope.within is not None:
+            size = min(size, scrub.share(self._scope.within))
+        return size, seconds
+
+    def _read_chunk(self, chunk: Sequence[NamedFile]) -> list[tuple[NamedFile, str]]:
+        """Read files of blocks that are still there; return those that are damaged."""
+        with self._reading():
+            self._archive.refresh()
+            wanted = [file for file in chunk if file.block in self._archive.state.blocks]
+            found = [(file, said) for file, said in zip(wanted, self._read_all(wanted), strict=True) if said]
+        for file in wanted:
+            self._count(file)
+        if found:  # whoever was held up for longer than its lock lasts may have read what was removed meanwhile
+            self._archive.refresh()
+        return [(file, said) for file, said in found if file.block in self._archive.state.blocks]
+
+    def _read_here(self, files: Sequence[NamedFile]) -> Iterable[str]:
+        with ThreadPoolExecutor(_READERS) as pool:
+            return list(pool.map(lambda file: content_problem(self._store, file.record), files))
+
+    def _told(self) -> Iterator[Damage]:
+        state = self._archive.state
+        costs = Costs(state)
+        for commit, said in sorted(self._broken.items()):
+            sources = {placed.source for placed in state.blocks.values() if placed.commit == commit}
+            for source in sorted(sources) or ["the archive"]:
+                yield Damage(said, BACKUP, source, commit, commit_key(commit), costs.of_commit(source, commit))
+        for file, said in self._damaged.values():
+            if file.block in state.blocks:
+                yield Damage(said, file.holds, file.source, file.commit, file.path, costs.of(file))
+
+
+def _outcome(placed: Placed) -> list[NamedFile] | DamagedError:
+    try:
+        return files_of(placed)
+    except DamagedError as error:
+        return error
 
 
 def _lost_commits(archive: Archive) -> Iterator[Damage]:
     """Yield the commits that a run says it made after the newest one that is there, and that are not there."""
-    since = archive.commits[-1].committed_at if archive.commits else None
+    since = archive.state.at
     last = {found.key.rpartition("/")[0]: found for found in archive.store.list("runs/").objects}
     for found in last.values():
         if since is not None and found.modified < since:
@@ -95,9 +353,9 @@ def _lost_commits(archive: Archive) -> Iterator[Damage]:
         except DamagedError:  # nothing that can be restored depends on it
             continue
         number = result.get("commit")
-        if isinstance(number, int) and number > len(archive.commits) and not _is_there(archive, commit_key(number)):
+        if isinstance(number, int) and number > archive.state.sequence and not _is_there(archive, commit_key(number)):
             what = f"{commit_key(number)} is missing, which {found.key} says was made: put it back from a copy"
-            yield Damage(what, "the backup", str(result.get("source")), number)
+            yield Damage(what, BACKUP, str(result.get("source")), number, commit_key(number))
 
 
 def _is_there(archive: Archive, key: str) -> bool:
@@ -106,35 +364,3 @@ def _is_there(archive: Archive, key: str) -> bool:
     except ObjectNotFound:
         return False
     return True
-
-
-def _named_files(archive: Archive) -> Iterator[tuple[FileRecord, str, str, int]]:
-    """Yield every file once, with what it holds, of which source, and the commit that named it first."""
-    seen: set[str] = set()
-    for placed in archive.state.blocks.values():
-        block = placed.block
-        tables = {file.path: table.label for table in block.tables for file in table.files}
-        for file in block.files():
-            if file.path not in seen:
-                seen.add(file.path)
-                yield file, tables.get(file.path, "schema"), block.source.name, placed.commit
-
-
-def _compare_size(record: FileRecord, size: int | None) -> str | None:
-    if size is None:
-        return f"{record.path} is missing"
-    if size != record.size:
-        return f"{record.path} has {size} bytes instead of {record.size}"
-    return None
-
-
-def _read(archive: Archive, record: FileRecord) -> str | None:
-    try:
-        if record.path.endswith(".parquet"):
-            for _ in read_batches(archive.store, record):
-                pass
-        else:
-            read_file(archive.store, record)
-    except DamagedError as error:
-        return str(error)
-    return None

@@ -14,25 +14,31 @@ from rich.table import Column, Table
 from typer.exceptions import TyperException
 
 import holdfast
-from holdfast.archive import Archive, locks, points
-from holdfast.archive.model import iso
-from holdfast.archive.verify import verify as verify_archive
+from holdfast.archive import Archive, points
+from holdfast.archive.model import FORMAT, iso
 from holdfast.cli import doctor as examination
 from holdfast.cli import places
+from holdfast.cli.compact import compact
+from holdfast.cli.copy import copy
+from holdfast.cli.drill import drill
+from holdfast.cli.hold import hold_app
 from holdfast.cli.jobs import run_job
 from holdfast.cli.locks import locks_app
 from holdfast.cli.mark import mark
+from holdfast.cli.migrate import migrate
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.probe import probe_app
 from holdfast.cli.query import query
 from holdfast.cli.restore import restore
 from holdfast.cli.source import source_app
+from holdfast.cli.truncate import truncate
+from holdfast.cli.vacuum import vacuum
+from holdfast.cli.verify import verify
 from holdfast.config import parse_bandwidth, parse_size
 from holdfast.errors import exit_code_of, is_ours, sentence
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.storage import open_store
-from locking import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,8 +46,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from holdfast.archive.model import Block
-    from holdfast.archive.state import Placed
+    from holdfast.archive.placed import Placed
 
 app = typer.Typer(
     name="holdfast",
@@ -51,6 +56,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(hold_app)
 app.add_typer(locks_app)
 app.add_typer(probe_app)
 app.add_typer(source_app)
@@ -75,12 +81,15 @@ def _options(
 def init(
     url: Url,
     name: Annotated[str | None, typer.Option(help="The archive's name; default is the end of its URL.")] = None,
+    number: Annotated[
+        int, typer.Option("--format", help="Its format; 1 where older releases are to read it, too.")
+    ] = FORMAT,
     as_json: Json = False,
 ) -> None:
     """Create an archive in an empty place."""
     output = Output(as_json=as_json)
     store = open_store(places.archive_url(url))
-    archive = Archive.create(store, name=name or PurePosixPath(store.url.rstrip("/")).name or "archive")
+    archive = Archive.create(store, name=name or PurePosixPath(store.url.rstrip("/")).name or "archive", number=number)
     value = {
         "archive": archive.identity.id,
         "name": archive.identity.name,
@@ -166,6 +175,13 @@ def _show_backup(console: Console, value: dict[str, Any]) -> None:
 app.command()(restore)
 app.command()(query)
 app.command()(mark)
+app.command()(verify)
+app.command()(copy)
+app.command()(drill)
+app.command()(compact)
+app.command()(truncate)
+app.command()(vacuum)
+app.command()(migrate)
 
 
 @app.command()
@@ -184,9 +200,9 @@ def _status(archive: Archive) -> dict[str, Any]:
         "name": archive.identity.name,
         "url": archive.store.url,
         "format": archive.state.format,
-        "commits": len(archive.commits),
+        "commits": archive.state.sequence,
         "blocks": len(blocks),
-        "bytes": sum(placed.block.size for placed in blocks),
+        "bytes": sum(placed.size for placed in blocks),
         "sources": [
             {
                 "source": name,
@@ -200,14 +216,14 @@ def _status(archive: Archive) -> dict[str, Any]:
     }
 
 
-def _of_kind(blocks: Iterable[Placed], source: str, kind: str) -> list[Block]:
+def _of_kind(blocks: Iterable[Placed], source: str, kind: str) -> list[Placed]:
     """Return a source's blocks of a kind in the order of their commits; what was added for single tables is none."""
     found = [
         placed
         for placed in blocks
-        if placed.block.source.name == source and placed.block.kind == kind and not placed.block.supplement
+        if placed.source == source and placed.head.kind == kind and not placed.head.supplement
     ]
-    return [placed.block for placed in sorted(found, key=lambda placed: placed.commit)]
+    return sorted(found, key=lambda placed: placed.commit)
 
 
 def _show_status(console: Console, value: dict[str, Any]) -> None:
@@ -233,18 +249,20 @@ def show_points(url: Url, as_json: Json = False) -> None:
     output.result(value, lambda console: _show_points(console, value))
 
 
-_INTERVAL = (
-    # A moment that is cut short could not be asked for.
-    Column("from", no_wrap=True, min_width=27),
-    Column("to", no_wrap=True, min_width=27),
-    Column("position"),
-    Column("commit"),
-)
+def _interval_columns() -> tuple[Column, ...]:
+    """Return new columns: they keep the cells of the table that they are in."""
+    return (
+        # A moment that is cut short could not be asked for.
+        Column("from", no_wrap=True, min_width=27),
+        Column("to", no_wrap=True, min_width=27),
+        Column("position"),
+        Column("commit"),
+    )
 
 
 def _show_points(console: Console, value: dict[str, Any]) -> None:
     for source in value["sources"]:
-        table = Table(*_INTERVAL, box=None, title=source["source"], title_justify="left")
+        table = Table(*_interval_columns(), box=None, title=source["source"], title_justify="left")
         for interval in source["intervals"]:
             table.add_row(interval["from"], interval["to"], interval["position"], str(interval["commit"]))
         console.print(table)
@@ -268,47 +286,6 @@ def _remarks(source: dict[str, Any]) -> Iterator[str]:
         yield f"mark {each['name']}: {each['at']} at {each['position']}"
     for table, reason in source["not_followed"].items():
         yield f"only in full backups: {table}: {reason}"
-
-
-@app.command()
-def verify(
-    url: Url,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Read every file: checksums, Parquet pages, row counts.")
-    ] = False,
-    wait: Wait = 0,
-    as_json: Json = False,
-) -> None:
-    """Check that everything the commits name is there and is what was written."""
-    output = Output(as_json=as_json)
-    store = open_store(places.archive_url(url))
-    Archive.open(store)
-    with locks.acquire(store, "verify", owner=Owner(), purpose="verify", wait=wait):
-        found = verify_archive(Archive.open(store), deep=deep)
-    damage = [str(each) for each in found.damage]
-    value = {
-        "commits": found.commits,
-        "blocks": found.blocks,
-        "files": found.files,
-        "bytes": found.size,
-        "deep": found.deep,
-        "damage": damage,
-    }
-    output.result(value, lambda console: _show_verification(console, value))
-    if damage:
-        output.say(f"holdfast: {len(damage)} of {found.files} files are damaged or missing")
-        raise typer.Exit(4)
-
-
-def _show_verification(console: Console, value: dict[str, Any]) -> None:
-    for each in value["damage"]:
-        console.print(f"damaged: {each}", markup=False)
-    how = "read and compared with their checksums" if value["deep"] else "there, with the right size"
-    console.print(
-        f"{value['files'] - len(value['damage'])} of {value['files']} files ({human_size(value['bytes'])}) of "
-        f"{value['commits']} commits are {how}",
-        markup=False,
-    )
 
 
 @app.command()

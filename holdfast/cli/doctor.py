@@ -136,4 +136,4 @@ def _pg_dump(newest: int) -> Finding:
 
 def _archive(url: str) -> str:
     archive = Archive.open(open_store(url))
-    return f"{archive.identity.name} at {url}, {len(archive.commits)} commits, format {archive.state.format}"
+    return f"{archive.identity.name} at {url}, {archive.state.sequence} commits, format {archive.state.format}"

@@ -22,55 +22,73 @@ from locking.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from holdfast.archive.runs import RunRecord
+    from holdfast.archive.state import State
     from holdfast.cli.output import Output
     from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
 
 def run_job(
-    operation: Literal["backup", "restore"],
+    operation: str,
     url: str,
     arguments: Sequence[str],
     *,
-    address: Address,
-    role: Literal["source", "target"],
+    address: Address | None = None,
+    role: Literal["source", "target"] = "source",
     sources: Sequence[str] = (),
     wait: float,
     output: Output,
+    unlocked: bool = False,
 ) -> dict[str, Any]:
     """Run an operation under its locks and return its summary.
 
+    :param operation: names its Spark application and its row in the table of locks.
+    :param address: of the database that it reads or writes; None where it works on the archive alone.
+    :param role: which of both it does.
     :param wait: seconds to wait for locks that others hold.
+    :param unlocked: take none, and write nothing to the archive: of an operation that only reads it.
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
     store = open_store(url)
     Archive.open(store)  # nothing is written, not even a lock, where there is no archive
-    connect(address).close()
+    if address is not None:
+        connect(address).close()
     jobs.check_java()
     run = jobs.new_run_id(operation)
     output.say(f"{operation} {url}: run {run}")
+    database, password = (address.url, address.password) if address else (None, None)
+    if unlocked:
+        with tempfile.TemporaryDirectory(prefix="holdfast-records-") as folder:
+            environment = {**jobs.job_environment(database, password, None, role), jobs.RECORDS_VARIABLE: folder}
+            return _submit(operation, store, open_store(folder), run, arguments, address, environment, output)
     with locks.acquire(
         store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
     ) as held:
-        environment = jobs.job_environment(address.url, address.password, held, role)
-        return _submit(operation, store, run, arguments, address, environment, output)
+        environment = jobs.job_environment(database, password, held, role)
+        return _submit(operation, store, store, run, arguments, address, environment, output)
 
 
 def _submit(
     operation: str,
     store: ObjectStore,
+    records: ObjectStore,
     run: str,
     arguments: Sequence[str],
-    address: Address,
+    address: Address | None,
     environment: Mapping[str, str],
     output: Output,
 ) -> dict[str, Any]:
+    """Run a job and return its summary.
+
+    :param records: where it says how it goes.
+    """
     with tempfile.NamedTemporaryFile(prefix=f"holdfast-{operation}-", suffix=".log", delete=False) as file:
         log = Path(file.name)
 
     def tell() -> None:
         with suppress(StoreError):  # the job goes on whether we can watch it or not
-            output.progress(read_last(store, run))
+            output.progress(read_last(records, run))
 
     submitted = ["--archive", store.url, "--run", run, *arguments]
     code, words = 0, ""
@@ -83,7 +101,7 @@ def _submit(
         return words
 
     try:
-        if operation == "backup":
+        if operation == "backup" and address is not None:
             backups.run_to_the_end(store, run, address, arguments=submitted, attempt=attempt, say=output.say)
         else:
             attempt({})
@@ -91,9 +109,9 @@ def _submit(
         log.unlink()
         raise
     with suppress(StoreError):
-        output.hear(read_last(store, run))
+        output.hear(read_last(records, run))
     try:
-        result = _result_of(store, run, code, words)
+        result = _result_of(operation, store, read_last(records, run), run, code, words)
     except StoreError as error:
         raise OutcomeUnknownError(
             f"the job has ended, but the archive cannot be read to learn how ({error}): look with 'holdfast status' "
@@ -108,27 +126,33 @@ def _submit(
     return result
 
 
-def _result_of(store: ObjectStore, run: str, code: int, words: str) -> dict[str, Any]:
+def _result_of(
+    operation: str, store: ObjectStore, record: RunRecord | None, run: str, code: int, words: str
+) -> dict[str, Any]:
     """Return what a job that has ended did.
 
     What the archive says counts most: a job may be killed, or find no room for its last record, after its commit.
     """
-    record = read_last(store, run)
     if record is not None and record.result is not None:
         return record.result
     state = Archive.open(store).state
-    if (placed := state.finished_by(run)) is not None:
+    if operation == "backup" and (placed := state.finished_by(run)) is not None:
         return {"commit": placed.commit, **summary(placed.block)}
     if record is not None and record.error is not None:
         raise ReportedError(record.error.message, record.error.exit_code)
     if words:
         raise ReportedError(words, max(code, 1))
     how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    left = "what it has committed counts, and the next backup goes on from there" if state.of_run(run) else _UNCHANGED
+    left = _what_is_left(operation, state, run)
     raise ReportedError(f"Spark {how} before the job could say why; {left}: try again", 1)
 
 
-_UNCHANGED = "the archive is as it was before"
+def _what_is_left(operation: str, state: State, run: str) -> str:
+    if operation not in ("backup", "restore"):
+        return "what it has committed counts"
+    if state.of_run(run):
+        return "what it has committed counts, and the next backup goes on from there"
+    return "the archive is as it was before"
 
 
 def _last_words(log: Path, begin: int, operation: str) -> str:

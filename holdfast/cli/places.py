@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.config import Name, SourceConfig, find_config, load_config
+from holdfast.config import CompactionConfig, Name, SourceConfig, VacuumConfig, find_config, load_config
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.address import Address
 
@@ -34,6 +34,30 @@ def source_names(url: str) -> list[str]:
     """Return the sources that archives.yaml names for this archive."""
     configured = _configured(url)
     return sorted(configured.sources) if configured else []
+
+
+def compaction(url: str) -> CompactionConfig:
+    """Return what archives.yaml says of joining this archive's blocks; where it says nothing, the defaults."""
+    configured = _configured(url)
+    return configured.compaction if configured else CompactionConfig()
+
+
+def grace(url: str) -> str:
+    """Return how long files of this archive stay that nothing needs, as archives.yaml says or by default."""
+    configured = _configured(url)
+    return (configured.vacuum if configured else VacuumConfig()).grace
+
+
+def keep_rules(url: str) -> list[str]:
+    """Return the rules of archives.yaml for what stays of this archive, as they are written on the command line."""
+    configured = _configured(url)
+    return configured.keep.rules() if configured else []
+
+
+def assertions(url: str, source: str) -> list[str]:
+    """Return what archives.yaml says must hold in a source's database after a drill."""
+    configured = _configured(url)
+    return configured.drill.of(source) if configured else []
 
 
 def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:

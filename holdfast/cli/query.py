@@ -14,11 +14,11 @@ from rich.table import Table
 
 from holdfast.archive import Archive, locks, points
 from holdfast.archive.model import iso
-from holdfast.archive.position import show_position
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.config import parse_size
+from holdfast.position import show_position
 from holdfast.query import Query
 from holdfast.storage import open_store
 from locking import Owner

@@ -55,6 +55,10 @@ def restore(
         typer.Option(help="Put everything into the database's own tablespace, or where it was."),
     ] = "drop",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")] = False,
+    no_lock: Annotated[
+        bool,
+        typer.Option("--no-lock", help="Write nothing to the archive, not even a lock: for who may only read it."),
+    ] = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
@@ -76,11 +80,12 @@ def restore(
     value = run_job(
         "restore",
         places.archive_url(url),
-        [*arguments, *(["--dry-run"] if dry_run else [])],
+        [*arguments, *(["--dry-run"] if dry_run else []), *(["--no-lock"] if no_lock else [])],
         address=places.target(url, to),
         role="target",
         wait=wait,
         output=output,
+        unlocked=no_lock,
     )
     output.result(value, lambda console: show_plan(console, value) if dry_run else _show_restored(console, value))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.storage.base import ConditionNotSupported, ObjectChanged, ObjectStore, StoreFull
+from holdfast.storage.base import ConditionNotSupported, ObjectChanged, ObjectRetained, ObjectStore, StoreFull
 from holdfast.storage.folder import FolderStore
 from holdfast.storage.keys import InvalidKey, check_key
 from holdfast.storage.url import open_store
@@ -26,6 +26,7 @@ __all__ = [
     "ObjectExists",
     "ObjectInfo",
     "ObjectNotFound",
+    "ObjectRetained",
     "ObjectStore",
     "StoreDenied",
     "StoreError",

@@ -71,6 +71,16 @@ class AzureStore(ObjectStore):
             ]
         return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
 
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        start = self._root + check_prefix(prefix)
+
+        def look() -> tuple[ObjectInfo, ...]:
+            with azure_errors("list", prefix, writes=False):
+                pages = self._container.list_blobs(name_starts_with=start or None, results_per_page=count).by_page()
+                return tuple(self._info(blob) for blob in next(iter(pages), ()))
+
+        return patiently(look)
+
     def head(self, key: str) -> ObjectInfo:
         blob = self._blob(key)
 

@@ -19,14 +19,16 @@ from locking.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from pyarrow.fs import FileSystem
 
 PROBE_ROUNDS = 3
 
 _WRITTEN_AT_ONCE = 8
+_DELETED_AT_ONCE = 8
 
 
 class ObjectStore(ABC):
@@ -50,6 +52,10 @@ class ObjectStore(ABC):
     @abstractmethod
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
         """Every object whose key starts with ``prefix`` and sorts after ``start_after``, by key."""
+
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        """The first objects of a listing, by key: so many at most, and no more work than they are."""
+        return self.list(prefix).objects[:count]
 
     @abstractmethod
     def head(self, key: str) -> ObjectInfo:
@@ -95,6 +101,26 @@ class ObjectStore(ABC):
     @abstractmethod
     def delete(self, key: str) -> None:
         """Remove an object; removing what is not there succeeds."""
+
+    def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        """Remove objects for good: where the store keeps older versions of them, those, too.
+
+        What is not there counts as removed. Only for keys that are never written again: a request that was lost
+        may be repeated.
+
+        :returns: the keys of those that may still be there, each with what the store said;
+            :class:`ObjectRetained` where it must keep the object for now
+        """
+
+        def remove(key: str) -> StoreError | None:
+            try:
+                self.delete(key)
+            except StoreError as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(_DELETED_AT_ONCE) as pool:
+            return {key: error for key, error in zip(keys, pool.map(remove, keys), strict=True) if error is not None}
 
     @abstractmethod
     def filesystem(self) -> tuple[FileSystem, str]:
@@ -177,6 +203,21 @@ class StoreFull(StoreError):  # noqa: N818 - named after the situation, like the
 
 class ConditionNotSupported(StoreError):  # noqa: N818 - named after the situation, like the store errors
     """The store does not know the condition of this request, such as create-if-absent."""
+
+
+class ObjectRetained(StoreError):  # noqa: N818 - named after the situation, like the store errors
+    """The store keeps the object for now, whoever asks (object lock): try again later.
+
+    :param until: when that ends by itself; None for a legal hold, which somebody has to take back
+    """
+
+    def __init__(self, message: str, until: datetime | None = None) -> None:
+        super().__init__(message, until)
+        self.message = message
+        self.until = until
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ObjectChanged(StoreError):  # noqa: N818 - named after the situation, like the store errors

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import heapq
 import os
 import time
 import uuid
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from holdfast.storage.base import ConditionNotSupported, ObjectStore, StoreFull
 from holdfast.storage.keys import TEMPORARY_PREFIX, check_key, check_prefix
@@ -26,12 +30,15 @@ from locking.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyarrow.fs import FileSystem
 
 WRITE_BUFFER = 1 << 20
 """Bytes gathered before a bulk write goes to the file system."""
+
+_FOLDER_ATTEMPTS = 4
+"""How often a folder is made that somebody else removes, since it is empty, before a file is in it."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -74,6 +81,15 @@ class FolderStore(ObjectStore):
             _raise_read("list", prefix, error)
         return Listing(tuple(sorted(found, key=lambda info: info.key)), now)
 
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        check_prefix(prefix)
+        try:
+            # Times and sizes of those that are asked for alone.
+            found = heapq.nsmallest(count, self._walk(prefix.rpartition("/")[0], prefix, ""), key=itemgetter(0))
+            return tuple(info for key, entry in found if (info := _info_of(key, entry)) is not None)
+        except OSError as error:
+            _raise_read("list", prefix, error)
+
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)
         try:
@@ -113,6 +129,24 @@ class FolderStore(ObjectStore):
             return
         except OSError as error:
             _raise_write("delete", key, error)
+
+    def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        """Remove objects for good, and the folders that are empty then."""
+        errors = super().delete_many(keys)
+        for folder in {self._path(key).parent for key in keys if key not in errors}:
+            self._remove_empty(folder)
+        return errors
+
+    def _remove_empty(self, folder: Path) -> None:
+        """Remove a folder and those above it, as far as nothing is in them."""
+        while folder != self._root:
+            try:
+                folder.rmdir()
+            except FileNotFoundError:  # it went with another key
+                pass
+            except OSError:  # something is in it, and nothing is lost where it stays
+                return
+            folder = folder.parent
 
     def filesystem(self) -> tuple[FileSystem, str]:
         from pyarrow.fs import LocalFileSystem
@@ -155,10 +189,18 @@ class FolderStore(ObjectStore):
                     os.fsync(file.fileno())
             for key, path, temporary, _ in written:
                 with _writing(key):
-                    self._make_real_folders(path.parent, folders)
-                    _link(temporary, path)
+                    self._place(temporary, path, folders)
             for folder in folders:
                 _sync_names(folder)
+
+    def _place(self, temporary: Path, path: Path, known: set[Path]) -> None:
+        """Give a file its name in a folder that is made, with those above it, unless it is known."""
+        for attempt in _against_tidying():
+            with attempt:
+                found = known if attempt.retry_state.attempt_number == 1 else {self._root}
+                self._make_real_folders(path.parent, found)
+                _link(temporary, path)
+                known |= found
 
     def _make_real_folders(self, folder: Path, known: set[Path]) -> None:
         """Make a folder and those above it, but those that are known; refuse a symbolic link."""
@@ -232,8 +274,10 @@ class FolderStore(ObjectStore):
         try:
             file.flush()
             os.fsync(file.fileno())
-            _make_folders(path.parent, self._root)
-            place(temporary, path)
+            for attempt in _against_tidying():
+                with attempt:
+                    _make_folders(path.parent, self._root)
+                    place(temporary, path)
         except OSError as error:
             _raise_write("write", key, error)
         _sync_names(path.parent)
@@ -322,6 +366,12 @@ def _link(temporary: Path, path: Path) -> None:
                 "cannot be created only where none is; use another folder."
             ) from error
         raise
+
+
+def _against_tidying() -> Retrying:
+    return Retrying(
+        retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(_FOLDER_ATTEMPTS), reraise=True
+    )
 
 
 def _make_folders(folder: Path, root: Path) -> None:

@@ -86,6 +86,16 @@ class GcsStore(ObjectStore):
             found = [self._info(blob) for blob in blobs if blob.name > after]
         return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
 
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        start = self._root + check_prefix(prefix)
+
+        def look() -> tuple[ObjectInfo, ...]:
+            with gcs_errors("list", prefix, writes=False, needs_object=False):
+                blobs = self._bucket.list_blobs(prefix=start or None, max_results=count, fields=LISTED, **ONCE)
+                return tuple(self._info(blob) for blob in blobs)
+
+        return patiently(look)
+
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import time
 from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from holdfast.storage.base import ObjectChanged, ObjectStore
 from holdfast.storage.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.keys import check_key, check_prefix
 from holdfast.storage.s3_access import S3Access
+from holdfast.storage.s3_delete import add_content_md5, delete_all, keeps_versions
 from holdfast.storage.s3_errors import s3_errors
 from holdfast.storage.s3_settings import SSE, S3Settings
 from holdfast.storage.s3_upload import upload
@@ -32,7 +33,7 @@ from locking.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -82,6 +83,7 @@ class S3Store(ObjectStore):
         self._reader = self._access.reader
         self._writer = self._access.writer
         self._writer.meta.events.register_last("before-call.s3.PutObject", skip_expect)
+        self._reader.meta.events.register("before-call.s3.DeleteObjects", add_content_md5)
         self._writer.meta.events.register("before-send.s3.PutObject", arm)
         self._gate: Callable[[], None] | None = None
         self.endpoint = self._access.endpoint
@@ -94,7 +96,7 @@ class S3Store(ObjectStore):
         return cls(parts.netloc, parts.path.strip("/"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), settings=self._settings), (self._bucket, self._prefix)
+        return functools.partial(type(self), settings=self._settings), (self._bucket, self._prefix)
 
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
         pages = self._reader.get_paginator("list_objects_v2").paginate(
@@ -111,6 +113,13 @@ class S3Store(ObjectStore):
         if now is None:
             raise StoreUnavailable(f"The listing of {prefix!r} had no answer.")
         return Listing(tuple(sorted(found, key=lambda info: info.key)), now)
+
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        with s3_errors("list", prefix, writes=False):
+            answer = self._reader.list_objects_v2(
+                Bucket=self._bucket, Prefix=self._root + check_prefix(prefix), MaxKeys=count
+            )
+        return tuple(sorted((self._info(item) for item in answer.get("Contents", [])), key=lambda info: info.key))
 
     def head(self, key: str) -> ObjectInfo:
         with s3_errors("look at", key, writes=False):
@@ -163,6 +172,18 @@ class S3Store(ObjectStore):
     def delete(self, key: str) -> None:
         with contextlib.suppress(ObjectNotFound), s3_errors("delete", key, writes=True):
             self._writer.delete_object(Bucket=self._bucket, Key=self._key(key))
+
+    def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        """Remove objects for good, a thousand at a time; of a versioned bucket, every version of them.
+
+        :raises StoreDenied: it cannot be asked whether the bucket is versioned
+        """
+        errors = delete_all(self._reader, self._bucket, [self._key(key) for key in keys], versions=self._has_versions)
+        return {key.removeprefix(self._root): error for key, error in errors.items()}
+
+    @functools.cached_property
+    def _has_versions(self) -> bool:
+        return keeps_versions(self._reader, self._bucket)
 
     def filesystem(self) -> tuple[FileSystem, str]:
         if self._settings.sse:

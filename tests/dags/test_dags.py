@@ -16,6 +16,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
+from holdfast.archive.model import FORMAT
 from holdfast_airflow.assets import backups_of
 
 ROOT = Path(__file__).parents[2]
@@ -28,10 +29,17 @@ archives:
   big:
     url: s3://backups/big
     sources: {a: {connection: a}, b: {connection: b}}
-    schedule: {full: "@weekly", changes: "*/15 * * * *"}
+    schedule:
+      {full: "@weekly", changes: "*/15 * * * *", compaction: "@hourly", truncation: "@daily", vacuum: "@monthly",
+      verification: "0 4 * * *", drill: "@weekly"}
+    keep: {daily: 14}
+    verification: {deep_within: 10d, budget: 100 GB}
+    vacuum: {grace: 48h}
   kept:
     url: s3://backups/kept
 """
+
+MAINTENANCE = ("compaction", "truncation", "vacuum", "archive_verification")
 
 Read = Callable[[str], DagBag]
 
@@ -57,17 +65,9 @@ def dag(bag: DagBag, dag_id: str) -> DAG:
 def test_each_archive_has_its_dags(read: Read) -> None:
     bag = read(TWO)
     assert bag.import_errors == {}
-    assert sorted(bag.dags) == [
-        "backup_big",
-        "backup_shop",
-        "changes_big",
-        "lock_reaper_big",
-        "lock_reaper_kept",
-        "lock_reaper_shop",
-        "restore_big",
-        "restore_kept",
-        "restore_shop",
-    ]
+    of_each = (*MAINTENANCE, "lock_reaper", "migration", "restore", "restore_drill")
+    expected = [f"{kind}_{name}" for kind in of_each for name in ("big", "kept", "shop")]
+    assert sorted(bag.dags) == sorted([*expected, "backup_big", "backup_shop", "changes_big"])
     assert dag(bag, "backup_shop").task_ids == ["backup_shop_db"]
     assert sorted(dag(bag, "backup_big").task_ids) == ["backup_a", "backup_b", "choose_sources"]
     assert dag(bag, "restore_shop").task_ids == ["restore"]
@@ -89,7 +89,7 @@ def test_no_file_means_no_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_mistake_in_the_file_is_an_import_error_with_the_sentence(read: Read) -> None:
     bag = read("archives: {shop: {urll: x}}")
     assert dict(bag.dags) == {}
-    assert len(bag.import_errors) == 3
+    assert len(bag.import_errors) == len(list((ROOT / "dags").glob("*.py")))
     for text in bag.import_errors.values():
         assert text.rstrip().endswith("archives.yaml: archives.shop: unknown key 'urll'; did you mean 'url'?")
 
@@ -102,6 +102,33 @@ def test_schedule_comes_from_the_configuration(read: Read) -> None:
     assert not dag(bag, "changes_big").catchup
     assert not dag(bag, "backup_big").catchup
     assert dag(bag, "restore_big").schedule is None
+    scheduled = {name: str(dag(bag, f"{name}_big").schedule) for name in MAINTENANCE}
+    assert scheduled == {
+        "compaction": "@hourly",
+        "truncation": "@daily",
+        "vacuum": "@monthly",
+        "archive_verification": "0 4 * * *",
+    }
+    assert [dag(bag, f"{name}_shop").schedule for name in MAINTENANCE] == [None] * 4
+    assert not any(dag(bag, f"{name}_big").catchup for name in MAINTENANCE)
+
+
+def test_migration_is_by_hand_alone_and_to_the_newest_format_unless_told(read: Read) -> None:
+    found = dag(read(TWO), "migration_big")
+    assert found.schedule is None
+    assert found.task_ids == ["migrate"]
+    assert found.params["to"] == FORMAT
+
+
+def test_drills_are_of_every_source_one_at_a_time(read: Read) -> None:
+    bag = read(TWO)
+    assert sorted(dag(bag, "restore_drill_big").task_ids) == ["drill_a", "drill_b"]
+    assert dag(bag, "restore_drill_kept").task_ids == ["drill"]
+    drills = dag(bag, "restore_drill_big")
+    assert (str(drills.schedule), drills.catchup, drills.max_active_tasks) == ("@weekly", False, 1)
+    # Each is a leaf, so that any that fails is a run that has failed.
+    assert {task.task_id for task in drills.leaves} == set(drills.task_ids)
+    assert drills.params.get_param("at").resolve() is None
 
 
 def test_changes_have_a_dag_of_their_own_and_both_can_be_told_otherwise_by_hand(read: Read) -> None:
@@ -203,9 +230,10 @@ def test_form_chooses_among_the_sources(read: Read, wanted: str, chosen: list[st
 def test_reading_dag_files_imports_no_data_engine(tmp_path: Path) -> None:
     config = tmp_path / "archives.yaml"
     config.write_text(TWO)
+    names = sorted(path.stem for path in (ROOT / "dags").glob("*.py"))
     code = (
         "import runpy, sys\n"
-        f"for name in ('backup', 'lock_reaper', 'restore'): runpy.run_path(f'{ROOT}/dags/{{name}}.py')\n"
+        f"for name in {names}: runpy.run_path(f'{ROOT}/dags/{{name}}.py')\n"
         "print(sorted({'pyarrow', 'boto3', 'pyspark', 'numpy', 'adbc_driver_manager', 'psycopg'} & set(sys.modules)))"
     )
     environment = {**os.environ, "HOLDFAST_ARCHIVES": str(config), "AIRFLOW_HOME": str(tmp_path)}
@@ -213,3 +241,51 @@ def test_reading_dag_files_imports_no_data_engine(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_truncation_is_followed_by_a_vacuum_and_a_dry_run_is_one_of_both(read: Read) -> None:
+    truncation = dag(read(TWO), "truncation_big")
+    assert truncation.task_dict["truncate"].downstream_task_ids == {"vacuum"}
+    assert truncation.params["dry_run"] is False
+    plans: Any = [truncation.get_task(name) for name in ("truncate", "vacuum")]
+    assert {task.only_plan._name for task in plans} == {"dry_run"}
+
+
+def test_forms_of_maintenance_begin_with_what_archives_yaml_says(read: Read) -> None:
+    bag = read(TWO)
+    assert dag(bag, "vacuum_big").params["grace"] == "48h"
+    verification = dag(bag, "archive_verification_big").params
+    assert (verification["within"], verification["budget"], verification["deep"]) == ("10d", "100 GB", True)
+    assert dag(bag, "archive_verification_shop").params["budget"] is None
+    assert "daily=14" in str(dag(bag, "truncation_big").doc_md)
+    assert "a run needs its own" in str(dag(bag, "truncation_shop").doc_md)
+
+
+@pytest.mark.parametrize("name", ["compaction", "truncation"])
+def test_forms_of_maintenance_offer_one_source_or_all(read: Read, name: str) -> None:
+    bag = read(TWO)
+    found = dag(bag, f"{name}_big").params.get_param("source")
+    assert (found.value, found.schema["enum"]) == ("all", ["all", "a", "b"])
+    # Of an archive that archives.yaml names no sources of, any may be written.
+    assert dag(bag, f"{name}_kept").params.get_param("source").resolve("old") == "old"
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "name", "good", "bad"),
+    [
+        ("truncation_big", "keep", [None, [], ["last=2", "within=7d"]], ["last=2", ["often=2"], ["last"]]),
+        ("truncation_big", "min_chains", [1, 5], [0, "many"]),
+        ("vacuum_big", "grace", ["0h", "24h", "1.5 d"], ["", "soon", "-1h", None]),
+        ("archive_verification_big", "within", ["30d"], ["", "1 year"]),
+        ("archive_verification_big", "budget", [None, "2h", "100 GB"], [3]),
+        ("compaction_big", "source", ["all", "a"], ["c"]),
+    ],
+)
+def test_forms_of_maintenance_refuse_what_nobody_can_mean(
+    read: Read, dag_id: str, name: str, good: list[Any], bad: list[Any]
+) -> None:
+    param = dag(read(TWO), dag_id).params.get_param(name)
+    assert [param.resolve(value) for value in good] == good
+    for value in bad:
+        with pytest.raises(ParamValidationError):
+            param.resolve(value)

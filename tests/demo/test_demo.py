@@ -58,10 +58,10 @@ def test_everything_holds_and_nothing_is_left_running_or_told(tmp_path: Path) ->
 
     store = open_store(str(folder / "archive"))
     archive = Archive.open(store)
-    kinds = [block.kind for commit in archive.commits for block in commit.add]
+    kinds = [block.kind for commit in archive.commits() for block in commit.add]
     assert kinds == ["snapshot", "snapshot", *["changes"] * (len(kinds) - 2)]
     assert len(kinds) > 2
-    assert all(commit.fence for commit in archive.commits)
+    assert all(commit.fence for commit in archive.commits())
     assert verify(archive, deep=True).damage == ()
     assert inspect(store) == []
 
@@ -82,7 +82,7 @@ def test_ctrl_c_stops_everything_that_was_started(tmp_path: Path) -> None:
         assert process.wait(60) == 130
     assert "everything that was started has ended" in rest
     assert processes_of(folder) == []
-    assert len(Archive.open(open_store(str(folder / "archive"))).commits) <= 1
+    assert Archive.open(open_store(str(folder / "archive"))).state.sequence <= 1
 
 
 def test_a_taken_port_is_said_in_one_sentence(tmp_path: Path) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from holdfast.config import ArchiveConfig, find_archive, find_config, load_config, parse_bandwidth, parse_size
+from holdfast.config import (
+    ArchiveConfig,
+    find_archive,
+    find_config,
+    load_config,
+    parse_bandwidth,
+    parse_budget,
+    parse_size,
+    parse_span,
+)
 from holdfast.errors import UsageError
 
 FULL = """
@@ -15,8 +25,11 @@ archives:
   shop:
     url: s3://backups/shop
     sources: {shop_db: {connection: shop_postgres, tables: ["sales.*"], exclude: ["sales.tmp_*"]}}
-    schedule: {full: "@weekly", changes: "*/15 * * * *", compaction: "@daily", truncation: "@daily"}
-    keep: {last: 2, hourly: 48, daily: 14, weekly: 8, monthly: 12}
+    schedule: {full: "@weekly", changes: "*/15 * * * *", compaction: "@daily", truncation: "@daily", vacuum: "@daily"}
+    keep: {last: 2, hourly: 48, daily: 14, weekly: 8, monthly: 12, within: 7d}
+    compaction: {min_blocks: 4, small: 10 MB}
+    verification: {deep_within: 10d, budget: 2h}
+    vacuum: {grace: 48h}
   copies:
     replicas: {near: s3://a/shop, far: s3://b/shop}
     quorum: 2
@@ -51,6 +64,9 @@ def test_whole_example_is_read(file: Path) -> None:
     )
     assert (shop.schedule.full, shop.schedule.drill, shop.keep.hourly) == ("@weekly", None, 48)
     assert shop.spark_connection == "spark_default"
+    assert (shop.schedule.vacuum, shop.keep.within, shop.vacuum.grace) == ("@daily", "7d", "48h")
+    assert (shop.compaction.min_blocks, shop.compaction.small, shop.compaction.target) == (4, "10 MB", "512 MiB")
+    assert (shop.verification.deep_within, shop.verification.budget) == ("10d", "2h")
     assert config.archive("copies").quorum == 2
 
 
@@ -105,6 +121,28 @@ def test_relative_folder_starts_at_the_file(file: Path, tmp_path: Path) -> None:
         (
             "archives: {shop: {url: x, keep: {within: soon}}}",
             "archives.shop.keep.within: 'soon' does not fit: write a number and h, d, w, m or y, such as 7d",
+        ),
+        (
+            "archives: {shop: {url: x, schedule: {truncation: '@daily'}}}",
+            "archives.shop: 'schedule.truncation' needs rules in 'keep', such as daily: 14",
+        ),
+        (
+            "archives: {shop: {url: x, compaction: {smal: 1 MB}}}",
+            "archives.shop.compaction: unknown key 'smal'; did you mean 'small'?",
+        ),
+        (
+            "archives: {shop: {url: x, compaction: {small: 64}}}",
+            "archives.shop.compaction.small: input should be a valid string (it says 64)",
+        ),
+        (
+            "archives: {shop: {url: x, vacuum: {grace: 1 day}}}",
+            "archives.shop.vacuum.grace: '1 day' does not fit: write a number and s, min, h, d or w, such as 24h or "
+            "30d",
+        ),
+        (
+            "archives: {shop: {url: x, verification: {budget: all}}}",
+            "archives.shop.verification.budget: 'all' does not fit: write bytes with a unit, such as 100 GB, or a "
+            "length of time, such as 2h",
         ),
         (
             "archives: {shop: {url: x, sources: {db: {tables: ['*.*']}}}}",
@@ -239,3 +277,35 @@ def test_a_source_is_warned_of_ten_gibibytes_of_log_where_nothing_is_said(file: 
 def test_size_that_is_none_is_refused_with_an_example(words: str) -> None:
     with pytest.raises(UsageError, match="such as 10 GiB or 500 MB"):
         parse_size(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0h", 0), ("90s", 90), ("90 min", 5400), ("24h", 86400), ("1.5d", 129600), ("2w", 1209600)]
+)
+def test_length_of_time_is_read(text: str, seconds: float) -> None:
+    assert parse_span(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "24", "h", "-1h", "1m", "1 day", "1h30min"])
+def test_length_of_time_that_is_none_says_what_to_write(text: str) -> None:
+    with pytest.raises(UsageError, match="such as 24h or 30d"):
+        parse_span(text)
+
+
+def test_budget_is_bytes_or_time() -> None:
+    assert (parse_budget("100 GB"), parse_budget("2h")) == (100_000_000_000, timedelta(hours=2))
+    with pytest.raises(UsageError, match="as a budget: write bytes with a unit, such as 100 GB, or a length of time"):
+        parse_budget("everything")
+
+
+def test_what_a_drill_must_find_is_of_one_source(file: Path) -> None:
+    file.write_text("archives: {a: {url: u, sources: {s: {connection: s}}, drill: {assertions: [select true]}}}")
+    assert load_config(file).archive("a").drill.of("s") == ["select true"]
+    two = "archives: {a: {url: u, sources: {s: {connection: s}, t: {connection: t}}, drill: {assertions: [x], %s}}}"
+    file.write_text(two % "source: t")
+    drill = load_config(file).archive("a").drill
+    assert (drill.of("s"), drill.of("t")) == ([], ["x"])
+    for words, sentence in (("", "'drill.assertions' needs 'drill.source'"), ("source: u", "names none of")):
+        file.write_text(two % words)
+        with pytest.raises(UsageError, match=sentence):
+            load_config(file)

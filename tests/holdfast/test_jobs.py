@@ -35,14 +35,14 @@ def program(tmp_path: Path) -> MakeProgram:
     return make
 
 
-@pytest.mark.parametrize("name", ["backup", "restore"])
+@pytest.mark.parametrize("name", ["backup", "restore", "compaction", "truncation", "vacuum", "verification"])
 def test_an_application_is_found_without_importing_it(name: str) -> None:
     assert jobs.find_application(name).name == f"{name}.py"
 
 
 def test_an_application_that_is_not_there_is_named() -> None:
-    with pytest.raises(HoldfastError, match="migration is not installed"):
-        jobs.find_application("migration")
+    with pytest.raises(HoldfastError, match="replication is not installed"):
+        jobs.find_application("replication")
 
 
 def test_run_names_differ_and_fit_a_folder() -> None:
@@ -71,6 +71,15 @@ def test_the_password_goes_by_environment_and_nowhere_else(tmp_path: Path) -> No
         assert [name for name, value in made.items() if "s3cret" in value] == ["PGPASSWORD"]
         assert made["HOLDFAST_SOURCE_URL"] == "postgresql://me@here/shop"
         assert "PGPASSWORD" not in jobs.job_environment("postgresql://me@here/shop", None, held, "target")
+
+
+def test_a_job_without_a_database_is_told_of_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "s3cret")
+    store = Archive.create(open_store(str(tmp_path)), name="shop").store
+    with locks.acquire(store, "truncation", owner=Owner(), purpose="test", wait=0) as held:
+        made = jobs.job_environment(None, None, held)
+    assert not {*jobs.URL_VARIABLES.values(), "PGPASSWORD"} & set(made)
+    assert made["HOLDFAST_LOCKS"]
 
 
 def java(version: str) -> str:

@@ -9,9 +9,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,27 +28,9 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from holdfast.archive import Archive
 from holdfast.jobs import job_environment
 from holdfast.storage import ObjectStore, open_store
+from tests.support.operators import PASSWORD, FakeSpark
 
 ROOT = Path(__file__).parents[2]
-PASSWORD = "hunter2/%&"  # needs quoting in URLs
-
-
-@dataclass(frozen=True)
-class FakeSpark:
-    """The stand-in for spark-submit."""
-
-    note: Path
-    play: Callable[[str], None]
-    gone: list[str]
-    """Why a snapshot is not held any more: one reason each time that is asked."""
-
-    def seen(self) -> dict[str, Any]:
-        """What it found when it ran: argv, env, locks, pids."""
-        return dict(json.loads(self.note.read_text()))
-
-    def starts(self) -> list[str]:
-        """The snapshot that it was told each time it was started."""
-        return self.note.with_suffix(".starts").read_text().splitlines()
 
 
 @pytest.fixture
@@ -85,7 +66,21 @@ def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+def closed_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closes what the hook leaves to the garbage collector, whose warning would be an error here."""
+
+    def submit_and_close(hook: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return submit(hook, *args, **kwargs)
+        finally:
+            hook._submit_sp.stdout.close()
+
+    submit = SparkSubmitHook.submit
+    monkeypatch.setattr(SparkSubmitHook, "submit", submit_and_close)
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -> FakeSpark:
     """A spark-submit that plays the part given to `play`; it comes first on the path of every job."""
     script = tmp_path / "bin" / "spark-submit"
     script.parent.mkdir()
@@ -99,14 +94,6 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
         environment = job_environment(*args, **kwargs)
         return {**environment, "PATH": f"{script.parent}{os.pathsep}{environment['PATH']}"}
 
-    def submit_and_close(hook: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return submit(hook, *args, **kwargs)
-        finally:  # the hook leaves the pipe to the garbage collector, whose warning would be an error here
-            hook._submit_sp.stdout.close()
-
-    submit = SparkSubmitHook.submit
-    monkeypatch.setattr(SparkSubmitHook, "submit", submit_and_close)
     monkeypatch.setattr("holdfast_airflow.operators.job.job_environment", with_fake_first)
     numbers = itertools.count(1)
     gone: list[str] = []

@@ -26,6 +26,7 @@ from locking import Owner
 from sparkjobs import backup, restore
 from tests.support import command
 from tests.support.jobs import Ran, RunJob
+from tests.support.servers import RestartedServer
 from tests.support.versions import older_server, running
 
 _numbers = itertools.count(1)
@@ -96,6 +97,13 @@ def create_on(server_of: Callable[[int], PostgresServer]) -> Callable[..., Addre
         return address
 
     return create
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RestartedServer]:
+    """A server that a module's tests may end and start again."""
+    with RestartedServer(settings={"max_wal_senders": "9", "max_replication_slots": "9"}) as server:
+        yield server
 
 
 @pytest.fixture

@@ -211,7 +211,7 @@ def kill_driver(lane: Lane, snapshot: Mapping[str, str], name: str, at: int, whe
         again = lane.back_up(folder, "killed", parent=parent)
         assert again.code == 0, f"{place}: {again.said}"
     archive = Archive.open(store)
-    assert len(archive.commits) == 2, place
+    assert archive.state.sequence == 2, place
     assert verify(archive, deep=True).damage == (), place
     (block,) = archive.commit(2).add
     assert rows_of(archive, block) == {"public.orders": ORDERS, "public.people": PEOPLE}, place
@@ -241,7 +241,7 @@ def must_have_committed(archive: Path, ended: Ended, when: When) -> bool:
     passed = ended.steps if when == "after" else ended.steps[:-1]
     *_, last = [name for name in ("", *ended.steps) if not name or name.startswith("create ")]
     if last.startswith("create commits/") and not ended.steps[-1].startswith("create "):
-        return len(Archive.open(open_store(str(archive))).commits) == 2
+        return Archive.open(open_store(str(archive))).state.sequence == 2
     return any(name.startswith("create commits/") for name in passed)
 
 
@@ -249,16 +249,16 @@ def look_and_run_again(lane: Lane, folder: Path, place: str, *, committed: bool)
     """Check what a backup that was killed has left, at once, and that the next one is whole."""
     before = Archive.open(open_store(str(folder)))
     expected = 2 if committed else 1
-    assert len(before.commits) == expected, place
+    assert before.state.sequence == expected, place
     assert verify(before, deep=True).damage == (), place
 
     again = lane.back_up(folder, "again")
     assert again.code == 0, f"{place}, run again: {again.said}"
     after = Archive.open(open_store(str(folder)))
-    assert [commit.id for commit in after.commits[:-1]] == [commit.id for commit in before.commits], place
-    assert len(after.commits) == expected + 1, place
+    assert [commit.id for commit in list(after.commits())[:-1]] == [commit.id for commit in before.commits()], place
+    assert after.state.sequence == expected + 1, place
     assert verify(after, deep=True).damage == (), place
-    blocks = [block for commit in after.commits for block in commit.add]
+    blocks = [block for commit in after.commits() for block in commit.add]
     assert len(blocks) == len({block.id for block in blocks}) == expected + 1, place
     assert points.resolve(after.state, after.store, SOURCE, "latest").commit == expected + 1, place
     for block in blocks:

@@ -26,45 +26,24 @@ from holdfast.sources.postgresql import peek
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
-from holdfast.storage import ObjectStore, open_store
-from holdfast.storage.base import StoreFull
+from holdfast.storage import ObjectStore
 from locking import Owner
-from locking.store import StoreOutcomeUnknown
 from sparkjobs import driver, following
 from tests.support import followed_shop
 from tests.support.command import run, until
 from tests.support.damage import flipped
-from tests.support.failing_requests import Failing
+from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.followed_shop import SOURCE, run_all, settled, slot_of
 from tests.support.jobs import JobWithoutSpark, RunJob, failed
 from tests.support.proxy import Fault, faulty_network
-from tests.support.servers import RestartedServer
-from tests.support.small_disk import leave_room, small_disk
+from tests.support.servers import RestartedServer, create_database, drop_slots
+from tests.support.small_disk import OnSmallDisk, leave_room
 from tests.support.steps import SteppedStore, When
 from tests.support.truth import Truth, rows_of
 
 pytestmark = pytest.mark.service
 
 CHANGES = ("--kind", "changes")
-FULL = StoreFull("No room left to write 'it' (No space left on device): free some and try again.")
-UNKNOWN = StoreOutcomeUnknown("no answer to writing 'it': it may or may not have happened")
-SOON = "?keepalives_idle=1&keepalives_interval=1&keepalives_count=2&tcp_user_timeout=2000"
-"""A client that asks after one second whether the other side is there."""
-
-_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RestartedServer]:
-    with RestartedServer(settings={"max_wal_senders": "9", "max_replication_slots": "9"}) as server:
-        yield server
-
-
-def create_database(server: RestartedServer) -> Address:
-    name = f"fault_{next(_numbers)}"
-    with connect(Address(server.url(), server.password)) as session:
-        session.execute(f"create database {name}".encode())
-    return Address(server.url(name), server.password)
 
 
 @pytest.fixture(autouse=True)
@@ -85,12 +64,8 @@ def truth(server: RestartedServer, run_backup: RunJob) -> Iterator[Truth]:
     truth = Truth(source)
     run_all(truth, followed_shop.CHANGES)
     yield truth
-    with connect(Address(server.url(), server.password)) as session:
-        until(lambda: settled(source), "sessions to go")
-        session.execute(
-            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s",
-            (source.database,),
-        )
+    until(lambda: settled(source), "sessions to go")
+    drop_slots(source)
 
 
 def assert_goes_on(store: ObjectStore, truth: Truth, run_backup: RunJob, place: str, *, more: bool = True) -> None:
@@ -138,7 +113,7 @@ def test_a_commit_of_which_nobody_knows_is_joined_or_repeated_by_the_next_backup
         fail_store(patch, store, Failing(2, when, UNKNOWN, named="create commits/"))
         code, _ = failed(run_backup(truth.address, *CHANGES))
     assert code == 6
-    assert len(Archive.open(store).commits) == (3 if when == "after" else 2)
+    assert Archive.open(store).state.sequence == (3 if when == "after" else 2)
     assert_goes_on(store, truth, run_backup, when)
 
 
@@ -230,7 +205,7 @@ def test_a_slot_that_somebody_else_reads_is_left_to_them(
     with reading(server, truth.address, slot_of(archive)):
         code, message = failed(run_backup(truth.address, *CHANGES))
     assert (code, "pg_recvlogical of postgres" in message) == (3, True), message
-    assert len(Archive.open(store).commits) == len(archive.commits)
+    assert Archive.open(store).state.sequence == archive.state.sequence
     assert_goes_on(store, truth, run_backup, "read by somebody else")
 
 
@@ -249,12 +224,8 @@ def test_a_slot_that_somebody_else_reads_is_left_to_them(
 def test_a_server_that_is_restarted_between_a_window_and_its_commit_loses_nothing(
     truth: Truth, store: ObjectStore, run_backup: RunJob, server: RestartedServer, moment: str, how: signal.Signals
 ) -> None:
-    def restart() -> None:
-        server.end(how)
-        server.start_again()
-
     with pytest.MonkeyPatch.context() as patch:
-        once_before(patch, following.Run, moment, restart, at=2)
+        once_before(patch, following.Run, moment, lambda: server.restart(how), at=2)
         run_backup(truth.address, *CHANGES)
     assert_goes_on(store, truth, run_backup, moment)
 
@@ -269,8 +240,7 @@ def test_a_network_that_is_cut_loses_nothing(
     with connect(truth.address) as session:  # changes that are more than what is said beside
         session.execute("update public.docs set body = repeat(md5(hits::text), 20000)")
     with faulty_network(server.port, fault, to_client=carried) as network:
-        through = Address(re.sub(r":\d+/", f":{network.port}/", truth.address.url) + SOON, truth.address.password)
-        code, message = failed(run_backup(through, *CHANGES))
+        code, message = failed(run_backup(network.way_to(truth.address), *CHANGES))
     assert (code, network.happened.is_set()) == (1, True), message
     assert_goes_on(store, truth, run_backup, fault)
 
@@ -345,14 +315,7 @@ def test_a_stream_that_was_left_by_a_first_backup_is_told_of_and_taken_by_the_ne
         streams.drop_stream(session, name)
 
 
-class TestFullDisk:
-    """An archive on a disk of its own."""
-
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[ObjectStore]:
-        with small_disk(tmp_path / "disk", "50m") as disk:
-            yield Archive.create(open_store(str(disk / "archive")), name="shop").store
-
+class TestFullDisk(OnSmallDisk):
     def test_a_full_disk_fails_a_backup_of_changes_and_the_next_one_goes_on(
         self, truth: Truth, store: ObjectStore, run_backup: RunJob
     ) -> None:
@@ -376,7 +339,7 @@ def test_damage_of_a_block_of_changes_is_named_and_keeps_no_other_moment_from_be
     assert row is not None
     truth.run("update public.orders set word = 'last' where id = 8")
     assert run_backup(truth.address, *CHANGES)[0] == 0
-    block = Archive.open(store).commits[-1].add[0]
+    block = Archive.open(store).commit(Archive.open(store).state.sequence).add[0]
     assert block.kind == "changes"
     assert block.transactions is not None
     for file, at in (

@@ -78,7 +78,7 @@ def test_a_job_started_by_hand_is_refused(
 ) -> None:
     monkeypatch.delenv(LOCKS_VARIABLE, raising=False)
     assert run_application("backup", archive=store.url, run="run-1", work=lambda job: {}) == 2
-    assert "start this job with 'holdfast backup' or its Airflow operator" in capsys.readouterr().err
+    assert "start this job by command or operator: it needs their locks" in capsys.readouterr().err
     assert store.list("runs/").objects == ()
 
 

@@ -5,7 +5,6 @@ Jobs run in this process and without Spark: the databases, their servers, disks 
 
 from __future__ import annotations
 
-import itertools
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -22,14 +21,13 @@ from holdfast.archive.verify import verify
 from holdfast.sources.postgresql import programs
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.read import cut
-from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
 from sparkjobs import backup, driver
 from tests.support.command import until
 from tests.support.jobs import JobWithoutSpark, RunJob, failed
 from tests.support.proxy import Fault, faulty_network
-from tests.support.servers import RestartedServer, Standby
+from tests.support.servers import RestartedServer, Standby, create_database
 from tests.support.sessions import nothing_left_in
 from tests.support.small_disk import leave_room, small_disk
 
@@ -37,16 +35,6 @@ pytestmark = pytest.mark.service
 
 ROWS = 20_000
 PIECE_BYTES = 256 << 10
-SOON = "?keepalives_idle=1&keepalives_interval=1&keepalives_count=2&tcp_user_timeout=2000"
-"""A client that asks after one second whether the other side is there."""
-
-_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RestartedServer]:
-    with RestartedServer(settings={"max_wal_senders": "9", "max_replication_slots": "9"}) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +56,6 @@ def target(server: RestartedServer) -> Address:
     return create_database(server)
 
 
-def create_database(server: PostgresServer, options: str = "") -> Address:
-    name = f"fault_{next(_numbers)}"
-    with connect(Address(server.url(), server.password)) as session:
-        session.execute(f"create database {name} {options}".encode())
-    return Address(server.url(name), server.password)
-
-
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small pieces, one after the other; and little patience with a server that is gone."""
@@ -83,15 +64,10 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backups, "_PATIENTLY", backups._PATIENTLY.copy(stop=stop_after_delay(0.5)))
 
 
-def through(address: Address, port: int) -> Address:
-    """Return the address as it is seen through a proxy."""
-    return Address(re.sub(r":\d+/", f":{port}/", address.url) + SOON, address.password)
-
-
 def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:
     """Only whole commits are there, no password, no session nor slot in the source, and nobody's lock in the way."""
     archive = Archive.open(store)
-    assert len(archive.commits) == commits
+    assert archive.state.sequence == commits
     assert verify(archive, deep=True).damage == ()
     assert source.password
     kept = [path for path in Path(store.url).rglob("*") if path.is_file()]
@@ -127,7 +103,7 @@ def test_a_network_that_is_cut_for_good_fails_a_backup_with_a_sentence(
     run_backup: RunJob, store: ObjectStore, server: RestartedServer, shop: Address, fault: Fault, carried: int
 ) -> None:
     with faulty_network(server.port, fault, to_client=carried) as network:
-        code, message = failed(run_backup(through(shop, network.port)))
+        code, message = failed(run_backup(network.way_to(shop)))
     assert (code, network.happened.is_set()) == (1, True)
     assert re.search("cannot connect to .* Is the server running and reachable from here", message), message
     assert_whole(store, shop, commits=0)
@@ -139,7 +115,7 @@ def test_a_network_that_is_cut_for_a_moment_makes_a_backup_begin_again(
     run_backup: RunJob, store: ObjectStore, server: RestartedServer, shop: Address
 ) -> None:
     with faulty_network(server.port, "reset", to_client=500_000, lasting=False) as network:
-        code, record = run_backup(through(shop, network.port))
+        code, record = run_backup(network.way_to(shop))
     assert (code, record.result and record.result["rows"], network.happened.is_set()) == (0, ROWS, True)
     assert "starting again from nothing" in " ".join(record.said)
     assert_whole(store, shop, commits=1)
@@ -154,11 +130,7 @@ def test_a_server_that_is_restarted_makes_a_backup_begin_again(
     how: signal.Signals,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def restart() -> None:
-        server.end(how)
-        server.start_again()
-
-    between_pieces(monkeypatch, restart)
+    between_pieces(monkeypatch, lambda: server.restart(how))
     code, record = run_backup(shop)
     assert (code, record.result and record.result["rows"]) == (0, ROWS), record.error
     assert "starting again from nothing" in " ".join(record.said)
@@ -238,7 +210,7 @@ def test_a_network_that_is_cut_fails_a_restore_with_a_sentence_and_the_next_one_
 ) -> None:
     assert run_backup(shop)[0] == 0
     with faulty_network(server.port, fault, to_server=carried) as network:
-        code, message = failed(run_restore(through(target, network.port)))
+        code, message = failed(run_restore(network.way_to(target)))
     assert (code, network.happened.is_set()) == (1, True)
     assert re.search("start again when the server is up|cannot connect to .* Is the server running", message), message
     assert_comes_back(run_restore, target)
@@ -255,12 +227,7 @@ def test_a_server_that_is_restarted_fails_a_restore_with_a_sentence_and_the_next
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert run_backup(shop)[0] == 0
-
-    def restart() -> None:
-        server.end(signal.SIGQUIT)
-        server.start_again()
-
-    between_pieces(monkeypatch, restart)
+    between_pieces(monkeypatch, lambda: server.restart(signal.SIGQUIT))
     code, message = failed(run_restore(target))
     assert (code, "start again when the server is up" in message) == (1, True)
     assert_comes_back(run_restore, target)
@@ -324,6 +291,6 @@ def test_a_standby_is_backed_up_whole_but_for_what_is_unlogged(
     finally:
         with connect(shop) as session:
             session.execute("drop table public.fleeting")
-    (block,) = Archive.open(store).commits[0].add
+    (block,) = Archive.open(store).commit(1).add
     assert not block.covers.exact
     assert_comes_back(run_restore, target)

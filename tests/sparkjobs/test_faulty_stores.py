@@ -19,15 +19,14 @@ from holdfast.archive.verify import verify
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.read import cut
 from holdfast.storage import ObjectStore, open_store
-from holdfast.storage.base import StoreFull
 from locking import RWLock
-from locking.store import StoreError, StoreOutcomeUnknown
+from locking.store import StoreError
 from sparkjobs import backup, driver
 from tests.support.command import until
-from tests.support.failing_requests import Failing
+from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.jobs import JobWithoutSpark, RunJob
 from tests.support.sessions import nothing_left_in
-from tests.support.small_disk import leave_room, small_disk
+from tests.support.small_disk import OnSmallDisk, leave_room
 from tests.support.steps import SteppedStore, When
 from tests.support.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
 from tests.support.versitygw import S3Server, running_versitygw
@@ -73,8 +72,8 @@ def fail_requests(
         place = f"{when} request {at}, {failing.requests[at - 1]}"
         said = record.error.message if record.error else ""
         archive = Archive.open(store)
-        made = len(archive.commits) - commits
-        commits = len(archive.commits)
+        made = archive.state.sequence - commits
+        commits = archive.state.sequence
         assert (code, made) in ((0, 1), (1, 0), (6, 0), (6, 1)), f"{place}: {code}, {said}"
         assert code == 0 or str(error) in said, f"{place}: {said}"
         assert verify(archive, deep=True).damage == (), place
@@ -82,10 +81,6 @@ def fail_requests(
     archive = Archive.open(store)
     assert all(placed.block.rows == ROWS for placed in archive.state.blocks.values())
     assert verify(archive, deep=True).damage == ()
-
-
-FULL = StoreFull("No room left to write 'it' (No space left on device): free some and try again.")
-UNKNOWN = StoreOutcomeUnknown("no answer to writing 'it': it may or may not have happened")
 
 
 def test_a_store_that_is_full_at_any_request_fails_a_backup_with_a_sentence(
@@ -108,14 +103,7 @@ def test_a_store_whose_answers_are_lost_leaves_whole_backups_or_none(
     fail_requests(run_backup, store, shop, "after", UNKNOWN, stride=11)
 
 
-class TestFullDisk:
-    """An archive on a disk of its own."""
-
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[ObjectStore]:
-        with small_disk(tmp_path / "disk", "50m") as disk:
-            yield Archive.create(open_store(str(disk / "archive")), name="shop").store
-
+class TestFullDisk(OnSmallDisk):
     def test_a_full_disk_fails_a_backup_and_the_next_one_works_when_there_is_room(
         self, run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None
     ) -> None:
@@ -124,7 +112,7 @@ class TestFullDisk:
         code, record = run_backup(shop)
         assert code == 1
         assert record.error is None or "No room left to" in record.error.message
-        assert Archive.open(store).commits == ()
+        assert Archive.open(store).state.sequence == 0
         leave_room(disk, 20_000_000)
         assert run_backup(shop)[0] == 0
         assert verify(Archive.open(store), deep=True).damage == ()
@@ -171,15 +159,15 @@ def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, when: When,
         place = f"{when} step {at}, {ended.steps[at - 1]}"
         assert ended.code == -signal.SIGKILL, f"{place}: {ended.said}"
         before = Archive.open(store)
-        assert len(before.commits) in (1, 2), place
+        assert before.state.sequence in (1, 2), place
         assert verify(before, deep=True).damage == (), place
         again = sudden.run(order(archive=store.url, run="again"))
         assert again.code == 0, f"{place}, run again: {again.said}"
         after = Archive.open(store)
-        assert len(after.commits) == len(before.commits) + 1, place
+        assert after.state.sequence == before.state.sequence + 1, place
         assert {placed.block.rows for placed in after.state.blocks.values()} == {ROWS}, place
         assert verify(after, deep=True).damage == (), place
-        assert points.resolve(after.state, after.store, SOURCE, "latest").commit == len(after.commits), place
+        assert points.resolve(after.state, after.store, SOURCE, "latest").commit == after.state.sequence, place
         for planned in lockplan.plan("backup", [SOURCE]):
             RWLock(store, planned.resource).write(purpose="next", wait=0).release()
         until(lambda: nothing_left_in(shop), f"sessions and slots to go ({place})", limit_s=NOTICE_S)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from holdfast.archive import points
+from holdfast import backups
+from holdfast.archive import Change, points
+from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
+from sparkjobs import backup
 from tests.support.followed import Everything, Followed, known, open_followed
 from tests.support.jobs import RunJob
 from tests.support.truth import Truth, rows_of
@@ -92,6 +97,40 @@ def test_each_transaction_can_be_brought_back(shop: Followed, new_database: NewD
         assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows), position
 
 
+@pytest.mark.parametrize("release", ["this", "earlier"])
+def test_changes_between_a_new_slot_and_its_snapshot_are_neither_lost_nor_doubled(
+    shop: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    def hold(address: Address) -> AbstractContextManager[HeldSnapshot]:
+        shop.run("insert into words values ('a', 1), ('between', 3)", "delete from words where n = 2")
+        shop.run("update orders set name = 'between' where id = 1", "insert into orders (id) values (4000)")
+        return hold_snapshot(address)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backups, "hold_snapshot", hold)
+        if release == "earlier":  # whose archives are followed from the slot on
+            patch.setattr(backup, "_joined_stream", lambda state, source, decision, snapshot: decision.stream)
+        shop.back_up("changes")
+    (opened,) = shop.archive().state.blocks.values()
+    stream, since = opened.block.stream, parse_position(opened.block.covers.to_position)
+    assert stream is not None
+    assert (parse_position(stream.position) == since) == (release == "this")
+    shop.moments.clear()
+    shop.note()
+    shop.run("insert into words values ('a', 1)", "delete from words where n = 3", "delete from orders where id = 4000")
+    shop.run("delete from words where n = 1")
+
+    first = shop.back_up("changes")
+    assert (first["commits"], first["rows"]) == ((1, 3 + 4) if release == "this" else (2, 5 + 3 + 4))
+    shop.run("insert into words values ('after', 6)")
+    assert shop.back_up("changes")["commits"] == 1
+    (interval,) = points.intervals(shop.archive().state, "shop")
+    assert interval.first == since
+    for position, rows in shop.moments:
+        assert rows_at(shop, position) == as_rows(rows), position
+        assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows), position
+
+
 def test_full_backups_do_not_interrupt_the_changes(shop: Followed) -> None:
     shop.back_up("changes")
     shop.run("insert into orders (id) values (2000)")
@@ -100,6 +139,21 @@ def test_full_backups_do_not_interrupt_the_changes(shop: Followed) -> None:
     shop.back_up("changes")
     (interval,) = points.intervals(shop.archive().state, "shop")
     assert [placed.commit for placed in interval.snapshots] == [1, 2]
+    for position, rows in shop.moments:
+        assert rows_at(shop, position) == as_rows(rows)
+
+
+def test_changes_are_joined_to_a_second_full_backup_when_the_first_is_removed(shop: Followed) -> None:
+    shop.back_up("changes")
+    shop.back_up("full")
+    shop.note()
+    shop.run("insert into orders (id) values (2002)")
+    shop.back_up("changes")
+    archive = shop.archive()
+    (first,) = (block_id for block_id, placed in archive.state.blocks.items() if placed.commit == 1)
+    archive.add(lambda state: Change(kind="expire", remove=(first,)), check=lambda: None, fence=None)
+    (interval,) = points.intervals(shop.archive().state, "shop")
+    assert [placed.commit for placed in interval.snapshots] == [2]
     for position, rows in shop.moments:
         assert rows_at(shop, position) == as_rows(rows)
 

@@ -7,43 +7,23 @@ after each is the truth; what the archive says of that position must be the same
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
 from sparkjobs import following
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.generator.histories import History
+from tests.support.generator.trials import many, same_few
+from tests.support.servers import passing_database
 
 pytestmark = pytest.mark.service
 
 _numbers = itertools.count(1)
-_COMMON = settings(
-    deadline=None,
-    database=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-
-
-@contextmanager
-def new_database(server: PostgresServer) -> Iterator[Address]:
-    name = f"history_{next(_numbers)}"
-    with connect(Address(server.url(), server.password)) as session:
-        session.execute(f"create database {name}".encode())
-        yield Address(server.url(name), server.password)
-        session.execute(
-            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s", (name,)
-        )
-        session.execute(f"drop database {name} with (force)".encode())
 
 
 @pytest.fixture
@@ -55,7 +35,7 @@ def lived(
     def check(data: st.DataObject, transactions: int) -> None:
         window = data.draw(st.sampled_from((following.WINDOW_BYTES, 6000)))
         folder = tmp_path / f"archive-{next(_numbers)}"
-        with pytest.MonkeyPatch.context() as patch, new_database(postgres) as source:
+        with pytest.MonkeyPatch.context() as patch, passing_database(postgres) as source:
             patch.setattr(following, "WINDOW_BYTES", window)
             patch.setattr(following, "_MOST_WINDOW_BYTES", window)
             with open_followed(source, folder) as followed:
@@ -63,7 +43,7 @@ def lived(
                 agree(followed, first, exact)
                 at = data.draw(st.sampled_from(followed.moments[first:]))[0]
                 for moment in (f"lsn:{at}", "latest"):
-                    with new_database(postgres) as target:
+                    with passing_database(postgres) as target:
                         comes_back(followed, moment, target)
 
     return check
@@ -88,7 +68,7 @@ def live(followed: Followed, data: st.DataObject, transactions: int) -> tuple[in
     return first, history.exact()
 
 
-@settings(_COMMON, max_examples=4, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@same_few(4)
 @given(data=st.data())
 def test_a_history_that_nobody_thought_of_can_be_gone_back_in(
     lived: Callable[[st.DataObject, int], None], data: st.DataObject
@@ -97,7 +77,7 @@ def test_a_history_that_nobody_thought_of_can_be_gone_back_in(
 
 
 @pytest.mark.soak
-@settings(_COMMON, max_examples=int(os.environ.get("HOLDFAST_GENERATED", "300")))
+@many(300)
 @given(data=st.data())
 def test_many_histories_that_nobody_thought_of_can_be_gone_back_in(
     lived: Callable[[st.DataObject, int], None], data: st.DataObject

@@ -10,13 +10,12 @@ import itertools
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
 from holdfast import jobs
 from holdfast.archive import Archive, locks
@@ -32,7 +31,9 @@ from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
 from tests.support.generator.databases import databases
-from tests.support.jobs import JobWithoutSpark
+from tests.support.generator.trials import many, same_few
+from tests.support.jobs import job_without_spark
+from tests.support.servers import passing_database
 
 pytestmark = pytest.mark.service
 
@@ -40,12 +41,6 @@ PIECE_BYTES = 64 << 10
 """Small, so that tables of a few hundred rows have several pieces."""
 
 _numbers = itertools.count(1)
-_COMMON = settings(
-    deadline=None,
-    database=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 @pytest.fixture
@@ -57,40 +52,21 @@ def there_and_back(
 
     def check(script: str) -> None:
         store = Archive.create(open_store(str(tmp_path / f"archive-{next(_numbers)}")), name="shop").store
-        with new_database(plain_postgres) as source, new_database(plain_postgres) as target:
+        with passing_database(plain_postgres) as source, passing_database(plain_postgres) as target:
             with connect(source) as session:
                 session.execute(script.encode())
             with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
-                with hold_snapshot(source) as seen, working_on(source, "source", store, held) as job:
-                    monkeypatch.setenv(jobs.SNAPSHOT_VARIABLE, seen.snapshot.to_json())
-                    assert backup.back_up(job, "shop")["not_included"] == []
-                with working_on(target, "target", store, held) as job:
+                with hold_snapshot(source) as seen:
+                    snapshot = {jobs.SNAPSHOT_VARIABLE: seen.snapshot.to_json()}
+                    with job_without_spark(store, held, "there", "source", source, more=snapshot) as job:
+                        assert backup.back_up(job, "shop")["not_included"] == []
+                with job_without_spark(store, held, "back", "target", target) as job:
                     assert restore.restore(job, restore.Wish(None, "latest"))["equal"]
             assert definition(target) == definition(source)
             assert rows(target) == rows(source)
             assert hashes(source) == archived_hashes(store)
 
     return check
-
-
-@contextmanager
-def new_database(server: PostgresServer) -> Iterator[Address]:
-    name = f"generated_{next(_numbers)}"
-    with connect(Address(server.url(), server.password)) as session:
-        session.execute(f"create database {name}".encode())
-        yield Address(server.url(name), server.password)
-        session.execute(f"drop database {name} with (force)".encode())
-
-
-@contextmanager
-def working_on(address: Address, role: str, store: ObjectStore, held: locks.HeldLocks) -> Iterator[JobWithoutSpark]:
-    """Open a job without Spark that works on a database."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(jobs.URL_VARIABLES[role], address.url)
-        patch.setenv("PGPASSWORD", address.password or "")
-        job = JobWithoutSpark(store, f"run-{next(_numbers)}", "test", locks.attach(store, held.handles()))
-        with job.log:
-            yield job
 
 
 def definition(address: Address) -> str:
@@ -127,11 +103,11 @@ def hashes(address: Address) -> dict[str, ContentHash]:
 
 
 def archived_hashes(store: ObjectStore) -> dict[str, ContentHash]:
-    (block,) = Archive.open(store).commits[0].add
+    (block,) = Archive.open(store).commit(1).add
     return {table.label: ContentHash.parse(table.digest) for table in block.tables}
 
 
-@settings(_COMMON, max_examples=12, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@same_few(12)
 @given(script=databases())
 def test_a_database_that_nobody_thought_of_comes_back_as_it_was(
     there_and_back: Callable[[str], None], script: str
@@ -140,7 +116,7 @@ def test_a_database_that_nobody_thought_of_comes_back_as_it_was(
 
 
 @pytest.mark.soak
-@settings(_COMMON, max_examples=int(os.environ.get("HOLDFAST_GENERATED", "1000")))
+@many(1000)
 @given(script=databases())
 def test_many_databases_that_nobody_thought_of_come_back_as_they_were(
     there_and_back: Callable[[str], None], script: str

@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.archive import points
 from holdfast.archive.asof import as_of
-from holdfast.archive.position import show_position
 from holdfast.archive.timeline import Moment, to_of
 from holdfast.moments import catalog_of, history_of
+from holdfast.position import show_position
 from holdfast.sources.postgresql import programs
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables

@@ -93,7 +93,7 @@ def test_roles_that_the_target_lacks_are_named(
 
 def damage(store: ObjectStore, table: str) -> Callable[[], None]:
     """Change a byte of a table's first file; returns what mends it."""
-    (block,) = Archive.open(store).commits[0].add
+    (block,) = Archive.open(store).commit(1).add
     path = next(file.path for each in block.tables if each.name == table for file in each.files)
     whole = store.get(path)
     body = bytearray(whole)

@@ -202,7 +202,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
 def test_a_restore_that_fails_takes_back_what_it_created_and_nothing_else(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore
 ) -> None:
-    (block,) = Archive.open(store).commits[0].add
+    (block,) = Archive.open(store).commit(1).add
     path = next(file.path for table in block.tables if table.name == "orders" for file in table.files)
     body = bytearray(store.get(path))
     body[len(body) // 2] ^= 1

@@ -2,6 +2,7 @@
 
     python -m tests.support.archive_fixture tests/fixtures/archives/format-N
     python -m tests.support.archive_fixture tests/fixtures/archives/format-N-changes changes
+    python -m tests.support.archive_fixture tests/fixtures/archives/format-N-maintained maintained
 
 A fixture is real bytes of a released version and is never made anew: it proves that what that version
 wrote can still be read and restored.
@@ -13,10 +14,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from holdfast.archive import Archive
+from holdfast.archive.checkpoint import write_checkpoint
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from holdfast.storage import open_store
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "archives"
 
@@ -114,6 +119,38 @@ def make_changes(folder: Path) -> None:
         _holdfast(source, "backup", str(folder), "--source", source.url)
 
 
+CONFIGURATION = """
+archives:
+  fixture: {url: %s, sources: {postgres: {connection: none}}, compaction: {min_blocks: 2, min_age: 0s}}
+"""
+
+
+def make_maintained(folder: Path) -> None:
+    """Make an archive to which all that is done that maintenance does, with the installed version."""
+    with PostgresServer() as server, TemporaryDirectory() as place:
+        configuration = Path(place, "archives.yaml")
+        configuration.write_text(CONFIGURATION % folder.resolve())
+        os.environ["HOLDFAST_ARCHIVES"] = str(configuration)
+        source = Address(server.url(), server.password)
+        _holdfast(source, "init", str(folder), "--name", "fixture")
+        _run(source, FIRST, FOLLOWED, "drop table shop.empty")  # whose rows the log does not tell
+        _holdfast(source, "backup", str(folder), "--source", source.url, "--kind", "changes")
+        _run(source, *BEFORE_MARK)
+        _holdfast(source, "mark", str(folder), MARK, "--source", source.url)
+        _holdfast(source, "backup", str(folder), "--source", source.url)
+        for statement in AFTER_MARK[:3]:
+            _run(source, statement)
+            _holdfast(source, "backup", str(folder), "--source", source.url)
+        _holdfast(source, "compact", "fixture")
+        _holdfast(source, "hold", "add", "fixture", "--source", "postgres", "--at", f"mark:{MARK}", "--reason", "audit")
+        archive = Archive.open(open_store(str(folder)))
+        write_checkpoint(archive.store, archive.identity.id, archive.state)
+        _run(source, AFTER_MARK[3])
+        _holdfast(source, "backup", str(folder), "--source", source.url)
+        _holdfast(source, "compact", "fixture", "--consolidate")
+        _holdfast(source, "vacuum", "fixture", "--grace", "0s")
+
+
 def _run(source: Address, *scripts: str) -> None:
     with connect(source) as session:
         for script in scripts:
@@ -126,4 +163,5 @@ def _holdfast(source: Address, *words: str) -> None:
 
 
 if __name__ == "__main__":
-    (make_changes if sys.argv[2:] == ["changes"] else make)(Path(sys.argv[1]))
+    kinds = {"": make, "changes": make_changes, "maintained": make_maintained}
+    kinds["".join(sys.argv[2:])](Path(sys.argv[1]))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, TableRecord
 from holdfast.storage import ObjectStore
-from locking.store import Listing, StoreOutcomeUnknown
+from locking.store import Listing, ObjectInfo, StoreOutcomeUnknown
 
 
 def make_block(
@@ -71,6 +71,9 @@ class FaultyCreates:
 
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
         return self._store.list(prefix, start_after=start_after)
+
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        return self._store.first(prefix, count)
 
     def get(self, key: str) -> bytes:
         return self._store.get(key)

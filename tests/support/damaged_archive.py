@@ -105,7 +105,7 @@ def everything_in(store: ObjectStore) -> Truth:
             for table in block.tables
             for file in table.files
         ]
-    return (archive.identity, archive.commits, archive.state, files)
+    return (archive.identity, list(archive.commits()), archive.state, files)
 
 
 def add_backup(archive: Archive, number: int) -> None:

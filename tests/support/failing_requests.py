@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from locking.store import StoreError
+from holdfast.storage.base import StoreFull
+from locking.store import StoreError, StoreOutcomeUnknown
 from tests.support.steps import Steps, When
+
+FULL = StoreFull("No room left to write 'it' (No space left on device): free some and try again.")
+UNKNOWN = StoreOutcomeUnknown("no answer to writing 'it': it may or may not have happened")
 
 
 class Failing(Steps):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -89,10 +90,16 @@ class FakeS3:
 
     def perform(self, request: Received, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         """What a working server does: status, document and headers of its answer."""
+        if request.method == "GET" and "versioning" in request.query:
+            return 200, b"<VersioningConfiguration></VersioningConfiguration>", {}
         if request.method == "GET" and not request.key:
             return 200, self._list(request.query), {}
         if request.method in {"GET", "HEAD"}:
             return self._read(request.key)
+        if "delete" in request.query:
+            for key in re.findall(r"<Key>(.*?)</Key>", body.decode()):
+                self.objects.pop(key, None)
+            return 200, b"<DeleteResult></DeleteResult>", {}
         if "uploadId" in request.query or "uploads" in request.query:
             return self._multipart(request, body)
         if request.method == "PUT":

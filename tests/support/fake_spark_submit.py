@@ -87,6 +87,9 @@ def play(part: str, log: RunLog) -> int:
             if part in ("refuse", "bad usage"):
                 raise {"refuse": RefusedError, "bad usage": UsageError}[part](f"asked to {part}: do something else")
             log.progress("reading tables", rows=5)
+            if part == "tell":
+                log.result = json.loads(os.environ["FAKE_RESULT"])
+                return 0
             if part == "hang":
                 time.sleep(600)
             if part in ("die", "orphan") or (part == "die once" and starts() == 1):

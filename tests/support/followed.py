@@ -12,16 +12,16 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
-import pytest
 
-from holdfast import backups, jobs
+from holdfast import backups
 from holdfast.archive import Archive, locks
 from holdfast.archive.asof import as_of
+from holdfast.archive.model import FORMAT
 from holdfast.archive.points import resolve
-from holdfast.archive.position import parse_position, show_position
 from holdfast.archive.runs import RunRecord, read_last
 from holdfast.archive.timeline import Moment
 from holdfast.moments import catalog_of, history_of, parts_of
+from holdfast.position import parse_position, show_position
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Table
 from holdfast.sources.postgresql.columns import Column, read_columns
@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.stream_state import PAGE_HEADER
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
-from tests.support.jobs import JobWithoutSpark
+from tests.support.jobs import job_without_spark
 
 _numbers = itertools.count(1)
 
@@ -132,7 +132,7 @@ class Followed:
         given = ["--source", "shop", "--kind", kind, *arguments]
 
         def attempt(more: Mapping[str, str]) -> str:
-            with self._job(run, "source", self.address, **more) as job:
+            with job_without_spark(self.store, self.held, run, "source", self.address, more=more) as job:
                 job.log.result = backup.back_up(job, "shop")
             return ""
 
@@ -144,19 +144,9 @@ class Followed:
 
     def restore(self, at: str, target: Address, *globs: str) -> dict[str, Any]:
         """Restore into a database, and return what the run says."""
-        with self._job(f"run-{next(_numbers)}", "target", target) as job:
+        run = f"run-{next(_numbers)}"
+        with job_without_spark(self.store, self.held, run, "target", target) as job:
             return restore.restore(job, restore.Wish(None, at, globs))
-
-    @contextmanager
-    def _job(self, run: str, role: str, address: Address, **more: str) -> Iterator[JobWithoutSpark]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(jobs.URL_VARIABLES[role], address.url)
-            patch.setenv("PGPASSWORD", address.password or "")
-            for name, value in more.items():
-                patch.setenv(name, value)
-            job = JobWithoutSpark(self.store, run, "test", locks.attach(self.store, self.held.handles()))
-            with job.log:
-                yield job
 
     def archive(self) -> Archive:
         """Return the archive as it is now."""
@@ -196,9 +186,13 @@ class Followed:
 
 
 @contextmanager
-def open_followed(address: Address, folder: Path) -> Iterator[Followed]:
-    """Make an archive for a database, and hold its locks."""
-    store = Archive.create(open_store(str(folder)), name="shop").store
+def open_followed(address: Address, place: Path | str, number: int = FORMAT) -> Iterator[Followed]:
+    """Make an archive for a database, and hold its locks.
+
+    :param place: a folder, or a URL.
+    :param number: the archive's format.
+    """
+    store = Archive.create(open_store(str(place)), name="shop", number=number).store
     with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
         followed = Followed(address, store, held)
         try:

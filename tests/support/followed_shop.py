@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from holdfast.archive import Archive, points
 from holdfast.archive.blocks import read_batches
-from holdfast.archive.history import LSN, SEQ, field_id
-from holdfast.archive.position import parse_position
 from holdfast.archive.timeline import Moment
 from holdfast.archive.verify import verify
+from holdfast.fields import LSN, SEQ, field_id
+from holdfast.position import parse_position
 from holdfast.query import Query
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
@@ -155,7 +155,7 @@ def check_whole(archive: Archive, place: str, *, streams: int = 1) -> None:
     opened = [each.block for each in archive.state.blocks.values() if each.block.stream and each.block.stream.opened]
     assert len(opened) == streams, place
     assert len({each.block.id for each in archive.state.blocks.values()}) == sum(
-        len(commit.add) for commit in archive.commits
+        len(commit.add) for commit in archive.commits()
     ), place
     assert len(points.intervals(archive.state, SOURCE)) == streams, place
 

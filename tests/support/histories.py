@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.archive.blocks import write_parquet
-from holdfast.archive.history import LSN, OP, SEQ, UNCHANGED, TableHistory, with_extra
+from holdfast.archive.history import TableHistory
 from holdfast.archive.model import FileRecord, TableRecord
-from holdfast.archive.position import show_position
+from holdfast.fields import LSN, OP, SEQ, UNCHANGED, field_id, numbered, with_extra
+from holdfast.position import show_position
 from holdfast.storage import ObjectStore
 
 SINCE = 1000
@@ -21,33 +22,28 @@ SINCE = 1000
 Row = dict[int, Any]
 """Values by field id."""
 
-
-def column(number: int, name: str, kind: pa.DataType) -> pa.Field:
-    return pa.field(name, kind, metadata={b"PARQUET:field_id": str(number).encode()})
-
-
 FIRST_FORM = pa.schema(
     [
-        column(1, "id", pa.int64()),
-        column(2, "day", pa.date32()),
-        column(3, "text", pa.string()),
-        column(4, "note", pa.string()),
-        column(6, "price", pa.decimal128(10, 2)),
-        column(100_002, "day__exact", pa.string()),
-        column(100_006, "price__exact", pa.string()),
+        numbered("id", pa.int64(), 1),
+        numbered("day", pa.date32(), 2),
+        numbered("text", pa.string(), 3),
+        numbered("note", pa.string(), 4),
+        numbered("price", pa.decimal128(10, 2), 6),
+        numbered("day__exact", pa.string(), 100_002),
+        numbered("price__exact", pa.string(), 100_006),
     ]
 )
 """`day` may be "infinity", which stands in its sidecar; both texts may be too large to be logged at each update."""
 
 SECOND_FORM = pa.schema(
     [
-        column(1, "number", pa.int64()),
-        column(2, "day", pa.date32()),
-        column(3, "body", pa.string()),
-        column(6, "price", pa.decimal128(12, 2)),
-        column(7, "added", pa.int64()),
-        column(100_002, "day__exact", pa.string()),
-        column(100_006, "price__exact", pa.string()),
+        numbered("number", pa.int64(), 1),
+        numbered("day", pa.date32(), 2),
+        numbered("body", pa.string(), 3),
+        numbered("price", pa.decimal128(12, 2), 6),
+        numbered("added", pa.int64(), 7),
+        numbered("day__exact", pa.string(), 100_002),
+        numbered("price__exact", pa.string(), 100_006),
     ]
 )
 """After columns were renamed, widened and dropped, and one was added with a default."""
@@ -57,16 +53,16 @@ MISSING = {7: pa.scalar(70, pa.int64())}
 
 
 def numbers(form: pa.Schema) -> list[int]:
-    return [int(each.metadata[b"PARQUET:field_id"]) for each in form]
+    return [field_id(each) for each in form]
 
 
 def change_schema(form: pa.Schema) -> pa.Schema:
     return with_extra(
         form,
-        ("__lsn", pa.int64(), LSN),
-        ("__seq", pa.int64(), SEQ),
-        ("__op", pa.string(), OP),
-        ("__unchanged", pa.list_(pa.int32()), UNCHANGED),
+        numbered("__lsn", pa.int64(), LSN),
+        numbered("__seq", pa.int64(), SEQ),
+        numbered("__op", pa.string(), OP),
+        numbered("__unchanged", pa.list_(pa.int32()), UNCHANGED),
     )
 
 

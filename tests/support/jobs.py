@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Literal, cast
+from unittest.mock import patch
 
 from pyspark import SparkContext
 
+from holdfast import jobs
+from holdfast.archive import locks
 from holdfast.archive.runs import RunRecord
+from holdfast.sources.postgresql.address import Address
+from holdfast.storage import ObjectStore
 from sparkjobs import driver
 
 Ran = tuple[int, RunRecord]
@@ -56,3 +63,28 @@ class JobWithoutSpark(driver.Job):
                 if on_results:
                     on_results([result])
         return results
+
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@contextmanager
+def job_without_spark(
+    store: ObjectStore,
+    held: locks.HeldLocks,
+    run: str,
+    role: Literal["source", "target"],
+    address: Address,
+    *,
+    operation: str = "test",
+    more: Mapping[str, str] = _NOTHING,
+) -> Iterator[JobWithoutSpark]:
+    """Open a job that works on a database, under locks that somebody holds.
+
+    :param more: environment variables.
+    """
+    told = {jobs.URL_VARIABLES[role]: address.url, "PGPASSWORD": address.password or "", **more}
+    with patch.dict(os.environ, told):
+        job = JobWithoutSpark(store, run, operation, locks.attach(store, held.handles()))
+        with job.log:
+            yield job

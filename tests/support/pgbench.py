@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from holdfast.archive.position import parse_position
+from holdfast.position import parse_position
 from holdfast.sources.postgresql import programs
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect

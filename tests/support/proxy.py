@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import re
 import socket
 import struct
 import threading
@@ -11,10 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
+from holdfast.sources.postgresql.address import Address
+
 Fault = Literal["reset", "closed", "silent"]
 """What becomes of every connection: it is reset, ended as if by the other side, or no packet comes through any more."""
 
 NEVER = float("inf")
+
+_SOON = "?keepalives_idle=1&keepalives_interval=1&keepalives_count=2&tcp_user_timeout=2000"
+"""A client that asks after one second whether the other side is there."""
 
 _CHUNK = 1 << 14
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
@@ -39,6 +45,10 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.happened = threading.Event()
         self.port: int = self._listener.getsockname()[1]
+
+    def way_to(self, address: Address) -> Address:
+        """Return the address of a database as it is reached through this, by who soon notices a silence."""
+        return Address(re.sub(r":\d+/", f":{self.port}/", address.url) + _SOON, address.password)
 
     def run(self) -> None:
         """Serve until `stop`; its thread does nothing else."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import Block, Coverage, Mark, Stream, TableRecord
-from holdfast.archive.position import show_position
+from holdfast.position import show_position
 from holdfast.sources.postgresql.catalog import Catalog, Table
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.forms import schema_of

@@ -1,14 +1,48 @@
-"""PostgreSQL servers that go through something: one that is restarted, and one that follows another."""
+"""PostgreSQL servers that go through something, one restarted and one following another; and databases of any."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+
+_numbers = itertools.count(1)
+
+
+def create_database(server: PostgresServer, options: str = "") -> Address:
+    """Create an empty database with a name that no other has, and return its address."""
+    name = f"made_{next(_numbers)}"
+    with connect(Address(server.url(), server.password)) as session:
+        session.execute(f"create database {name} {options}".encode())
+    return Address(server.url(name), server.password)
+
+
+@contextmanager
+def passing_database(server: PostgresServer) -> Iterator[Address]:
+    """Create an empty database, and drop it with its slots after a block that ends well."""
+    address = create_database(server)
+    yield address
+    drop_slots(address)
+    with connect(Address(server.url(), server.password)) as session:
+        session.execute(f"drop database {address.database} with (force)".encode())
+
+
+def drop_slots(address: Address) -> None:
+    """Drop the slots of a database that nobody reads."""
+    with connect(address) as session:
+        session.execute(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database() "
+            "and active_pid is null"
+        )
 
 
 class RestartedServer(PostgresServer):
@@ -33,6 +67,11 @@ class RestartedServer(PostgresServer):
                 env=self._environment(), **self._identity(self._base),
             )  # fmt: skip
         self._wait_until_ready(self._base)
+
+    def restart(self, how: signal.Signals) -> None:
+        """End the server, as above, and start it again."""
+        self.end(how)
+        self.start_again()
 
 
 class Standby(PostgresServer):

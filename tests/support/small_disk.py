@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.archive import Archive
+from holdfast.storage import ObjectStore, open_store
+
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
@@ -26,6 +29,15 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+class OnSmallDisk:
+    """Tests of an archive on a disk of its own."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[ObjectStore]:
+        with small_disk(tmp_path / "disk", "50m") as disk:
+            yield Archive.create(open_store(str(disk / "archive")), name="shop").store
 
 
 def leave_room(disk: Path, size: int) -> None:

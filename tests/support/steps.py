@@ -46,9 +46,18 @@ class Steps:
     :param at: the number of that step, from 1; 0 lets the process live.
     :param tell: is told the name of each step as it begins.
     :param named: only steps with this in their name are counted.
+    :param end: the signal that ends it, or suspends it.
     """
 
-    def __init__(self, at: int, when: When, tell: Callable[[str], None], named: str = "") -> None:
+    def __init__(
+        self,
+        at: int,
+        when: When,
+        tell: Callable[[str], None],
+        named: str = "",
+        end: signal.Signals = signal.SIGKILL,
+    ) -> None:
+        self._end = end
         self._at = at
         self._named = named
         self._when = when
@@ -64,10 +73,10 @@ class Steps:
             mine = counts and self._count == self._at
             self._tell(name)
         if mine and self._when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._end)
         yield
-        if mine:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if mine and self._when == "after":
+            os.kill(os.getpid(), self._end)
 
 
 class SteppedStore(ObjectStore):
@@ -86,6 +95,10 @@ class SteppedStore(ObjectStore):
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
         with self._steps.step(f"list {prefix}"):
             return self._store.list(prefix, start_after=start_after)
+
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        with self._steps.step(f"list {prefix}"):
+            return self._store.first(prefix, count)
 
     def head(self, key: str) -> ObjectInfo:
         with self._steps.step(f"head {key}"):

@@ -11,15 +11,15 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 
+from holdfast.fields import LSN, OP, SEQ, UNCHANGED
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.arrow_session import ArrowSession
 from holdfast.sources.postgresql.catalog import Catalog, read_catalog, read_tables
-from holdfast.sources.postgresql.change_forms import LSN_ID, OP_ID, SEQ_ID, UNCHANGED_ID
 from holdfast.sources.postgresql.changes import ChangeBatch, Window, WindowRequest, read_window
 from holdfast.sources.postgresql.session import connect
 
 _numbers = itertools.count(1)
-_OURS = {LSN_ID: "lsn", SEQ_ID: "seq", OP_ID: "op", UNCHANGED_ID: "unchanged"}
+_OURS = {LSN: "lsn", SEQ: "seq", OP: "op", UNCHANGED: "unchanged"}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -17,6 +18,8 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
+
+import psutil
 
 from holdfast import backups, jobs
 from holdfast.archive import locks, runs
@@ -45,6 +48,7 @@ class Order:
     :param window: bytes of log that a backup of changes decodes at once; 0: as always.
     :param most_changes: messages after which it ends a window with a transaction; 0: as always.
     :param parent: environment variables of a backup's driver whose parent outlives it; None: one process is both.
+    :param suspends: at that step its process is stopped, and does not end.
     """
 
     operation: Literal["backup", "restore"]
@@ -60,6 +64,7 @@ class Order:
     window: int = 0
     most_changes: int = 0
     parent: Mapping[str, str] | None = None
+    suspends: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,11 @@ class SuddenJobs:
         code = int(self._process.stdout.readline())
         said = (self._folder / "said").read_text()
         return Ended(code, tuple((self._folder / "steps").read_text().splitlines()), said)
+
+    def suspended(self) -> psutil.Process | None:
+        """Return the process of a job that is stopped, if there is one."""
+        children = psutil.Process(self._process.pid).children()
+        return next((child for child in children if child.status() == psutil.STATUS_STOPPED), None)
 
     def close(self) -> None:
         """End the process that forks them."""
@@ -159,7 +169,8 @@ def _child(order: Order, folder: Path) -> int:
         os.write(steps, f"{name}\n".encode())
 
     try:
-        return _work(order, Steps(order.at, order.when, tell, order.named))
+        end = signal.SIGSTOP if order.suspends else signal.SIGKILL
+        return _work(order, Steps(order.at, order.when, tell, order.named, end))
     except BaseException:  # noqa: BLE001 - it is told; nothing of the parent's may run in this process
         traceback.print_exc()
         return 99

@@ -64,14 +64,21 @@ def find_versitygw() -> Path:
 
 
 @contextlib.contextmanager
-def running_versitygw() -> Iterator[S3Server]:
-    """Start the server on a free loopback port; stop it, and remove its files, when the block ends."""
+def running_versitygw(*, versions: bool = False) -> Iterator[S3Server]:
+    """Start the server on a free loopback port; stop it, and remove its files, when the block ends.
+
+    :param versions: whether its buckets may keep older versions.
+    """
     program = find_versitygw()
     secrets = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
-    with tempfile.TemporaryDirectory(prefix="holdfast-s3-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-s3-") as folder,
+        tempfile.TemporaryDirectory(prefix="holdfast-s3-older-") as older,
+    ):
+        keeping = ["--versioning-dir", older] if versions else []
 
         def command(port: int) -> list[str | Path]:
-            return [program, "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet", "posix", folder]
+            return [program, "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet", "posix", *keeping, folder]
 
         with running(command, secrets) as (port, pid):
             yield S3Server(endpoint=f"http://127.0.0.1:{port}", folder=Path(folder), pid=pid)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from holdfast.fields import LSN, OP, SEQ, UNCHANGED, numbered, with_extra
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.sources.postgresql.pgoutput_tuples import ProtocolError
@@ -25,17 +26,11 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog import Catalog, Table
     from holdfast.sources.postgresql.pgoutput import Relation, RelationColumn, TypeName
 
-LSN_ID: Final = 200_001
-SEQ_ID: Final = 200_002
-OP_ID: Final = 200_003
-UNCHANGED_ID: Final = 200_004
-"""Field ids of what a change has beside the table's columns."""
-
 _CHANGE_FIELDS: Final = (
-    ("__lsn", pa.int64(), LSN_ID, False),
-    ("__seq", pa.int64(), SEQ_ID, False),
-    ("__op", pa.string(), OP_ID, False),
-    ("__unchanged", pa.list_(pa.int32()), UNCHANGED_ID, True),
+    numbered("__lsn", pa.int64(), LSN, nullable=False),
+    numbered("__seq", pa.int64(), SEQ, nullable=False),
+    numbered("__op", pa.string(), OP, nullable=False),
+    numbered("__unchanged", pa.list_(pa.int32()), UNCHANGED),
 )
 
 _FULL: Final = "f"
@@ -45,13 +40,7 @@ _SAME_NAME, _SAME_COLUMN = 1, 4
 
 def change_schema(columns: Sequence[Column]) -> pa.Schema:
     """Return the Parquet schema of changes of a table with these columns; only the field ids are fixed."""
-    schema = schema_of(columns)
-    taken = set(schema.names)
-    for name, kind, number, nullable in _CHANGE_FIELDS:
-        while name in taken:
-            name += "_"
-        schema = schema.append(pa.field(name, kind, nullable, {b"PARQUET:field_id": str(number).encode()}))
-    return schema
+    return with_extra(schema_of(columns), *_CHANGE_FIELDS)
 
 
 @dataclass(frozen=True)

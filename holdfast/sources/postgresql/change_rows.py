@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.position import show_position
 from holdfast.sources.postgresql import arrow
 from holdfast.sources.postgresql.decode import UnkeepableValueError
 from holdfast.sources.postgresql.forms import layout
@@ -40,13 +41,8 @@ def change_rows(messages: Messages, rows: Int64s, form: ChangeForm, limit: int) 
         return _Changes(messages, rows, form, limit).batch()
     except UnkeepableValueError as error:
         first = int(messages.lsn[rows[0]])
-        where = f"a row changed by a transaction at or after {lsn_text(first)}"
+        where = f"a row changed by a transaction at or after {show_position(first)}"
         raise error.of(form.label, where) from error
-
-
-def lsn_text(position: int) -> str:
-    """Return a log position as PostgreSQL writes it."""
-    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
 class _Side(NamedTuple):

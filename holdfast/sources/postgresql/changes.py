@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.position import parse_position, show_position
 from holdfast.sources.postgresql.change_forms import Forms, Types
-from holdfast.sources.postgresql.change_rows import change_rows, lsn_text
+from holdfast.sources.postgresql.change_rows import change_rows
 from holdfast.sources.postgresql.peek import DECODING_MEMORY, check_nothing_is_skipped, peek_query
 from holdfast.sources.postgresql.pgoutput import MessageReader
 from holdfast.sources.postgresql.pgoutput_tuples import ProtocolError
@@ -185,13 +186,13 @@ class WindowReader:
     def end(self) -> Window:
         """What was read; complete once the iteration has ended."""
         seen, most = self._seen, self._request.most_changes
-        upto = lsn_number(self._request.upto)
+        upto = parse_position(self._request.upto)
         bounded = most is not None and seen.messages >= most
         return Window(
-            to_position=lsn_text(seen.end if bounded else max(upto, seen.end)),
+            to_position=show_position(seen.end if bounded else max(upto, seen.end)),
             transactions=tuple(seen.transactions),
             marks=tuple(seen.marks),
-            ddl=tuple(lsn_text(position) for position in sorted(seen.ddl)),
+            ddl=tuple(show_position(position) for position in sorted(seen.ddl)),
             uncertain=frozenset(seen.uncertain),
             messages=seen.messages,
             bounded=bounded,
@@ -240,7 +241,7 @@ class WindowReader:
         for which, name in waiting:
             if which < ended:
                 at = _EPOCH + timedelta(microseconds=int(commits.committed_at[which]))
-                self._seen.marks.append(SeenMark(name, lsn_text(int(commits.end_lsn[which])), at))
+                self._seen.marks.append(SeenMark(name, show_position(int(commits.end_lsn[which])), at))
         kept = np.flatnonzero(touched[:ended])
         if len(kept):
             columns = (commits.lsn, commits.end_lsn, commits.xid, commits.committed_at)
@@ -276,9 +277,3 @@ def _marks(messages: Iterable[LogicalMessage]) -> Iterator[_Named]:
                 continue
             if isinstance(said, dict) and isinstance(said.get("mark"), str):
                 yield _Named(message.row, said["mark"])
-
-
-def lsn_number(position: str) -> int:
-    """Return a log position, which PostgreSQL writes as X/Y, as a number."""
-    high, _, low = position.partition("/")
-    return (int(high, 16) << 32) | int(low, 16)

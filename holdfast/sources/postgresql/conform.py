@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import DamagedError, RefusedError
+from holdfast.fields import EXACT_FIELD_IDS, field_id
 from holdfast.sources.postgresql.exceptional import time_number
-from holdfast.sources.postgresql.forms import EXACT_FIELD_IDS, Form, Stored, layout, schema_of
+from holdfast.sources.postgresql.forms import Form, Stored, layout, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +57,10 @@ def conform(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
 
 
 def _number(field: pa.Field) -> int:
-    try:
-        return int(field.metadata[b"PARQUET:field_id"])
-    except (KeyError, TypeError):
-        raise DamagedError(f'a data file does not say which column of the table "{field.name}" is') from None
+    number = field_id(field)
+    if number < 0:
+        raise DamagedError(f'a data file does not say which column of the table "{field.name}" is')
+    return number
 
 
 def _fields(schema: pa.Schema) -> list[tuple[int, pa.DataType]]:

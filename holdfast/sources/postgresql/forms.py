@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from holdfast.errors import RefusedError
+from holdfast.fields import EXACT_FIELD_IDS, EXACT_OF, numbered
 from holdfast.sources.postgresql.sql import ident, qualified
 
 if TYPE_CHECKING:
@@ -41,13 +42,7 @@ VALUE_SETTINGS: Final[dict[str, str]] = {
 }
 """What the text of values depends on: every session that reads, loads or hashes values sets these."""
 
-EXACT_FIELD_IDS: Final = 100_000
-"""Added to a column's number it is its sidecar's field id; a table has at most 1600 columns."""
-
-EXACT_OF: Final = b"holdfast:exact_of"
-"""Field metadata of a sidecar: the field id of the column whose exceptional values it keeps."""
-
-ROWS_FIELD: Final = pa.field("rows", pa.bool_(), metadata={b"PARQUET:field_id": b"100000"})
+ROWS_FIELD: Final = numbered("rows", pa.bool_(), EXACT_FIELD_IDS)
 """Stands in the files of a table without columns, where Parquet could not count rows otherwise."""
 
 _MAX_PRECISION: Final = 38
@@ -173,18 +168,14 @@ def schema_of(columns: Sequence[Column]) -> pa.Schema:
     if not stored:
         return pa.schema([ROWS_FIELD])
     taken = {each.column.name for each in stored}
-    fields = [_field(each.column.name, each.type, each.column.number) for each in stored]
+    fields = [numbered(each.column.name, each.type, each.column.number) for each in stored]
     for each in stored:
         if each.exact is not None:
             name = _unused(f"{each.column.name}__exact", taken)
             number = each.column.number
-            mark = {EXACT_OF: str(number).encode()}
-            fields.append(_field(name, pa.string(), EXACT_FIELD_IDS + number, mark))
+            sidecar = numbered(name, pa.string(), EXACT_FIELD_IDS + number)
+            fields.append(sidecar.with_metadata({**sidecar.metadata, EXACT_OF: str(number).encode()}))
     return pa.schema(fields)
-
-
-def _field(name: str, kind: pa.DataType, number: int, mark: dict[bytes, bytes] | None = None) -> pa.Field:
-    return pa.field(name, kind, metadata={b"PARQUET:field_id": str(number).encode(), **(mark or {})})
 
 
 def _unused(name: str, taken: set[str]) -> str:

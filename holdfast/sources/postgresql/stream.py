@@ -117,17 +117,23 @@ def _state(session: Connection, name: str, tables: Sequence[Table]) -> StreamSta
     return replace(state, not_followed=not_followed(session, plan_publication(session, name, tables)))
 
 
-def check_unchanged(session: Connection, name: str, publication_oid: int) -> None:
-    """Make sure that what was just read of a stream was read by the publication that was meant.
+def check_unchanged(session: Connection, name: str, publication_oid: int, position: str) -> None:
+    """Make sure that what was just read of a stream was read by the publication that was meant, and from a position on.
 
-    PostgreSQL 18 skips changes where there is no publication, and tells it by a warning only.
+    PostgreSQL 18 skips changes where there is no publication, and tells it by a warning only. A server that crashes
+    forgets that a slot was advanced, so that what is archived already is read again.
 
-    :raises HoldfastError: it was dropped, made anew or changed meanwhile, or the slot is lost.
+    :raises HoldfastError: it was dropped, made anew or changed meanwhile, or the slot is lost, or was put back.
     """
     state = look(session, name)
     if state is None or state.lost or state.publication_oid != publication_oid or state.publication_problem:
         raise HoldfastError(
             f"slot or publication {name} was changed while changes were read: nothing of them is kept; start again"
+        )
+    if not _is_at(session, name, position):
+        raise HoldfastError(
+            f"slot {name} is behind {position} again, as after a crash of the server: what was read of it is partly in "
+            "the archive already, and nothing of it is kept; start again"
         )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from holdfast.position import parse_position
 from holdfast.sources.postgresql.publication import read_publication
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import psycopg
 
@@ -162,12 +162,6 @@ class ExpectedStream:
     timeline: int | None = None
 
 
-def lsn(position: str) -> int:
-    """Return a log position as a number of bytes."""
-    high, _, low = position.partition("/")
-    return (int(high, 16) << 32) + int(low, 16)
-
-
 def why_broken(expected: ExpectedStream, state: StreamState | None) -> str:
     """Return why changes from the archive's end on cannot be joined with it; "" if they can.
 
@@ -184,7 +178,7 @@ def _reasons(expected: ExpectedStream, state: StreamState) -> Iterator[str]:
         yield f"slot {state.name} is not ours any more: {state.plugin}, database {state.database or 'none'}"
     if state.lost:
         yield f"the server has given up slot {state.name}: {state.lost}"
-    if lsn(state.position) > lsn(expected.position):
+    if parse_position(state.position) > parse_position(expected.position):
         yield (
             f"slot {state.name} is at {state.position}, and the archive ends at {expected.position}: somebody "
             "advanced it or made it anew"
@@ -210,7 +204,7 @@ def _other_server(expected: ExpectedStream, state: StreamState) -> Iterator[str]
             f"a standby took over (timeline {state.timeline}, before {expected.timeline}): the old server's last "
             "changes may be in the archive, and not here"
         )
-    if lsn(state.end) < lsn(expected.position) - PAGE_HEADER:
+    if parse_position(state.end) < parse_position(expected.position) - PAGE_HEADER:
         yield (
             f"the server's log ends at {state.end}, before the archive's end at {expected.position}: it was brought "
             "back to an earlier state"

@@ -5,17 +5,29 @@ from __future__ import annotations
 from holdfast_airflow.operators.acquire_lock import AcquireLock
 from holdfast_airflow.operators.archive_lock import archive_lock
 from holdfast_airflow.operators.backup import BackupOperator
+from holdfast_airflow.operators.compact import CompactOperator
+from holdfast_airflow.operators.drill import DrillOperator
 from holdfast_airflow.operators.keep_lock import KeepLock
+from holdfast_airflow.operators.migrate import MigrateOperator
 from holdfast_airflow.operators.reap_locks import ReapLocks
 from holdfast_airflow.operators.release_lock import ReleaseLock
 from holdfast_airflow.operators.restore import RestoreOperator
+from holdfast_airflow.operators.truncate import TruncateOperator
+from holdfast_airflow.operators.vacuum import VacuumOperator
+from holdfast_airflow.operators.verify import VerifyOperator
 
 __all__ = [
     "AcquireLock",
     "BackupOperator",
+    "CompactOperator",
+    "DrillOperator",
     "KeepLock",
+    "MigrateOperator",
     "ReapLocks",
     "ReleaseLock",
     "RestoreOperator",
+    "TruncateOperator",
+    "VacuumOperator",
+    "VerifyOperator",
     "archive_lock",
 ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.config import parse_bandwidth, parse_size
-from holdfast.errors import DamagedError
+from holdfast.errors import DamagedError, UsageError
 from holdfast.sources.postgresql.address import Address
 from holdfast_airflow.connections import database_address
-from holdfast_airflow.operators.job import ArchiveJobOperator, last_words
+from holdfast_airflow.operators.job import DatabaseJobOperator, last_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast_airflow.operators.job import Job
 
 
-class BackupOperator(ArchiveJobOperator):
+class BackupOperator(DatabaseJobOperator):
     """Back a source up into an archive: a full backup in one commit, or nothing; or its changes, commit after commit.
 
     Where changes were lost, a backup of changes becomes a full one, which begins anew; the task's log says why.
@@ -41,7 +41,7 @@ class BackupOperator(ArchiveJobOperator):
 
     operation: ClassVar[str] = "backup"
     role: ClassVar[Literal["source", "target"]] = "source"
-    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "source_conn_id", "tables", "kind")
+    template_fields: Sequence[str] = (*DatabaseJobOperator.template_fields, "source_conn_id", "tables", "kind")
 
     def __init__(
         self,
@@ -96,8 +96,18 @@ class BackupOperator(ArchiveJobOperator):
             problem = self.submit_once(job, context, more)
             return last_words(problem, self.operation)
 
+        if job.database is None:
+            raise UsageError("a backup needs a database to read")
         run_to_the_end(store, job.run, job.database, arguments=job.arguments, attempt=attempt, say=self.log.warning)
         return problem
+
+    def committed(self, store: ObjectStore, run: str) -> dict[str, Any] | None:
+        """Return the summary of the block that a run ends with, if it is committed, however its job ended."""
+        from holdfast.archive import Archive
+        from holdfast.archive.model import summary
+
+        placed = Archive.open(store).state.finished_by(run)
+        return {"commit": placed.commit, **summary(placed.block)} if placed else None
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Read the commit back: what the archive says counts, not what the job says.

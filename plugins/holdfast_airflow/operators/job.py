@@ -1,4 +1,4 @@
-"""What backup and restore have in common: locks, then Spark, then a look at what really happened."""
+"""What all jobs on an archive have in common: locks, then Spark, then a look at what really happened."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ class Job:
     """One job, ready to be started: everything was looked up and found good.
 
     :param source: the source it is about; None where it does not matter.
+    :param database: that it reads or writes; None where it works on the archive alone.
     :param arguments: of the Spark application, without secrets.
     :param master: of the Spark it runs on.
     """
@@ -62,7 +63,7 @@ class Job:
     url: str
     run: str
     source: str | None
-    database: Address
+    database: Address | None
     arguments: tuple[str, ...]
     master: str
 
@@ -71,11 +72,10 @@ class ArchiveJobOperator(SparkSubmitOperator):
     """Runs one of our Spark applications under the locks that its operation needs.
 
     Takes the locks (deferred while somebody is in the way), runs spark-submit, reads back from the
-    archive what the job did, and releases the locks whatever happened. The database's password reaches
-    the job through the environment of the process only, so Spark must run in client mode.
+    archive what the job did, and releases the locks whatever happened. What is secret reaches the job
+    through the environment of the process only, so Spark must run in client mode.
 
     :param archive: a name in archives.yaml, or a URL. (templated)
-    :param source: the source in the archive; not needed where there is only one. (templated)
     :param lock_wait: how long to wait for the locks before failing with the holder's name. Waiting is
         deferred: it takes no worker slot.
     :param spark_conn_id: the Spark connection; without it, the one archives.yaml names.
@@ -84,15 +84,17 @@ class ArchiveJobOperator(SparkSubmitOperator):
     """
 
     operation: ClassVar[str]
-    role: ClassVar[Literal["source", "target"]]
+    """Names the Spark application and the row in the table of locks."""
 
-    template_fields: Sequence[str] = ("archive", "source", "conf", "name")
+    role: ClassVar[Literal["source", "target"]] = "source"
+    """Whether the database is read or written, where there is one."""
+
+    template_fields: Sequence[str] = ("archive", "conf", "name")
 
     def __init__(
         self,
         *,
         archive: str,
-        source: str | None = None,
         lock_wait: timedelta = timedelta(hours=1),
         spark_conn_id: str | None = None,
         **kwargs: Any,
@@ -101,7 +103,6 @@ class ArchiveJobOperator(SparkSubmitOperator):
         # A local driver has no id to come back to after a crash: another try is a new job.
         super().__init__(durable=False, **kwargs)
         self.archive = archive
-        self.source = source
         self.lock_wait = lock_wait
         self.spark_conn_id = spark_conn_id
         self._locks: HeldLocks | None = None
@@ -127,9 +128,9 @@ class ArchiveJobOperator(SparkSubmitOperator):
         release.start()
         release.join(_RELEASE_S)
 
-    @abstractmethod
-    def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
-        """Return the source's name and where the database to read or write is."""
+    def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
+        """Return the source that the job is about and the database that it reads or writes; None for neither."""
+        return None, None
 
     @abstractmethod
     def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
@@ -138,6 +139,10 @@ class ArchiveJobOperator(SparkSubmitOperator):
     @abstractmethod
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Check in the archive what a job that says it succeeded has done, and say it in short."""
+
+    def committed(self, store: ObjectStore, run: str) -> dict[str, Any] | None:
+        """Return what a job did that was ended before it could say so, where the archive tells; else None."""
+        return None
 
     def submit(self, store: ObjectStore, job: Job, context: Context) -> str:
         """Run the job until it has ended; return what spark-submit failed with, or ""."""
@@ -160,7 +165,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         master = check_spark_connection(self._conn_id, deploy_mode=mode)
         check_java()
         self.application = str(find_application(self.operation))
-        source, database = self.database(archive)
+        source, database = self.subject(archive)
         run = new_run_id(f"{self.operation}-{source or 'all'}")
         arguments = ["--archive", url, "--run", run, *(("--source", source) if source else ())]
         arguments += self.arguments(archive, source)
@@ -218,7 +223,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         problem = self.submit(store, job, context)
         record = _read_last(store, job.run)
         result = record.result if record else None
-        if result is None and (result := _committed(store, job.run)) is None:
+        if result is None and (result := self.committed(store, job.run)) is None:
             raise _job_failure(record, problem, self.operation)
         if problem:
             self.log.warning("spark-submit failed after the job had done its work")
@@ -251,7 +256,8 @@ class ArchiveJobOperator(SparkSubmitOperator):
             raise JobFailed("the task was killed before its job began")
         if self._locks is None:
             raise UsageError("a job runs under locks only")
-        environment = {**job_environment(job.database.url, job.database.password, self._locks, self.role), **more}
+        url, password = (job.database.url, job.database.password) if job.database else (None, None)
+        environment = {**job_environment(url, password, self._locks, self.role), **more}
         path = environment.get("PATH", os.environ.get("PATH", os.defpath))
         binary = self._spark_binary or "spark-submit"
         if shutil.which(binary, path=path) is None:
@@ -270,6 +276,38 @@ class ArchiveJobOperator(SparkSubmitOperator):
         return hook
 
 
+class SourceJobOperator(ArchiveJobOperator):
+    """Runs one of our Spark applications on what an archive holds of one source, or of all.
+
+    :param source: the source in the archive. (templated)
+    """
+
+    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "source")
+
+    def __init__(self, *, source: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.source = source
+
+    def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
+        """Return the source, if one is named; no database is asked."""
+        return self.source or None, None
+
+
+class DatabaseJobOperator(SourceJobOperator):
+    """Runs one of our Spark applications that reads or writes a database.
+
+    :param source: the source in the archive; not needed where there is only one. (templated)
+    """
+
+    @abstractmethod
+    def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
+        """Return the source's name and where the database to read or write is."""
+
+    def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
+        """Return what `database` does."""
+        return self.database(archive)
+
+
 def _open_archive(url: str) -> ObjectStore:
     """Return the store of an archive; nothing is written, not even a lock, where there is none."""
     from holdfast.archive import Archive
@@ -284,13 +322,12 @@ def _read_last(store: ObjectStore, run: str) -> RunRecord | None:
     return read_last(store, run)
 
 
-def _committed(store: ObjectStore, run: str) -> dict[str, Any] | None:
-    """Return the summary of the block that a run ends with, if it is committed, however its job ended."""
-    from holdfast.archive import Archive
-    from holdfast.archive.model import summary
+_YES = frozenset({"true", "1", "yes"})
 
-    placed = Archive.open(store).state.finished_by(run)
-    return {"commit": placed.commit, **summary(placed.block)} if placed else None
+
+def is_yes(wanted: bool | str) -> bool:
+    """Say whether something is wanted; a template may have made words of it."""
+    return str(wanted).lower() in _YES
 
 
 def last_words(problem: str, operation: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.errors import UsageError
 from holdfast_airflow.connections import database_address
-from holdfast_airflow.operators.job import ArchiveJobOperator
+from holdfast_airflow.operators.job import DatabaseJobOperator, is_yes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 
-_YES = frozenset({"true", "1", "yes"})
-"""What a template may make of a dry run that is wanted."""
-
-
-class RestoreOperator(ArchiveJobOperator):
+class RestoreOperator(DatabaseJobOperator):
     """Restore a source of an archive, or tables of it, and prove them equal to the archive.
 
     Everything goes into an empty database; chosen tables, or all under other names, go beside what is there.
@@ -44,7 +40,7 @@ class RestoreOperator(ArchiveJobOperator):
     operation: ClassVar[str] = "restore"
     role: ClassVar[Literal["source", "target"]] = "target"
     template_fields: Sequence[str] = (
-        *ArchiveJobOperator.template_fields,
+        *DatabaseJobOperator.template_fields,
         "target_conn_id",
         "at",
         "tables",
@@ -91,7 +87,7 @@ class RestoreOperator(ArchiveJobOperator):
             arguments += ["--tables", glob]
         for each in self.map or ():
             arguments += ["--map", each]
-        return [*arguments, *(["--dry-run"] if str(self.only_plan).lower() in _YES else [])]
+        return [*arguments, *(["--dry-run"] if is_yes(self.only_plan) else [])]
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the job, which has compared target and archive itself, found."""

@@ -9,8 +9,9 @@ from typing import cast
 import pytest
 
 from holdfast.archive import Archive, Change, State
-from holdfast.archive.archive import commit_key
+from holdfast.archive.commits import commit_key
 from holdfast.archive.model import Block
+from holdfast.archive.seal import seal
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives import FaultyCreates
@@ -66,8 +67,8 @@ def test_commits_are_numbered_chained_and_read_back(archive: Archive, block: Mak
     assert add(archive, block(position="0/100")) == 1
     assert add(archive, block(position="0/200")) == 2
     again = Archive.open(archive.store)
-    assert [commit.sequence for commit in again.commits] == [1, 2]
-    assert again.commits[1].parent == again.commits[0].id
+    assert [commit.sequence for commit in again.commits()] == [1, 2]
+    assert again.commit(2).parent == again.commit(1).id
     assert again.state.ends == {"shop_db": "0/200"}
     assert again.state == archive.state
     with pytest.raises(UsageError, match="no commit 3"):
@@ -77,7 +78,7 @@ def test_commits_are_numbered_chained_and_read_back(archive: Archive, block: Mak
 def test_every_commit_states_its_versions_and_its_fence(archive: Archive, block: MakeBlock) -> None:
     add(archive, block())
     stored = json.loads(archive.store.get(commit_key(1)))
-    assert (stored["format"], stored["min_reader"], stored["min_writer"]) == (1, 1, 1)
+    assert (stored["format"], stored["min_reader"], stored["min_writer"]) == (2, 2, 2)
     assert stored["fence"] == "txn-1"
     assert stored["writer"].startswith("holdfast ")
 
@@ -147,7 +148,7 @@ def test_a_lost_reply_never_doubles_or_loses_a_commit(archive: Archive, block: M
     archive.store = cast(ObjectStore, faulty)
     assert add(archive, block(identity="mine")) == 1
     again = Archive.open(open_store(faulty.url))
-    assert [[b.id for b in commit.add] for commit in again.commits] == [["mine"]]
+    assert [[b.id for b in commit.add] for commit in again.commits()] == [["mine"]]
 
 
 def test_a_commit_nobody_confirms_is_reported_as_unknown_and_left_alone(archive: Archive, block: MakeBlock) -> None:
@@ -167,7 +168,7 @@ def test_a_newer_format_is_refused_with_the_version_it_needs(archive: Archive, b
 def test_an_archive_that_only_a_newer_release_may_write_can_still_be_read(archive: Archive, block: MakeBlock) -> None:
     add(archive, block())
     stored = json.loads(archive.store.get(commit_key(1)))
-    archive.store.put(commit_key(1), json.dumps({**stored, "min_writer": 9}).encode())
+    archive.store.put(commit_key(1), seal(json.dumps({**stored, "min_writer": 9}, indent=1).encode()))
     again = Archive.open(archive.store)
     with pytest.raises(UsageError, match="needs a writer of format 9"):
         add(again, block())
@@ -193,6 +194,6 @@ def test_a_commit_of_another_parent_breaks_the_chain_loudly(archive: Archive, bl
     add(archive, block())
     add(archive, block(position="0/200"))
     stored = json.loads(archive.store.get(commit_key(2)))
-    archive.store.put(commit_key(2), json.dumps({**stored, "parent": "somebody"}).encode())
+    archive.store.put(commit_key(2), seal(json.dumps({**stored, "parent": "somebody"}, indent=1).encode()))
     with pytest.raises(DamagedError, match="chain is broken at 2"):
         Archive.open(archive.store)

@@ -21,7 +21,7 @@ from holdfast.storage import open_store
 from tests.support.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
 
 FULL = ("format-1", "format-1-large-objects", "format-1-sealed")
-CHANGES = ("format-1-changes",)
+CHANGES = ("format-1-changes", "format-2-maintained")
 
 
 @pytest.fixture(params=CHANGES)
@@ -42,7 +42,7 @@ def test_each_fixture_is_looked_at() -> None:
 
 def test_it_opens_and_every_byte_is_as_it_was_written(fixture: Path) -> None:
     archive = Archive.open(open_store(str(fixture)))
-    assert [commit.sequence for commit in archive.commits] == [1, 2]
+    assert [commit.sequence for commit in archive.commits()] == [1, 2]
     assert verify(archive, deep=True).damage == ()
     (source,) = points.describe(archive.state)["sources"]
     assert [interval["commit"] for interval in source["intervals"]] == [1, 2]
@@ -80,13 +80,34 @@ def test_it_is_restored(fixture: Path, at: str, new_database: Callable[..., Addr
 
 def test_changes_open_and_every_byte_is_as_it_was_written(changes: Path) -> None:
     archive = Archive.open(open_store(str(changes)))
-    assert {block.kind for commit in archive.commits for block in commit.add} == {"snapshot", "changes"}
+    assert {block.kind for commit in archive.commits() for block in commit.add} == {"snapshot", "changes"}
     assert verify(archive, deep=True).damage == ()
     (source,) = points.describe(archive.state)["sources"]
     (interval,) = source["intervals"]
-    assert (interval["commit"], source["gaps"]) == (archive.commits[-1].sequence, [])
+    assert source["gaps"] == []
+    newest = max(commit.sequence for commit in archive.commits() if commit.kind == "backup")
+    assert interval["commit"] >= newest
     assert [mark["name"] for mark in source["marks"]] == [MARK]
+
+
+def test_tables_that_are_not_followed_are_named(tmp_path: Path) -> None:
+    archive = Archive.open(open_store(str(shutil.copytree(FIXTURES / "format-1-changes", tmp_path / "archive"))))
+    (source,) = points.describe(archive.state)["sources"]
     assert set(source["not_followed"]) == {"shop.empty", "shop.visit", "pg_catalog.pg_largeobject"}
+
+
+def test_what_maintenance_wrote_is_read(tmp_path: Path) -> None:
+    place = Path(shutil.copytree(FIXTURES / "format-2-maintained", tmp_path / "archive"))
+    archive = Archive.open(open_store(str(place)))
+    assert {commit.kind for commit in archive.commits()} == {"backup", "compaction", "hold", "consolidation", "vacuum"}
+    assert [hold.reason for hold in archive.state.holds.values()] == ["audit"]
+    assert [len(placed.head.parts) for placed in archive.state.blocks.values() if placed.head.parts] == [4]
+    assert [placed.head.after for placed in archive.state.blocks.values() if placed.head.after] == [8]
+    assert archive.state.removed == {}
+    by_checkpoint = archive.state
+    for found in (place / "checkpoints").iterdir():
+        found.unlink()
+    assert Archive.open(archive.store).state == by_checkpoint
 
 
 @pytest.mark.parametrize("at", EXPECTED_CHANGES)

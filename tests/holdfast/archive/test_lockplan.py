@@ -18,9 +18,11 @@ def test_a_restore_shares_the_format_and_the_history() -> None:
 
 
 def test_a_vacuum_holds_only_what_it_needs_from_start_to_end() -> None:
-    assert [(lock.resource, lock.mode) for lock in plan("vacuum", ["a"])] == [("format", "R"), ("maintenance", "W")]
+    held = [(lock.resource, lock.mode) for lock in plan("vacuum", ["a"])]
+    assert held == [("format", "R"), ("maintenance", "W"), ("replica", "W")]
     whole = [(lock.resource, lock.mode, bool(lock.when)) for lock in full_plan("vacuum", ["b", "a"])]
-    assert whole[2:] == [("ingest-a", "W", True), ("ingest-b", "W", True), ("history", "W", True)]
+    assert whole[2:4] == [("ingest-a", "W", True), ("ingest-b", "W", True)]
+    assert whole[4:] == [("replica", "W", False), ("history", "W", True)]
 
 
 @pytest.mark.parametrize("operation", sorted(PLANS))

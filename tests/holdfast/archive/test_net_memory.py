@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from holdfast.archive.asof import as_of
 from holdfast.archive.blocks import write_parquet
-from holdfast.archive.history import OP
+from holdfast.fields import OP
 from holdfast.archive.model import TableRecord
 from holdfast.archive.net import net_changes
 from holdfast.storage import open_store

@@ -86,6 +86,8 @@ def test_progress_tells_step_rows_and_speed() -> None:
 
 def test_an_estimate_that_was_too_low_is_left_out() -> None:
     assert record(rows=10, estimated_rows=5, elapsed_s=1, step_s=60).describe() == "reading tables · 10 rows · 1 s"
+    vacuum = record(size=4_000_000, elapsed_s=2.0).model_copy(update={"operation": "vacuum", "step": "done"})
+    assert vacuum.describe() == "done · 4.0 MB deleted · 2 s"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import pytest
 
 from holdfast.archive import Archive, Change, points
 from holdfast.archive.blocks import write_bytes, write_parquet
+from holdfast.archive.holding import add_hold
 from holdfast.archive.model import Block, Coverage, Mark, Stream, TableRecord, Transactions
-from holdfast.archive.position import parse_position, show_position
 from holdfast.archive.timeline import Moment
 from holdfast.errors import RefusedError
+from holdfast.position import parse_position, show_position
 
 MakeBlock = Callable[..., Block]
 
@@ -246,3 +247,179 @@ def test_blocks_that_end_in_the_midst_of_changes_tell_no_schema(
     ]  # fmt: skip
     assert moment("0/300").approximate
     assert not moment("0/400").approximate
+
+
+def test_tables_have_the_changes_between_their_snapshot_and_the_moment_while_they_are_followed(writer: Writer) -> None:
+    def rows(number: int, form: int = 0) -> TableRecord:
+        return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=form, digest="", files=())
+
+    def tables(position: str) -> dict[str, tuple[str, int, list[int], str]]:
+        moment = points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+        return {
+            name: (parts.base.label, parts.since, [each.rows for each in parts.changes], parts.stale)
+            for name, parts in moment.tables().items()
+        }
+
+    writer.followed = {7: 70, 8: 80}
+    writer.snapshot("0/180", 0, opened=True, tables=(rows(7), rows(8), rows(9)))
+    writer.changes("0/180", 0, tables=(rows(7, 1),))
+    writer.changes("0/200", 1, tables=(rows(8, 2), rows(7, 3), rows(8, 4)))
+    writer.snapshot("0/280", 2, supplement=True, tables=(rows(8),))
+    writer.changes("0/280", 2, tables=(rows(8, 5), rows(7, 6)))
+    writer.followed = {7: 71, 8: 80}
+    writer.changes("0/300", 3, tables=(rows(7, 7), rows(8, 8)))
+
+    never, again = "it is not in the publication any more", "it left the publication and was added to it again"
+    assert tables("0/180") == {str(number): (f"public.t{number}", 0x180, [], "") for number in (7, 8, 9)}
+    assert tables("0/200") == {
+        "7": ("public.t7", 0x180, [3], ""),
+        "8": ("public.t8", 0x180, [2, 4], ""),
+        "9": ("public.t9", 0x180, [], never),
+    }
+    assert tables("0/201")["8"] == ("public.t8", 0x180, [2, 4, 5], "")
+    assert tables("0/290") == {
+        "7": ("public.t7", 0x180, [], again),
+        "8": ("public.t8", 0x280, [8], ""),
+        "9": ("public.t9", 0x180, [], never),
+    }
+
+
+def remove(writer: Writer, *blocks: str) -> None:
+    change = Change(kind="truncation", remove=blocks)
+    writer.archive.add(lambda state: change, check=lambda: None, fence=None)
+
+
+def test_changes_behind_a_hole_are_joined_to_the_next_snapshot(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    writer.changes("0/200", 1)
+    writer.changes("0/300", 2)
+    writer.snapshot("0/380", 3)
+    writer.changes("0/400", 4)
+    writer.changes("0/500", 5)
+    remove(writer, "b3")
+    assert writer.intervals() == [("0/180", "0/200"), ("0/380", "0/500")]
+    (gap,) = points.describe(writer.archive.state)["sources"][0]["gaps"]
+    assert gap["reason"] == "the backups in between were removed"
+    assert [writer.at(each) for each in ("commit:1", "commit:2", "commit:4", "commit:5")] == [
+        "0/180", "0/200", "0/380", "0/400",
+    ]  # fmt: skip
+    with pytest.raises(RefusedError, match="commit:3 is no restore point"):
+        writer.at("commit:3")
+    writer.changes("0/600", 6)
+    assert writer.intervals()[-1] == ("0/380", "0/600")
+
+
+def test_changes_without_the_snapshot_before_them_are_no_restore_points(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    writer.changes("0/200", 1)
+    writer.changes("0/300", 2)
+    remove(writer, "b1")
+    assert writer.intervals() == []
+    writer.snapshot("0/380", 3)
+    writer.changes("0/400", 4)
+    assert writer.intervals() == [("0/380", "0/400")]
+    remove(writer, "b2", "b3")
+    assert writer.intervals() == [("0/380", "0/400")]
+
+
+def test_a_hole_in_the_changes_behind_a_snapshot_ends_its_interval(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    writer.changes("0/200", 1)
+    writer.changes("0/300", 2)
+    writer.changes("0/400", 3)
+    remove(writer, "b3")
+    assert writer.intervals() == [("0/180", "0/200")]
+    writer.snapshot("0/480", 4)
+    assert writer.intervals() == [("0/180", "0/200"), ("0/480", "0/480")]
+
+
+def test_a_snapshot_left_alone_is_the_only_position_there(writer: Writer) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    writer.changes("0/200", 1)
+    writer.snapshot("0/280", 2)
+    writer.changes("0/300", 3)
+    writer.changes("0/400", 4)
+    remove(writer, "b2", "b4")
+    assert writer.intervals() == [("0/180", "0/180"), ("0/280", "0/280")]
+
+
+def test_the_snapshot_of_a_new_server_is_not_joined_to_the_changes_of_the_old_one(writer: Writer) -> None:
+    writer.snapshot("0/980", 0, opened=True)
+    writer.changes("0/900", 1)
+    writer.changes("0/A00", 1)
+    writer._end = "0/200"
+    writer.snapshot("0/280", 2, opened=True, gap="another server")
+    writer.changes("0/300", 3)
+    writer.snapshot("0/380", 4)
+    writer.changes("0/400", 5)
+    remove(writer, "b4", "b5")
+    assert writer.intervals() == [("0/980", "0/A00"), ("0/380", "0/400")]
+
+
+def test_a_table_begun_anew_has_its_rows_behind_a_hole_only_where_its_own_snapshot_is_there(writer: Writer) -> None:
+    def rows(number: int) -> TableRecord:
+        return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=0, digest="", files=())
+
+    def parts(position: str) -> dict[str, tuple[int, str]]:
+        moment = points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+        return {name: (each.since, each.stale) for name, each in moment.tables().items()}
+
+    writer.followed = {7: 70, 8: 80}
+    writer.snapshot("0/180", 0, opened=True, tables=(rows(7), rows(8)))
+    writer.changes("0/200", 1)
+    writer.followed = {8: 80}
+    writer.changes("0/300", 2)
+    writer.followed = {7: 71, 8: 80}
+    writer.snapshot("0/380", 3, supplement=True, tables=(rows(7),))
+    writer.followed = {8: 80}
+    writer.changes("0/380", 3)
+    writer.followed = {7: 71, 8: 80}
+    writer.changes("0/400", 4)
+    whole = {"7": (0x380, ""), "8": (0x180, "")}
+    assert parts("0/400") == whole
+    writer.snapshot("0/480", 5, tables=(rows(7), rows(8)))
+    writer.changes("0/500", 6)
+    remove(writer, "b6")
+    assert parts("0/380")["7"] == (0x380, "")
+    assert parts("0/500") == {"7": (0x480, ""), "8": (0x480, "")}
+    remove(writer, "b4")
+    assert "it is not in the publication any more" in parts("0/380")["7"][1]
+    assert parts("0/500") == {"7": (0x480, ""), "8": (0x480, "")}
+
+
+def test_a_hold_in_quiet_times_is_of_the_first_backup_that_has_it_all(writer: Writer, noon: datetime) -> None:
+    def held(minute: int) -> str:
+        at = (noon + timedelta(minutes=minute)).isoformat()
+        return add_hold(writer.archive, None, at, reason="why", owner="me", check=lambda: None)[0].position
+
+    writer.snapshot("0/110", 0, opened=True)
+    writer.changes("0/200", 10, ("0/120", 3))
+    writer.changes("0/300", 20)
+    writer.changes("0/400", 30)
+    assert [writer.minute(1), held(1)] == ["0/120", "0/120"]
+    assert [writer.minute(5), held(5)] == ["0/400", "0/200"]
+    assert [writer.minute(15), held(15), held(30)] == ["0/400", "0/300", "0/400"]
+    writer.changes("0/500", 40, ("0/410", 35), ("0/420", 36))
+    assert [writer.minute(15), held(15)] == ["0/410", "0/300"]
+    # A clock that was set back: it was committed before that moment, and is behind it in the log.
+    writer.changes("0/600", 50, ("0/510", 16), ("0/520", 45))
+    assert [writer.minute(37), held(37)] == ["0/520", "0/520"]
+
+
+def test_a_table_that_was_dropped_is_no_part_of_later_moments(writer: Writer) -> None:
+    def rows(number: int) -> TableRecord:
+        return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=0, digest="", files=())
+
+    def tables(position: str) -> set[str]:
+        moment = points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+        return set(moment.tables())
+
+    writer.followed = {7: 70}
+    writer.snapshot("0/180", 0, opened=True, tables=(rows(7), rows(8), rows(9)))
+    writer.changes("0/200", 1)
+    left_out = "rows of public.t9: not selected"
+    writer.snapshot("0/280", 2, tables=(), whole=False, not_included=(left_out,))
+    writer.changes("0/300", 3)
+    writer.snapshot("0/380", 4, tables=(rows(7),))
+    writer.changes("0/400", 5)
+    assert [tables(each) for each in ("0/200", "0/300", "0/400")] == [{"7", "8", "9"}, {"7", "9"}, {"7"}]

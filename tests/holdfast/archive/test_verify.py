@@ -30,7 +30,7 @@ def test_a_whole_archive_has_no_damage(filled: Archive, deep: bool) -> None:
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_missing_file_is_named_with_what_it_costs(filled: Archive, deep: bool) -> None:
-    path = filled.commits[0].add[0].tables[0].files[0].path
+    path = filled.commit(1).add[0].tables[0].files[0].path
     filled.store.delete(path)
     (damage,) = verify(filled, deep=deep).damage
     assert path in str(damage)
@@ -38,13 +38,13 @@ def test_a_missing_file_is_named_with_what_it_costs(filled: Archive, deep: bool)
 
 
 def test_a_cut_file_is_found_without_reading_it(filled: Archive) -> None:
-    path = filled.commits[0].add[0].tables[0].files[0].path
+    path = filled.commit(1).add[0].tables[0].files[0].path
     filled.store.put(path, filled.store.get(path)[:-1])
     assert len(verify(filled).damage) == 1
 
 
 def test_a_flipped_bit_is_found_by_reading(filled: Archive) -> None:
-    path = filled.commits[0].add[0].catalog.path
+    path = filled.commit(1).add[0].catalog.path
     filled.store.put(path, b"{]")
     assert verify(filled).damage == ()
     (damage,) = verify(filled, deep=True).damage

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 import holdfast as package
-from holdfast.archive import Archive, locks
-from holdfast.archive.archive import commit_key
+from holdfast.archive import Archive, Change, locks
+from holdfast.archive.commits import commit_key
 from holdfast.cli import main
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
 from locking.store import StoreDenied
+from tests.support.archives import make_block
 from tests.support.command import PROGRAM, RunCommand
 
 
@@ -69,7 +70,7 @@ def test_init_makes_an_archive_and_says_so(holdfast: RunCommand) -> None:
     made = holdfast("init", "shop", "--json")
     assert made.code == 0
     assert made.value["name"] == "shop"
-    assert made.value["format"] == 1
+    assert made.value["format"] == 2
     assert made.err == ""
     named = holdfast("init", "other", "--name", "crm")
     assert (named.code, "created archive crm at" in named.out) == (0, True)
@@ -87,10 +88,10 @@ def status_of(store: ObjectStore) -> dict[str, object]:
         "archive": archive.identity.id,
         "name": "shop",
         "url": store.url,
-        "format": 1,
+        "format": 2,
         "commits": 1,
         "blocks": 1,
-        "bytes": archive.commits[0].add[0].size,
+        "bytes": archive.commit(1).add[0].size,
         "sources": [
             {
                 "source": "shop_db",
@@ -121,6 +122,15 @@ def test_points_lists_moments_and_gaps(holdfast: RunCommand, filled: ObjectStore
     assert "shop_db" in holdfast("points", filled.url).out
 
 
+def test_points_of_several_sources_are_shown_one_after_the_other(holdfast: RunCommand, store: ObjectStore) -> None:
+    archive = Archive.open(store)
+    for source in ("crm", "shop_db", "shop_db"):
+        change = Change(kind="backup", add=(make_block(source=source),))
+        archive.add(lambda state, change=change: change, check=lambda: None, fence=None)  # type: ignore[misc]
+    lines = [line.split() for line in holdfast("points", store.url).out.splitlines() if "gap" not in line]
+    assert [line[-1] for line in lines] == ["crm", "commit", "1", "shop_db", "commit", "2", "3"]
+
+
 def test_points_of_an_empty_archive_says_so(holdfast: RunCommand, store: ObjectStore) -> None:
     assert holdfast("points", store.url).out == "no backups yet\n"
     assert holdfast("points", store.url, "--json").value == {"sources": []}
@@ -135,7 +145,7 @@ def test_verify_finds_a_whole_archive_whole(holdfast: RunCommand, filled: Object
 
 @pytest.mark.parametrize("deep", [[], ["--deep"]])
 def test_verify_names_damage_and_ends_with_4(holdfast: RunCommand, filled: ObjectStore, deep: list[str]) -> None:
-    path = Archive.open(filled).commits[0].add[0].tables[0].files[0].path
+    path = Archive.open(filled).commit(1).add[0].tables[0].files[0].path
     filled.delete(path)
     told = holdfast("verify", filled.url, "--json", *deep)
     assert told.code == 4

@@ -87,6 +87,17 @@ def test_deleting_is_idempotent(store: ObjectStore) -> None:
     assert keys(store) == []
 
 
+def test_many_are_deleted_at_once_and_what_is_not_there_counts_as_deleted(store: ObjectStore) -> None:
+    names = [f"data/{number // 7}/{number}-ü &<b>" for number in range(40)]
+    for name in (*names, "data/0/kept", "data/00"):
+        store.put(name, b"1")
+    assert store.delete_many([*names, "data/none", "none/at/all"]) == {}
+    assert keys(store) == ["data/0/kept", "data/00"]
+    assert store.delete_many([]) == {}
+    store.put(names[-1], b"2")
+    assert store.get(names[-1]) == b"2"
+
+
 def test_a_listing_is_recursive_and_ordered_by_key(store: ObjectStore) -> None:
     names = ["data/10", "data/9", "data/a-b/x", "data/a/z", "data/a.b", "z", "data/ä"]
     for name in names:
@@ -104,6 +115,14 @@ def test_a_listing_starts_after_a_key(store: ObjectStore) -> None:
     assert keys(store, "a/", start_after="a/2") == ["a/3"]
     assert keys(store, "a/", start_after="a/25") == ["a/3"]
     assert keys(store, start_after="a") == ["a/1", "a/2", "a/3", "b/1"]
+
+
+def test_the_first_of_a_listing_are_told_alone(store: ObjectStore) -> None:
+    for key in ("box/3", "box/1", "box/2/a", "other"):
+        store.put(key, b"x" * len(key))
+    assert [(found.key, found.size) for found in store.first("box/", 2)] == [("box/1", 5), ("box/2/a", 7)]
+    assert store.first("box/", 9) == store.list("box/").objects
+    assert store.first("nothing/", 1) == ()
 
 
 def test_a_long_listing_is_complete(store: ObjectStore) -> None:

@@ -329,3 +329,53 @@ def test_many_files_are_refused_behind_a_symbolic_link_and_under_a_taken_key(
     with pytest.raises(InvalidKey):
         store.write_many([("../outside/b", b"")])
     assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_folders_that_are_empty_after_a_deletion_are_removed(store: FolderStore, tmp_path: Path) -> None:
+    for key in ("a/b/c/1", "a/b/c/2", "a/d/1", "e/f/1"):
+        store.put(key, b"")
+    assert store.delete_many(["a/b/c/1", "a/b/c/2", "e/f/1"]) == {}
+    root = tmp_path / "archive"
+    assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == ["a", "a/d", "a/d/1"]
+
+
+@pytest.mark.parametrize("way", ["put", "write_many", "open_write"])
+def test_a_folder_that_is_removed_before_a_file_is_in_it_is_made_again(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    left, link = [2], Path.hardlink_to
+
+    def remove_first(path: Path, target: Path) -> None:
+        if left[0]:
+            left[0] -= 1
+            store.delete_many(["a/b/c/first"])  # was there never, but its folder goes
+        link(path, target)
+
+    monkeypatch.setattr(Path, "hardlink_to", remove_first)
+    if way == "put":
+        store.create("a/b/c/second", b"2")
+    elif way == "write_many":
+        store.write_many([("a/b/c/second", b"2")])
+    else:
+        with store.open_write("a/b/c/second") as file:
+            file.write(b"2")
+    assert store.get("a/b/c/second") == b"2"
+    assert left == [0]
+
+
+def test_what_may_not_be_deleted_is_named_and_the_others_go(
+    store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("a/1", "a/2", "a/3"):
+        store.put(key, b"")
+    unlink = Path.unlink
+
+    def deny_one(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "2":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", deny_one)
+    errors = store.delete_many(["a/1", "a/2", "a/3"])
+    assert {key: type(error) for key, error in errors.items()} == {"a/2": StoreDenied}
+    assert [info.key for info in store.list("").objects] == ["a/2"]

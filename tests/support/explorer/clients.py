@@ -228,7 +228,7 @@ def _commit(context: Context) -> Memory:
 
     lease = context.lease()
     identity = Identity(id="archive", name="archive", created=START, format=1, writer="test")
-    archive = Archive(cast("ObjectStore", context.store), identity, State(), ())
+    archive = Archive(cast("ObjectStore", context.store), identity, State())
     with contextlib.suppress(LockLost, LockStateUnknown, StoreUnavailable, HoldfastError):
         archive.add(plan, check=lease.check, fence=lease.txn)
     return replace(context.memory, held=Held.of(lease))

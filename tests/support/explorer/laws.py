@@ -6,7 +6,7 @@ from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
-from holdfast.archive.archive import COMMITS
+from holdfast.archive.commits import COMMITS
 from holdfast.archive.model import Commit
 from holdfast.archive.state import Change, State, validate
 from holdfast.errors import DamagedError, RefusedError
@@ -107,7 +107,7 @@ class Laws:
             for key, body, _ in log:
                 commit = Commit.from_bytes(body, key)
                 validate(state, Change(commit.kind, add=commit.add, remove=commit.remove))
-                state = state.apply(commit)
+                state = state.after([commit])
         except (DamagedError, RefusedError) as error:
             raise Broken(f"the archive has a commit that is not valid: {error}") from error
         self._valid.add(log)

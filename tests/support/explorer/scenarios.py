@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.archive.archive import commit_key
+from holdfast.archive.commits import commit_key
 from holdfast.archive.model import Block, Commit, Coverage, FileRecord, SourceRecord
 from tests.support.explorer.clients import BLOCK, TERMS, Client
 from tests.support.explorer.replay import START

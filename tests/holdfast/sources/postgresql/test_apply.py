@@ -3,104 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from holdfast.errors import DamagedError, HoldfastError, RefusedError
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.apply import Applied, apply_net
-from holdfast.sources.postgresql.catalog import Table, read_tables
-from holdfast.sources.postgresql.columns import Column
-from holdfast.sources.postgresql.copy_in import copy_in
+from holdfast.sources.postgresql.catalog import read_tables
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident
 from tests.support.every_type import OBJECTS, VALUES
+from tests.support.net_changes import apply, copies, deleted, keyed, nothing, record, rows, texts
 from tests.support.tables import Tables, open_tables
 from tests.support.versions import older_server, running
 
 pytestmark = pytest.mark.service
 
-_OP = pa.field("__op", pa.string())
-_UNCHANGED = pa.field("__unchanged", pa.list_(pa.int32()))
-_COUNT = pa.field("__count", pa.int64())
-
 
 @pytest.fixture(scope="module", autouse=True)
 def objects(tables: Tables) -> None:
     tables.session.execute(OBJECTS)
-
-
-def rows(tables: Tables, table: str, where: str = "true") -> pa.RecordBatch:
-    """Return rows of a table as a file of changes keeps them: without generated columns."""
-    decoder = Decoder([column for column in tables.columns(table) if not column.generated])
-    found = tables.read(f"{table} where {where} order by 1" if decoder.columns else table, decoder)
-    batches = pa.Table.from_batches(found, decoder.schema).combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=decoder.schema)
-
-
-def keyed(found: pa.RecordBatch, op: str, unchanged: Sequence[int] | None = None) -> pa.RecordBatch:
-    """Return changes of one kind; columns that did not change hold nothing."""
-    return _changes(found, op, unchanged or (), unchanged)
-
-
-def deleted(found: pa.RecordBatch, key: Sequence[int]) -> pa.RecordBatch:
-    """Return deletions, of which only the key is there."""
-    return _changes(found, "D", {_number(field) for field in found.schema}.difference(key), None)
-
-
-def _changes(found: pa.RecordBatch, op: str, blank: Collection[int], unchanged: Sequence[int] | None) -> pa.RecordBatch:
-    count = found.num_rows
-    arrays = [
-        pa.nulls(count, field.type) if _number(field) in blank else array
-        for field, array in zip(found.schema, found.columns, strict=True)
-    ]
-    arrays += [pa.array([op] * count, _OP.type), pa.array([unchanged] * count, _UNCHANGED.type)]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*found.schema, _OP, _UNCHANGED]))
-
-
-def _number(field: pa.Field) -> int:
-    """Return the number of the column that a field, or its sidecar, belongs to."""
-    return int(field.metadata[b"PARQUET:field_id"]) % 100_000
-
-
-def copies(found: pa.RecordBatch, op: str, *counts: int) -> pa.RecordBatch:
-    """Return changes of a table without a key."""
-    arrays = [*found.columns, pa.array([op] * found.num_rows, _OP.type), pa.array(counts, _COUNT.type)]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*found.schema, _OP, _COUNT]))
-
-
-def nothing(tables: Tables, table: str) -> pa.RecordBatch:
-    """Return a row that has no values, as it stands for a table that was emptied."""
-    return pa.RecordBatch.from_pylist([{}], schema=rows(tables, table, "false").schema)
-
-
-def record(tables: Tables, name: str) -> Table:
-    """Return the catalog's record of a table, given by its quoted and qualified name."""
-    return next(each for each in read_tables(tables.session) if f"{each.table_schema}.{ident(each.name)}" == name)
-
-
-def apply(tables: Tables, table: str, key: tuple[int, ...], *batches: pa.RecordBatch) -> Applied:
-    """Apply changes and compare what the table has with what is foretold."""
-    base = tables.hash(table, tables.columns(table))
-    with tables.session.transaction():
-        done = apply_net(tables.session, record(tables, table), key, batches)
-    assert done.after(base) == tables.hash(table, tables.columns(table))
-    left = "select count(*) from pg_class where relname = 'holdfast_changes'"
-    assert tables.session.execute(left).fetchone() == (0,)
-    return done
-
-
-def texts(tables: Tables, table: str) -> list[str]:
-    """Return all rows as text, sorted."""
-    return sorted(str(row[0]) for row in tables.session.execute(f"select t::text from only {table} t".encode()))
 
 
 def test_every_kind_of_change_does_what_it_says(tables: Tables) -> None:
@@ -461,85 +387,3 @@ def test_hashes_are_the_same_in_a_database_of_another_encoding(postgres: Postgre
         apply(latin, base, (1,), keyed(rows(latin, wanted), "U", [3]))
         latin.fill(wanted, f"select * from {base} where id = 'e'")
         assert texts(latin, base) == texts(latin, wanted)
-
-
-_KEYS = st.tuples(st.integers(1, 3), st.sampled_from(["a", "A", "a ", ""]))
-_WORDS = st.one_of(st.none(), st.sampled_from(["", "x", "NULL", "é\t\\N", "y" * 3000]))
-_ROWS = st.tuples(_WORDS, st.one_of(st.none(), st.booleans()))
-
-
-def batch_of(columns: Sequence[Column], found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    schema = Decoder(columns).schema
-    arrays = [pa.array([row[place] for row in found], field.type) for place, field in enumerate(schema)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-@pytest.fixture(scope="module")
-def modelled(tables: Tables) -> tuple[str, tuple[Column, ...]]:
-    table = tables.create('part int4, key text collate "C", word text, flag bool')
-    return table, tables.columns(table)
-
-
-def loaded(tables: Tables, table: str, columns: Sequence[Column], found: Sequence[tuple[Any, ...]]) -> None:
-    tables.session.execute(f"truncate {table}".encode())
-    with tables.session.cursor() as cursor:
-        copy_in(cursor, table, columns, [batch_of(columns, found)])
-
-
-def there(tables: Tables, table: str) -> Counter[tuple[Any, ...]]:
-    return Counter(tables.session.execute(f"select * from {table}".encode()).fetchall())
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
-@given(
-    base=st.dictionaries(_KEYS, _ROWS, max_size=8),
-    changes=st.dictionaries(_KEYS, st.tuples(st.sampled_from("IUUD"), _ROWS, st.sampled_from([[3], [4], [3, 4]]))),
-    is_emptied=st.booleans(),
-)
-def test_keyed_changes_do_what_a_dictionary_does(
-    tables: Tables,
-    modelled: tuple[str, tuple[Column, ...]],
-    base: dict[tuple[int, str], tuple[Any, ...]],
-    changes: dict[tuple[int, str], tuple[str, tuple[Any, ...], list[int]]],
-    is_emptied: bool,
-) -> None:
-    table, columns = modelled
-    loaded(tables, table, columns, [(*key, *row) for key, row in base.items()])
-    expected = {} if is_emptied else dict(base)
-    batches = [keyed(batch_of(columns, [(None,) * 4]), "T")] if is_emptied else []
-    for key, (op, row, unchanged) in changes.items():
-        if op == "D":
-            expected.pop(key, None)
-            batches.append(deleted(batch_of(columns, [(*key, *row)]), [1, 2]))
-        elif op == "I" or key not in expected:
-            expected[key] = row
-            batches.append(keyed(batch_of(columns, [(*key, *row)]), "I"))
-        else:
-            old = expected[key]
-            expected[key] = tuple(old[place] if place + 3 in unchanged else row[place] for place in range(2))
-            batches.append(keyed(batch_of(columns, [(*key, *row)]), "U", unchanged))
-    apply(tables, table, (1, 2), *batches)
-    assert there(tables, table) == Counter((*key, *row) for key, row in expected.items())
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
-@given(data=st.data(), base=st.dictionaries(st.tuples(_KEYS, _ROWS), st.integers(1, 4), max_size=6))
-def test_changes_without_a_key_do_what_a_multiset_does(
-    tables: Tables,
-    modelled: tuple[str, tuple[Column, ...]],
-    data: st.DataObject,
-    base: dict[tuple[tuple[int, str], tuple[Any, ...]], int],
-) -> None:
-    table, columns = modelled
-    have = Counter({(*key, *row): count for (key, row), count in base.items()})
-    loaded(tables, table, columns, list(have.elements()))
-    gone = Counter({row: data.draw(st.integers(0, count)) for row, count in have.items()})
-    came = Counter(data.draw(st.lists(st.sampled_from([*have, (1, "new", None, None)]), max_size=5)))
-    batches = [
-        copies(batch_of(columns, [row]), op, count)
-        for op, rows_of in (("D", gone), ("I", came))
-        for row, count in rows_of.items()
-        if count
-    ]
-    apply(tables, table, (), *batches)
-    assert there(tables, table) == have - gone + came

@@ -9,9 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from holdfast.position import parse_position, show_position
 from holdfast.sources.postgresql import arrow_session
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.changes import SeenMark, lsn_number
+from holdfast.sources.postgresql.changes import SeenMark
 from holdfast.sources.postgresql.peek import DECODING_MEMORY, SkippedChangesError, peek_query
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
@@ -90,7 +91,7 @@ def test_rows_that_come_change_and_go(open_tables: OpenStream) -> None:
     assert batch.form.key == (1,)
     transactions = [row for part in window.transactions for row in part.to_pylist()]
     assert [row["lsn"] for row in transactions] == [first, second]
-    assert all(row["lsn"] < row["end_lsn"] <= lsn_number(window.to_position) for row in transactions)
+    assert all(row["lsn"] < row["end_lsn"] <= parse_position(window.to_position) for row in transactions)
     assert (window.ddl, window.marks, window.bounded, window.uncertain) == ((), (), False, frozenset())
 
 
@@ -342,7 +343,7 @@ def test_windows_end_where_they_are_told_and_the_next_goes_on_there(open_tables:
         stream.session.execute("select pg_replication_slot_advance(%s, %s)", (stream.name, window.to_position))
         if not window.bounded:
             break
-    assert lsn_number(window.to_position) >= lsn_number(upto)
+    assert parse_position(window.to_position) >= parse_position(upto)
     assert [each for part in seen for each in part] == [each for n in range(6) for each in (n, n + 100)]
     assert len(seen) > 3
 
@@ -355,9 +356,9 @@ def test_commits_that_begin_before_the_end_of_a_window_are_in_it_and_no_others(o
     commits = [row["lsn"] for part in window.transactions for row in part.to_pylist()]
     for shift, wanted in ((0, [0]), (1, [0, 1])):
         upto = commits[1] + shift
-        batches, window = stream.read(f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}")
+        batches, window = stream.read(show_position(upto))
         assert [change.values[1] for change in changes_of(batches, stream.oid("public.t"))] == wanted
-        assert lsn_number(window.to_position) <= commits[2]
+        assert parse_position(window.to_position) <= commits[2]
 
 
 def test_changes_that_the_server_skips_without_an_error_fail_the_reading(open_tables: OpenStream) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from holdfast.fields import EXACT_OF
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.decode import Decoder, ValueTooLargeError
-from holdfast.sources.postgresql.forms import EXACT_OF, UnkeepableTypeError, schema_of
+from holdfast.sources.postgresql.forms import UnkeepableTypeError, schema_of
 
 if TYPE_CHECKING:
     from tests.support.tables import Tables

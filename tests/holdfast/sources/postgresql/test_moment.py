@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from holdfast.errors import HoldfastError
+from holdfast.position import parse_position
 from holdfast.sources.postgresql import moment
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.moment import emit, flush_position, schema_fingerprint
 from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream_state import lsn
 
 pytestmark = pytest.mark.service
 
@@ -94,7 +94,7 @@ def test_a_message_lies_before_the_position_that_is_told_and_on_disk(session: Co
     position, _ = emit(session, "holdfast", "{}")
     row = session.execute("select pg_current_wal_flush_lsn()::text").fetchone()
     assert row is not None
-    assert lsn(row[0]) >= lsn(position) - 40
+    assert parse_position(row[0]) >= parse_position(position) - 40
 
 
 DDL = (

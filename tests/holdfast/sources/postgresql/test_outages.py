@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import psycopg
@@ -19,21 +18,13 @@ from tests.support.small_disk import small_disk
 
 pytestmark = pytest.mark.service
 
-SOON = "?keepalives_idle=1&keepalives_interval=1&keepalives_count=2&tcp_user_timeout=3000"
-"""A client that asks after one second whether the other side is there."""
-
-
-def through(address: Address, port: int, more: str = "") -> Address:
-    """Return the address as it is seen through a proxy."""
-    return Address(re.sub(r":\d+/", f":{port}/", address.url) + more, address.password)
-
 
 @pytest.mark.parametrize("fault", ["reset", "closed", "silent"])
 def test_a_reader_whose_network_is_cut_is_told_and_does_not_wait_for_ever(
     address: Address, postgres: PostgresServer, fault: Fault
 ) -> None:
     with faulty_network(postgres.port, fault, to_client=1_000_000) as network:
-        there = through(address, network.port, SOON)
+        there = network.way_to(address)
         with ArrowSession(there) as session, pytest.raises(BrokenOffError) as broken:
             for _ in session.batches("select repeat(i::text, 100) from generate_series(1, 10000000) i"):
                 pass
@@ -61,7 +52,7 @@ def test_a_silent_server_is_given_up_by_who_writes_to_it(address: Address, postg
     with connect(address) as session:
         session.execute("create table public.rows (word text)")
     with faulty_network(postgres.port, "silent", to_server=1_000_000) as network:
-        there = through(address, network.port, SOON)
+        there = network.way_to(address)
         session = connect(there)
         with pytest.raises(psycopg.OperationalError) as raised:
             send_for_ever(session)

@@ -201,14 +201,18 @@ def test_a_publication_that_is_gone_made_anew_or_changed_is_seen(session: Connec
     session.execute(f"drop publication {NAME}".encode())
     assert stream.why_broken(was, seen(session)) == f"publication {NAME} is gone"
     with pytest.raises(HoldfastError, match="was changed while changes were read"):
-        stream.check_unchanged(session, NAME, was.publication_oid)
+        stream.check_unchanged(session, NAME, was.publication_oid, state.position)
     session.execute(f"create publication {NAME} for table public.orders, public.lines".encode())
     assert "was made anew" in stream.why_broken(was, seen(session))
     # A slot that is older than its publication cannot be read from: it is replaced.
     session.execute(f"drop publication {NAME}".encode())
     again = opened(session, address)
     assert again.position != state.position
-    stream.check_unchanged(session, NAME, again.publication_oid)
+    stream.check_unchanged(session, NAME, again.publication_oid, again.position)
+    session.execute("insert into public.orders values (1, 1)")
+    _, later = stream.flush_position(session)
+    with pytest.raises(HoldfastError, match=f"is behind {later} again, as after a crash"):
+        stream.check_unchanged(session, NAME, again.publication_oid, later)
 
 
 def test_tables_that_left_the_publication_or_came_back_are_told(session: Connection, address: Address) -> None:

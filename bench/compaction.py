@@ -1,0 +1,212 @@
+"""`python -m bench.compaction`: measure compaction and consolidation; report in bench/results/."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from bench import machine
+from bench.command import measure_and_report, new_parser, say
+from bench.figures import Comparison, Ratio, Series, collect, compare
+from bench.forked import run_forked
+from bench.holdfast_command import working_seconds
+from bench.paper_archive import PaperArchive
+from bench.processes import ProgramError, run
+from bench.results import ratio_row, table
+from bench.spark_jdbc import spark_environment
+from holdfast.archive.runs import RunRecord
+from holdfast.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+JOIN, SNAPSHOT = "joining changes", "making a snapshot"
+COMMAND = "holdfast compact{}, the command, Spark's start included"
+JOB = "holdfast compact{}, the job in a Spark that had started"
+DUCKDB = "one DuckDB process, {}"
+OPTION = {JOIN: "", SNAPSHOT: " --consolidate"}
+
+COMPARISONS = tuple(
+    Comparison(f"{what}, {how}, against one DuckDB process", name.format(OPTION[what]), DUCKDB.format(what))
+    for what in (JOIN, SNAPSHOT)
+    for how, name in (("Spark's start excluded", JOB), ("Spark's start included", COMMAND))
+)
+
+NOTES = (
+    "One table: a whole number as its key, a time, a numeric(12,2) with its sidecar, and a text of 32 characters. The "
+    "changes are updates of rows drawn at random, in blocks of as many; each holds all of its row. What is "
+    "measured is made anew for each round, and was just written, so that reading is from the memory of the system.",
+    "Ours joins all blocks into one, sorted by key and position, by one commit; and it makes a full snapshot of the "
+    "older one and the changes, from blocks that are not joined. It checks the SHA-256 of each file that it reads, and "
+    "takes that of each that it writes; of a snapshot also the content hash of every row.",
+    "DuckDB does the same with the files alone: `copy (… order by id, __lsn, __seq)`, and the snapshot's rows without "
+    "those that were changed and the last change of each; zstd, all cores, and as much memory as it likes. It checks "
+    "and hashes nothing.",
+    "`the job` is the time from the run's records, from the moment Spark has started; `the command` is all of it.",
+    "The load average counts the bench itself and whatever else ran on the machine.",
+)
+
+Times = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One run.
+
+    :param size: stored bytes of the changes before.
+    """
+
+    date: str
+    changes: int
+    rows: int
+    blocks: int
+    size: int
+    machine: Mapping[str, str]
+    loads: Sequence[float]
+    series: Mapping[str, Series]
+
+    @property
+    def ratios(self) -> list[Ratio]:
+        """Return all comparisons."""
+        return [compare(each, self.series) for each in COMPARISONS]
+
+    @property
+    def missed(self) -> list[str]:
+        """Return what was not reached, in words."""
+        return [each.comparison.what for each in self.ratios if each.reached is False]
+
+
+def measure(changes: int, rows: int, blocks: int, rounds: int) -> Found:
+    """Measure everything and clean up, whatever happens.
+
+    :raises ProgramError: a way failed or did not keep every row.
+    """
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    times: list[Times] = []
+    loads: list[float] = []
+    size = 0
+    for number in range(rounds):
+        say(f"round {number + 1} of {rounds}")
+        with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name:
+            made = PaperArchive.make(Path(name) / "archive", changes=changes, rows=rows, blocks=blocks)
+            size = made.size
+            loads.append(machine.load())
+            # The snapshot first: joining the blocks leaves others.
+            ways: list[Callable[[], Times]] = [
+                partial(_in_duckdb, SNAPSHOT, made.snapshot_query, made.expected_rows, Path(name)),
+                partial(_in_duckdb, JOIN, made.join_query, changes, Path(name)),
+                partial(_by_command, SNAPSHOT, made, made.expected_rows),
+                partial(_by_command, JOIN, made, changes),
+            ]
+            found: Times = {}
+            for way in ways:
+                found |= _told(way())
+            times.append(found)
+    facts = machine.host() | {"DuckDB": duckdb.__version__}
+    return Found(date, changes, rows, blocks, size, facts, loads, collect(times))
+
+
+def _told(found: Times) -> Times:
+    say("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
+    return found
+
+
+def _by_command(what: str, made: PaperArchive, expected: int) -> Times:
+    store = open_store(str(made.folder))
+    before = {found.key for found in store.list("runs/").objects}
+    # Each of both does its own work only: of so many blocks there is no group.
+    fewest = str(made.blocks if what == JOIN else made.blocks + 1)
+    options = ["--json", "--min-blocks", fewest, *OPTION[what].split()]
+    program = Path(sys.executable).with_name("holdfast")
+    done = run([program, "compact", made.folder, *options], spark_environment())
+    result = json.loads(done.output)
+    (kept,) = (result["joined"][0]["changes"],) if what == JOIN else (result["consolidated"][0]["rows"],)
+    _check(what, kept, expected)
+    keys = [found.key for found in store.list("runs/").objects if found.key not in before]
+    seconds = working_seconds([RunRecord.from_bytes(store.get(key), key) for key in keys])
+    return {JOB.format(OPTION[what]): seconds, COMMAND.format(OPTION[what]): done.seconds}
+
+
+def _in_duckdb(what: str, query: str, expected: int, folder: Path) -> Times:
+    """Let a process of its own write the rows of a query."""
+    target = folder / "duckdb.parquet"
+
+    def work(meet: Callable[[], None]) -> float:
+        began = time.monotonic()
+        with duckdb.connect(config={"temp_directory": str(folder / "spill")}) as connection:
+            connection.execute(f"copy ({query}) to '{target}' (format parquet, compression zstd)")
+        return time.monotonic() - began
+
+    (seconds,) = run_forked([work])
+    with duckdb.connect() as connection:
+        (kept,) = connection.execute(f"select count(*) from '{target}'").fetchall()[0]
+    _check(what, kept, expected)
+    target.unlink()
+    return {DUCKDB.format(what): seconds}
+
+
+def _check(what: str, kept: int, expected: int) -> None:
+    if kept != expected:
+        raise ProgramError(f"{what}: {kept} rows are left of {expected}")
+
+
+def as_markdown(found: Found) -> str:
+    """Return everything as Markdown."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def _lines(found: Found) -> Iterator[str]:
+    yield f"# Compaction of {found.changes:,} changes, and a snapshot of {found.rows:,} rows and these"
+    loads = ", ".join(f"{load:.1f}" for load in found.loads)
+    yield from ("", f"{found.date}, {len(found.loads)} rounds. Load average before each round: {loads}. The changes "
+                f"are in {found.blocks} blocks, {found.size / 1e6:,.0f} MB.")  # fmt: skip
+    yield from ("", "## How many times faster", "")
+    yield from ("Of the best times; in brackets the least and the most of the single rounds.", "")
+    yield from table(["what", "times", "rounds", "wanted"], [ratio_row(each) for each in found.ratios])
+    yield from ("", "## Times", "")
+    head = ["what", "best s", "median s", "worst s", "spread"]
+    yield from table(
+        head,
+        [
+            [each.name, f"{each.best:.2f}", f"{each.median:.2f}", f"{each.worst:.2f}", f"{each.spread:.0%}"]
+            for each in found.series.values()
+        ],
+    )
+    yield from ("", "## How it was measured", "")
+    yield from (f"- {note}" for note in NOTES)
+    yield from ("", "## Where", "")
+    yield from table(["", ""], [[name, value] for name, value in found.machine.items()])
+
+
+def as_json(found: Found) -> str:
+    """Return everything as JSON."""
+    return json.dumps({**asdict(found), "ratios": [asdict(each) for each in found.ratios]}, indent=1) + "\n"
+
+
+def main() -> int:
+    """Run the bench; 0 when it is done, 1 when something failed."""
+    parser = new_parser("bench.compaction", "Measure compaction and consolidation.")
+    parser.add_argument("--changes", type=int, default=2_000_000, help="in all blocks; the full measure is 20,000,000")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the snapshot; the full measure is 10,000,000")
+    parser.add_argument("--blocks", type=int, default=64, help="of changes")
+    given = parser.parse_args()
+    return measure_and_report(
+        "compaction",
+        given.results,
+        lambda: measure(given.changes, given.rows, given.blocks, given.rounds),
+        as_json=as_json,
+        as_markdown=as_markdown,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

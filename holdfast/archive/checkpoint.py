@@ -1,0 +1,266 @@
+"""Checkpoints: the state after a commit, so that opening an archive does not read all that ever happened to it.
+
+The truth is in the commits; a checkpoint only spares reading them. One that is missing or damaged costs time, and
+nothing else. It holds of each block what is asked for when moments are listed and looked up; the files of its tables,
+of which there may be millions, are read from the commit that added it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter
+
+from holdfast.archive.commits import commit_key, read_commit
+from holdfast.archive.model import Block, Hold, Moment, SealedDocument, TableRecord, read_versions
+from holdfast.archive.placed import Placed
+from holdfast.archive.state import Removed, State, check_readable
+from holdfast.errors import DamagedError
+from locking.store import ObjectExists, ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from holdfast.storage import ObjectStore
+
+    _Followed = dict[bytes, tuple[dict[int, int], dict[str, str]]]
+
+log = logging.getLogger(__name__)
+
+CHECKPOINTS: Final = "checkpoints/"
+
+_LAST: Final = 10**20 - 1
+_HEADER: Final = b"holdfast:checkpoint"
+_KEPT: Final = 3
+"""So many are left: the older ones serve where the newest is damaged, and whoever is reading one at the moment."""
+
+_COLUMNS: Final = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("commit", pa.int64(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("head", pa.binary(), nullable=False),
+        pa.field("tables_followed", pa.binary(), nullable=False),
+    ]
+)
+"""`head` is the block's document without columns of tables and without their files, but for those of other blocks, and
+without which tables its stream follows: that is the same in most blocks, and stands in `tables_followed`."""
+
+
+class Header(SealedDocument):
+    """What a checkpoint says beside its blocks.
+
+    :param archive: id of the archive that it is of.
+    :param digest: SHA-256 of the columns' values.
+    """
+
+    archive: str
+    sequence: int
+    tip: str
+    at: Moment
+    min_reader: int
+    min_writer: int
+    ends: dict[str, str]
+    streams: dict[str, str]
+    removed: tuple[Removed, ...]
+    holds: tuple[Hold, ...]
+    abandoned: tuple[str, ...]
+    digest: str
+
+
+def checkpoint_key(sequence: int) -> str:
+    """Return the key of the checkpoint after a commit: the newest one sorts first."""
+    return f"{CHECKPOINTS}{_LAST - sequence:020d}.parquet"
+
+
+def write_checkpoint(store: ObjectStore, archive: str, state: State) -> None:
+    """Write the state down, unless somebody has, and remove checkpoints that are not needed any more.
+
+    :param archive: its id.
+    """
+    if state.at is None or state.tip is None:  # nothing was committed yet
+        return
+    try:
+        store.create(checkpoint_key(state.sequence), _to_bytes(archive, state, state.tip, state.at))
+    except ObjectExists:
+        return
+    for old in store.first(CHECKPOINTS, 2 * _KEPT)[_KEPT:]:
+        store.delete(old.key)
+
+
+def read_newest(store: ObjectStore, archive: str) -> State | None:
+    """Return the state of the newest checkpoint that can be read; None where there is none.
+
+    :raises UsageError: it needs a newer release.
+    """
+    for found in store.first(CHECKPOINTS, 1):
+        if (state := _read(store, archive, found.key)) is not None:
+            return state
+        for older in store.list(CHECKPOINTS, start_after=found.key).objects:
+            if (state := _read(store, archive, older.key)) is not None:
+                return state
+    return None
+
+
+def _read(store: ObjectStore, archive: str, key: str) -> State | None:
+    try:
+        return _from_bytes(store, archive, store.get(key), key)
+    except ObjectNotFound:  # it was removed a moment ago, since there are newer ones
+        return None
+    except DamagedError as error:
+        log.warning("%s; it is not needed: what it tells is read from older ones and the commits", error)
+        return None
+
+
+def _to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
+    table = pa.Table.from_pylist([_row(placed) for placed in state.blocks.values()], schema=_COLUMNS)
+    header = Header(
+        archive=archive,
+        sequence=state.sequence,
+        tip=tip,
+        at=at,
+        format=state.format,
+        min_reader=state.min_reader,
+        min_writer=state.min_writer,
+        ends=dict(state.ends),
+        streams=dict(state.streams),
+        removed=tuple(state.removed.values()),
+        holds=tuple(state.holds.values()),
+        abandoned=tuple(sorted(state.abandoned)),
+        digest=_digest(table),
+    )
+    body = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({_HEADER: header.to_bytes()}), body, compression="zstd")
+    return body.getvalue()
+
+
+def _row(placed: Placed) -> dict[str, Any]:
+    head = placed.head
+    tables = tuple(_without_own_files(table, placed.id) for table in head.tables)
+    shared = b""
+    if head.stream is not None:
+        shared = _FOLLOWED.dump_json((head.stream.followed, head.stream.not_followed))
+        head = head.model_copy(update={"stream": head.stream.model_copy(update={"followed": {}, "not_followed": {}})})
+    return {
+        "id": placed.id,
+        "commit": placed.commit,
+        "source": placed.source,
+        "rows": placed.rows,
+        "size": placed.size,
+        "head": head.model_copy(update={"tables": tables}).model_dump_json(exclude_defaults=True).encode(),
+        "tables_followed": shared,
+    }
+
+
+def _without_own_files(table: TableRecord, block: str) -> TableRecord:
+    """Leave out what is in the block's folder: of the files there are, few are of another block, if any."""
+    others = tuple(file for file in table.files if block not in file.path.split("/"))
+    return table.model_copy(update={"files": others, "columns": ()})
+
+
+_FOLLOWED: Final = TypeAdapter(tuple[dict[int, int], dict[str, str]])
+
+
+def _digest(table: pa.Table) -> str:
+    """Return the SHA-256 of a table's values, whatever file they come from."""
+    found = hashlib.sha256()
+    for name in _COLUMNS.names:
+        for value in table[name].to_pylist():
+            body = value if isinstance(value, bytes) else str(value).encode()
+            found.update(b"%d:" % len(body))
+            found.update(body)
+    return found.hexdigest()
+
+
+def _from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State:
+    try:
+        table = pq.read_table(io.BytesIO(body))
+        stored = (table.schema.metadata or {})[_HEADER]
+        if not table.schema.equals(_COLUMNS):  # values of another type may look the same
+            raise ValueError(f"it has the columns {table.schema.names}")
+        digest = _digest(table)
+    except Exception as error:  # whatever a broken file does to its reader, nothing depends on it
+        raise DamagedError(f"{key} is damaged or no checkpoint of ours") from error
+    check_readable(read_versions(stored, key), key)
+    header = Header.from_bytes(stored, key)
+    if (digest, archive, key) != (header.digest, header.archive, checkpoint_key(header.sequence)):
+        raise DamagedError(f"{key} is damaged: it is not what was written under this name")
+    return State(
+        sequence=header.sequence,
+        tip=header.tip,
+        format=header.format,
+        min_reader=header.min_reader,
+        min_writer=header.min_writer,
+        at=header.at,
+        blocks={placed.id: placed for placed in _blocks(store, table)},
+        removed={each.id: each for each in header.removed},
+        holds={hold.id: hold for hold in header.holds},
+        abandoned=frozenset(header.abandoned),
+        ends=header.ends,
+        streams=header.streams,
+    )
+
+
+def _blocks(store: ObjectStore, table: pa.Table) -> Iterator[Placed]:
+    followed: _Followed = {}
+    for row in table.to_pylist():
+        yield Placed(_Remembered(store, followed, _Row(**row)), row["commit"])
+
+
+class _Row(NamedTuple):
+    """A row of a checkpoint; its fields are those of `_COLUMNS`."""
+
+    id: str
+    commit: int
+    source: str
+    rows: int
+    size: int
+    head: bytes
+    tables_followed: bytes
+
+
+class _Remembered:
+    """A block that a checkpoint tells of.
+
+    :param followed: what was read of `tables_followed` so far, which many blocks have in common.
+    """
+
+    def __init__(self, store: ObjectStore, followed: _Followed, row: _Row) -> None:
+        self._store = store
+        self._followed = followed
+        self._row = row
+        self.id = row.id
+        self.source = row.source
+        self.rows = row.rows
+        self.size = row.size
+
+    def head(self) -> Block:
+        """Return what the checkpoint tells."""
+        head = Block.from_bytes(self._row.head, f"block {self.id}")
+        if head.stream is None:
+            return head
+        shared = self._row.tables_followed
+        if shared not in self._followed:
+            self._followed[shared] = _FOLLOWED.validate_json(shared)
+        followed, not_followed = self._followed[shared]
+        stream = head.stream.model_copy(update={"followed": followed, "not_followed": not_followed})
+        return head.model_copy(update={"stream": stream})
+
+    def block(self) -> Block:
+        """Return the block as its commit tells it.
+
+        :raises DamagedError: the commit is not there, or not what was written.
+        """
+        commit = read_commit(self._store, self._row.commit)
+        for block in commit.add:
+            if block.id == self.id:
+                return block
+        raise DamagedError(f"{commit_key(self._row.commit)} does not add block {self.id}: it is not what was written")

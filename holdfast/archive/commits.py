@@ -1,0 +1,59 @@
+"""Where commits are, and reading one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.archive.model import Commit, read_versions
+from holdfast.archive.state import check_readable
+from holdfast.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from holdfast.storage import ObjectStore
+
+COMMITS: Final = "commits/"
+
+
+def commit_key(sequence: int) -> str:
+    """Return the key of a commit; twenty digits, so that listings are in order."""
+    return f"{COMMITS}{sequence:020d}.json"
+
+
+def parse_commit(key: str, body: bytes) -> Commit:
+    """Return the commit that is stored under a key.
+
+    :raises UsageError: it needs a newer release.
+    :raises DamagedError: it is not what was written under this key.
+    """
+    check_readable(read_versions(body, key), key)
+    commit = Commit.from_bytes(body, key)
+    if commit_key(commit.sequence) != key:
+        raise DamagedError(
+            f"{key} holds commit {commit.sequence}: it was exchanged for another one. "
+            "Restore this object from a copy of the archive."
+        )
+    return commit
+
+
+def read_commit(store: ObjectStore, sequence: int) -> Commit:
+    """Read one commit.
+
+    :raises DamagedError: it is not there, or not what was written.
+    """
+    key = commit_key(sequence)
+    try:
+        return parse_commit(key, store.get(key))
+    except ObjectNotFound as error:
+        raise missing_commit(sequence) from error
+
+
+def missing_commit(sequence: int, found: str = "") -> DamagedError:
+    """Return the error for a commit that is not there.
+
+    :param found: what stands in its place.
+    """
+    instead = f": found {found} where {commit_key(sequence)} should be" if found else ""
+    return DamagedError(
+        f"commit {sequence} is missing{instead}. Restore the commits folder from a copy of the archive."
+    )

@@ -1,0 +1,192 @@
+"""What damage costs: the restore points that need a file, so that a person knows which are left."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.archive.model import iso
+from holdfast.archive.named import TRANSACTIONS
+from holdfast.archive.points import intervals
+from holdfast.archive.timeline import from_of, to_of
+from holdfast.errors import DamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from holdfast.archive.named import NamedFile
+    from holdfast.archive.placed import Placed
+    from holdfast.archive.points import Interval
+    from holdfast.archive.state import State
+
+_END: Final = 1 << 64
+"""Behind every position."""
+
+Span = tuple[int, int]
+"""Positions from the first one up to the second, without it."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Moments of a source that cannot be restored whole, one after the other.
+
+    :param start, end: the first and the last of them.
+    :param first, last: commits of the first and the last restore point among them; `points`: how many there are.
+    """
+
+    source: str
+    start: datetime
+    end: datetime
+    first: int
+    last: int
+    points: int
+
+    def __str__(self) -> str:
+        if self.points == 1:
+            return f"{self.source} at {iso(self.end)} (commit:{self.last})"
+        return f"{self.source} from {iso(self.start)} to {iso(self.end)} (commit:{self.first} to commit:{self.last})"
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {
+            "source": self.source,
+            "from": iso(self.start),
+            "to": iso(self.end),
+            "first": f"commit:{self.first}",
+            "last": f"commit:{self.last}",
+            "points": self.points,
+        }
+
+
+class Costs:
+    """Finds what needs a file, in one state of an archive."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._sources: dict[str, tuple[_Stretch, ...]] = {}
+
+    def of(self, file: NamedFile) -> tuple[Cost, ...]:
+        """Return what cannot be restored whole without a file."""
+        return self._over(file.source, lambda stretch: stretch.spans_of_file(file))
+
+    def of_commit(self, source: str, commit: int) -> tuple[Cost, ...]:
+        """Return what cannot be restored whole without the blocks of one source that a commit added."""
+        blocks = {placed.id for placed in self._state.blocks.values() if placed.commit == commit}
+        return self._over(source, lambda stretch: stretch.spans_of_blocks(blocks))
+
+    def _over(self, source: str, spans_in: Callable[[_Stretch], Iterable[Span]]) -> tuple[Cost, ...]:
+        if source not in self._sources:
+            self._sources[source] = tuple(_Stretch(source, each) for each in intervals(self._state, source))
+        found = (stretch.cost(spans_in(stretch)) for stretch in self._sources[source])
+        return tuple(cost for cost in found if cost)
+
+
+def _before(positions: Sequence[int], end: int) -> int:
+    """Return the last of some positions that is before another one; 0 where there is none."""
+    return max((each for each in positions if each < end), default=0)
+
+
+def _names(placed: Placed, file: NamedFile) -> bool:
+    """Say whether a file of rows is one of a block: its own, or, where it was made of others, one of theirs."""
+    home = placed.home or placed.id
+    if home == file.block or home in file.path.split("/"):
+        return True
+    if placed.head.after is None:
+        return False
+    with suppress(DamagedError):
+        return any(each.path == file.path for each in placed.block.files())
+    return False
+
+
+class _Stretch:
+    """One restorable interval, and what of its chain is needed for which of its positions."""
+
+    def __init__(self, source: str, interval: Interval) -> None:
+        self._source = source
+        self._interval = interval
+        self._chain = interval.chain
+
+    @cached_property
+    def _blocks(self) -> tuple[Placed, ...]:
+        """Those that files are read of. Behind the end of the changes there is nothing but the snapshot itself."""
+        interval, chain = self._interval, self._chain
+        if interval.first == interval.last and (not chain.changes or interval.first > chain.end):
+            return tuple(placed for placed in chain.snapshots if to_of(placed.head) == interval.first)
+        return (*chain.snapshots, *chain.changes)
+
+    @cached_property
+    def _cuts(self) -> list[int]:
+        """Positions whose schema is told, in order."""
+        return sorted({to_of(placed.head) for placed in self._blocks if placed.head.is_cut})
+
+    @cached_property
+    def _telling(self) -> list[int]:
+        """Positions where it is told how far sequences were, in order."""
+        telling = (placed.head for placed in self._blocks if placed.head.is_cut or placed.head.sequences)
+        return sorted(set(map(to_of, telling)))
+
+    def spans_of_file(self, file: NamedFile) -> Iterator[Span]:
+        for placed in self._blocks:
+            if file.table or file.holds == TRANSACTIONS:
+                if _names(placed, file):
+                    yield self._data(placed, file.table)
+            else:
+                yield from self._schema(placed, file.path)
+
+    def spans_of_blocks(self, ids: set[str]) -> Iterator[Span]:
+        for placed in self._blocks:
+            if (placed.home or placed.id) in ids:
+                for table in {record.id for record in placed.head.tables} or {""}:
+                    yield self._data(placed, table)
+
+    def _data(self, placed: Placed, table: str) -> Span:
+        """Return for which positions the rows or changes of a table in a block are needed; "" for those of none."""
+        end = to_of(placed.head)
+        if placed.head.kind == "snapshot":
+            return end, self._next_snapshot(table, end + 1)
+        return from_of(placed.head) + 1, self._next_snapshot(table, end) if table else end + 1
+
+    def _next_snapshot(self, table: str, position: int) -> int:
+        """Return where the first snapshot of a table is, from a position on."""
+        for placed in self._chain.snapshots:  # in order of positions
+            if to_of(placed.head) >= position and any(record.id == table for record in placed.head.tables):
+                return to_of(placed.head)
+        return _END
+
+    def _schema(self, placed: Placed, path: str) -> Iterator[Span]:
+        """Yield for which positions a file that describes the schema is needed, as this block names it."""
+        head, end = placed.head, to_of(placed.head)
+        if path in {file.path for file in (head.catalog, head.schema_dump) if file}:
+            if head.is_cut:  # it may tell where sequences stood before it, and is taken where the schema is approximate
+                yield _before(self._cuts, end) + 1, next((cut for cut in self._cuts if cut > end), _END)
+            if head.kind == "snapshot":  # its rows are read by it, also where a later schema is known
+                yield end, max((self._next_snapshot(each.id, end + 1) for each in head.tables), default=end + 1)
+        if head.sequences is not None and path == head.sequences.path:
+            yield _before(self._telling, end) + 1, end + 1
+
+    def cost(self, spans: Iterable[Span]) -> Cost | None:
+        interval = self._interval
+        clipped = [
+            (max(first, interval.first), min(end - 1, interval.last))
+            for first, end in spans
+            if first <= interval.last and end > interval.first
+        ]
+        if not clipped:
+            return None
+        points = sorted(
+            (to_of(placed.head), placed.commit, placed.head.covers.from_time, placed.head.covers.to_time)
+            for placed in self._blocks
+            if not placed.head.supplement
+            if any(first <= to_of(placed.head) <= last for first, last in clipped)
+        )
+        if not points:
+            return Cost(
+                self._source, interval.start, interval.end, interval.placed.commit, interval.placed.commit, points=1
+            )
+        begin = min(first for first, _ in clipped)
+        start = points[0][3] if begin == points[0][0] else max(points[0][2], interval.start)
+        end = max(when for *_, when in points)
+        return Cost(self._source, start, end, points[0][1], points[-1][1], len({commit for _, commit, *_ in points}))

@@ -1,0 +1,97 @@
+"""Making holds, and taking them back: one commit each."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.model import Hold
+from holdfast.archive.points import only_source, resolve
+from holdfast.archive.state import Change
+from holdfast.archive.timeline import from_of, to_of
+from holdfast.errors import UsageError
+from holdfast.position import show_position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.archive.archive import Archive
+    from holdfast.archive.model import Commit
+    from holdfast.archive.state import State
+    from holdfast.archive.timeline import Moment
+
+
+def add_hold(
+    archive: Archive, source: str | None, at: str, *, reason: str, owner: str, check: Callable[[], None]
+) -> tuple[Hold, Commit]:
+    """Hold a restore point.
+
+    :param source: its name; None: the only one there is.
+    :param at: as `points.resolve` takes it.
+    :param check: raises if a lock of the plan "hold" is no longer held.
+    :raises UsageError: no such source, not a moment, or no reason was given.
+    :raises RefusedError: that moment cannot be restored; the nearest ones are named.
+    """
+    _check_words(reason, owner)
+    identity = uuid.uuid4().hex[:12]
+    made: list[Hold] = []
+
+    def plan(state: State) -> Change:
+        name = only_source(state, source)
+        moment = resolve(state, archive.store, name, at)
+        hold = Hold(
+            id=identity,
+            source=name,
+            position=show_position(_earliest(moment)),
+            at=moment.at,
+            owner=owner,
+            reason=reason,
+            created=archive.store.list(IDENTITY_KEY).now,
+        )
+        made.append(hold)
+        return Change(kind="hold", holds=(hold,))
+
+    commit = archive.add(plan, check=check, fence=None)
+    return made[-1], commit
+
+
+def _earliest(moment: Moment) -> int:
+    """Return the first end of a backup at which all is as at a moment, so that a hold in quiet times keeps little.
+
+    A time means the position of the first transaction that was committed later, which may be weeks behind it.
+    """
+    ends = [placed.head for placed in moment.chain.changes if placed.head.covers.to_time >= moment.at]
+    first = min((to_of(placed.head) for placed in moment.chain.full), default=moment.position)
+    if not ends or not first <= to_of(ends[0]) < moment.position:
+        return moment.position
+    between = (block.transactions for block in ends[1:] if from_of(block) < moment.position)
+    if any(transactions is not None and transactions.first_time <= moment.at for transactions in between):
+        return moment.position
+    return to_of(ends[0])
+
+
+def remove_hold(archive: Archive, identity: str, *, reason: str, check: Callable[[], None]) -> tuple[Hold, Commit]:
+    """Take a hold back: its point may be truncated from then on.
+
+    :raises UsageError: there is no such hold, or no reason was given.
+    """
+    _check_words(reason)
+    taken: list[Hold] = []
+
+    def plan(state: State) -> Change:
+        if identity not in state.holds:
+            known = ", ".join(state.holds) or "none"
+            raise UsageError(
+                f"there is no hold {identity!r} (there are: {known}); it may have been taken back meanwhile"
+            )
+        taken.append(state.holds[identity])
+        return Change(kind="release", released=(identity,), reason=reason)
+
+    commit = archive.add(plan, check=check, fence=None)
+    return taken[-1], commit
+
+
+def _check_words(*words: str) -> None:
+    if not all(each.strip() and each.isprintable() for each in words):
+        raise UsageError("say why, and for whom, in printable words: whoever finds a hold in a year must know")

@@ -1,0 +1,98 @@
+"""The files that an archive names: what each holds, and whether it is as it was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.archive.blocks import read_file
+from holdfast.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from holdfast.archive.model import FileRecord
+    from holdfast.archive.placed import Placed
+    from holdfast.storage import ObjectStore
+
+SCHEMA = "schema"
+TRANSACTIONS = "transactions"
+"""What a file holds that is of no table."""
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A stored file, as a block names it.
+
+    :param block: id of the block; `commit`: the one that added it.
+    :param holds: `schema.table`, "schema" for what describes the schema, "transactions" for when they were committed.
+    :param table: the table's id; "" where it is of none.
+    """
+
+    record: FileRecord
+    block: str
+    commit: int
+    source: str
+    holds: str
+    table: str = ""
+
+    @property
+    def path(self) -> str:
+        """Key in the store."""
+        return self.record.path
+
+
+def files_of(placed: Placed) -> list[NamedFile]:
+    """Return every file of a block, by path.
+
+    :raises DamagedError: the commit that tells them is not what was written.
+    """
+    block = placed.block
+    tables = {file.path: table for table in block.tables for file in table.files}
+    times = block.transactions.file.path if block.transactions else None
+
+    def named(file: FileRecord) -> NamedFile:
+        if (table := tables.get(file.path)) is not None:
+            return NamedFile(file, placed.id, placed.commit, placed.source, table.label, table.id)
+        holds = TRANSACTIONS if file.path == times else SCHEMA
+        return NamedFile(file, placed.id, placed.commit, placed.source, holds)
+
+    return sorted(map(named, block.files()), key=lambda file: file.path)
+
+
+def size_problem(store: ObjectStore, record: FileRecord) -> str:
+    """Return what one request tells of a file: that it is missing, or has another size; "" where neither."""
+    try:
+        return wrong_size(record, store.head(record.path).size)
+    except ObjectNotFound:
+        return wrong_size(record, None)
+
+
+def wrong_size(record: FileRecord, size: int | None) -> str:
+    """Return how a file differs from its record.
+
+    :param size: in bytes; None where it is missing.
+    """
+    if size is None:
+        return f"{record.path} is missing"
+    return "" if size == record.size else f"{record.path} has {size} bytes instead of {record.size}"
+
+
+def content_problem(store: ObjectStore, record: FileRecord) -> str:
+    """Read a file; return what is wrong with its bytes, its pages or the number of its rows, "" where nothing is."""
+    try:
+        body = read_file(store, record)
+    except DamagedError as error:
+        return str(error)
+    if not record.path.endswith(".parquet"):
+        return ""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(body))
+        rows = sum(
+            batch.num_rows for group in range(file.num_row_groups) for batch in file.read_row_group(group).to_batches()
+        )
+    except (pa.ArrowException, OSError) as error:
+        return f"{record.path} has the bytes that were written, and cannot be read as Parquet: {error}"
+    return "" if rows == record.rows else f"{record.path} holds {rows} rows; its record says {record.rows}"

@@ -1,0 +1,163 @@
+"""Blocks where they stand in an archive: which commit added them, and how much of them is in memory.
+
+Of a block that was found in a checkpoint only the head is there: the files of its tables are read from the commit that
+added it, when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.archive.model import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LOADED_AT_ONCE = 8
+
+
+class Recall(Protocol):
+    """A block that is not whole in memory."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def source(self) -> str:
+        """The name of its source."""
+        ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def head(self) -> Block:
+        """Return the block without the columns of its tables, and of their files without those in its own folder."""
+        ...
+
+    def block(self) -> Block:
+        """Return the whole block.
+
+        :raises DamagedError: the commit that it is read from is not what was written.
+        """
+        ...
+
+
+class Known:
+    """A block that is whole in memory."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+
+    @property
+    def id(self) -> str:
+        return self._block.id
+
+    @property
+    def source(self) -> str:
+        return self._block.source.name
+
+    @property
+    def rows(self) -> int:
+        return self._block.rows
+
+    @property
+    def size(self) -> int:
+        return self._block.size
+
+    def head(self) -> Block:
+        return self._block
+
+    def block(self) -> Block:
+        return self._block
+
+
+class Placed:
+    """A block and the commit that added it.
+
+    :param block: the block, or what recalls it.
+    :param home: id of the block whose files it is read from, where it was joined with others; else "".
+    """
+
+    def __init__(self, block: Block | Recall, commit: int, home: str = "") -> None:
+        self._recall: Recall = Known(block) if isinstance(block, Block) else block
+        self.commit = commit
+        self.home = home
+
+    @cached_property
+    def block(self) -> Block:
+        """The whole block; may have to read its commit.
+
+        :raises DamagedError: that is not what was written.
+        """
+        return self._recall.block()
+
+    @cached_property
+    def head(self) -> Block:
+        """The block as far as it is in memory: its tables may lack columns and the files in the block's own folder."""
+        return self._recall.head()
+
+    @property
+    def id(self) -> str:
+        """The block's id."""
+        return self._recall.id
+
+    @property
+    def source(self) -> str:
+        """The name of the block's source."""
+        return self._recall.source
+
+    @property
+    def rows(self) -> int:
+        """Rows in the block."""
+        return self._recall.rows
+
+    @property
+    def size(self) -> int:
+        """Bytes that were stored for the block."""
+        return self._recall.size
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Placed):
+            return NotImplemented
+        return (self.commit, self.home, self.id) == (other.commit, other.home, other.id) and self.block == other.block
+
+    def __hash__(self) -> int:
+        return hash((self.commit, self.home, self.id))
+
+    def __repr__(self) -> str:
+        return f"Placed({self.id}, commit {self.commit})"
+
+
+class JoinedPart:
+    """A block that was joined with others: what it told, with the tables and transactions of all of them."""
+
+    def __init__(self, joined: Placed, told: Block) -> None:
+        self._joined = joined
+        self._told = told
+        self.id = told.id
+        self.source = told.source.name
+        self.rows = 0
+        self.size = 0
+
+    def head(self) -> Block:
+        """Return what it told, with the heads of the joined tables."""
+        return self._with(self._joined.head)
+
+    def block(self) -> Block:
+        """Return what it told, with the joined tables."""
+        return self._with(self._joined.block)
+
+    def _with(self, joined: Block) -> Block:
+        return self._told.model_copy(update={"tables": joined.tables, "transactions": joined.transactions})
+
+
+def load(blocks: Iterable[Placed]) -> None:
+    """Read what is missing of blocks, several at a time."""
+    with ThreadPoolExecutor(_LOADED_AT_ONCE) as pool:
+        for _ in pool.map(lambda placed: placed.block, blocks):
+            pass

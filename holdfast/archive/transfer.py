@@ -1,0 +1,62 @@
+"""A block's files, from one store to another: what arrives is what was written, or nothing does."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from holdfast.archive.blocks import read_file, write_bytes
+from holdfast.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from holdfast.archive.model import FileRecord
+    from holdfast.storage import ObjectStore
+
+_CHUNK_BYTES = 4 << 20
+"""Read at once of a file: with what an upload keeps, about 35 MB for each file that is on its way."""
+
+
+def send_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> None:
+    """Copy a file of any size to where there is none.
+
+    :raises DamagedError: it is missing, or not what was written: then nothing of it appears.
+    """
+    found, size = hashlib.sha256(), 0
+    try:
+        incoming = source.open_read(file.path)
+    except ObjectNotFound as error:
+        raise _damaged(source, file, "it is missing") from error
+    with incoming, target.open_write(file.path) as outgoing:
+        while chunk := incoming.read(_CHUNK_BYTES):
+            found.update(chunk)
+            size += len(chunk)
+            outgoing.write(chunk)
+        if size != file.size or found.hexdigest() != file.sha256:
+            raise _damaged(source, file, f"it has {size} bytes with another checksum than the {file.size} written")
+
+
+def _damaged(source: ObjectStore, file: FileRecord, why: str) -> DamagedError:
+    return DamagedError(
+        f"{file.path} in {source.url} is damaged: {why}. Put it back from another copy of the archive and copy again: "
+        "it goes on from here"
+    )
+
+
+def is_whole(store: ObjectStore, file: FileRecord) -> bool:
+    """Say whether a file is there and is what was written; reads it."""
+    try:
+        read_file(store, file)
+    except DamagedError:
+        return False
+    return True
+
+
+def replace_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> None:
+    """Put the source's file in the place of one that is not what was written.
+
+    :raises DamagedError: the source's own is not, either: then nothing is changed.
+    """
+    body = read_file(source, file)
+    target.delete(file.path)
+    write_bytes(target, file.path, body)

@@ -1,0 +1,111 @@
+"""`holdfast compact`: small blocks of changes into few, and full snapshots made of older ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.archive import Archive
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.compaction import CompactionPolicy, check_format, plan_compaction
+from holdfast.archive.consolidation import newest_cut
+from holdfast.archive.model import iso
+from holdfast.archive.points import only_source, source_names
+from holdfast.cli import places
+from holdfast.cli.jobs import run_job
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output, human_size
+from holdfast.storage import open_store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.archive.compaction import Group
+
+
+def compact(
+    url: Url,
+    source: Annotated[str | None, typer.Option(help="Only backups of this source.")] = None,
+    consolidate: Annotated[
+        bool, typer.Option("--consolidate", help="Make a full snapshot of the newest one and the changes since, too.")
+    ] = False,
+    min_blocks: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Join so many neighbouring small blocks at least.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be joined, and change nothing.")] = False,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Join small blocks of changes into few: every restore point stays what it is."""
+    output = Output(as_json=as_json)
+    policy = CompactionPolicy.configured(places.compaction(url))
+    policy = replace(policy, min_blocks=min_blocks) if min_blocks else policy
+    place = places.archive_url(url)
+    archive = Archive.open(open_store(place))
+    check_format(archive)
+    named = only_source(archive.state, source) if source else None
+    if dry_run:
+        value = _planned(archive, policy, named, consolidate=consolidate)
+    else:
+        arguments = [*policy.arguments(), *(["--source", named] if named else [])]
+        arguments += ["--consolidate"] if consolidate else []
+        value = run_job("compaction", place, arguments, wait=wait, output=output)
+    output.result(value, lambda console: _show(console, value))
+
+
+def _planned(archive: Archive, policy: CompactionPolicy, source: str | None, *, consolidate: bool) -> dict[str, Any]:
+    groups = plan_compaction(archive.state, policy, archive.store.list(IDENTITY_KEY).now, source=source)
+    names = (source,) if source else source_names(archive.state)
+    cuts = [cut for name in names if (cut := newest_cut(archive.state, name))] if consolidate else []
+    return {
+        "dry_run": True,
+        "joined": [_told(group) for group in groups],
+        "consolidated": [
+            {
+                "source": cut.source,
+                "restorable_to": iso(cut.head.covers.to_time),
+                "position": cut.head.covers.to_position,
+            }
+            for cut in cuts
+        ],
+    }
+
+
+def _told(group: Group) -> dict[str, Any]:
+    first, last = group.blocks[0].head, group.blocks[-1].head
+    return {
+        "source": group.source,
+        "blocks": len(group.blocks),
+        "bytes_before": group.size,
+        "changes": group.rows,
+        "from": iso(first.covers.from_time),
+        "to": iso(last.covers.to_time),
+    }
+
+
+def _show(console: Console, value: dict[str, Any]) -> None:
+    planned = value.get("dry_run", False)
+    for each in value["joined"]:
+        what = f"{each['blocks']} blocks of changes of {each['source']} from {each['from']} to {each['to']}"
+        size = human_size(each["bytes_before"])
+        if planned:
+            console.print(f"would join {what} ({each['changes']:,} changes in {size})", markup=False)
+        else:
+            console.print(
+                f"commit {each['commit']}: joined {what} ({each['changes']:,} changes, {size} before, "
+                f"{human_size(each['bytes'])} now)",
+                markup=False,
+            )
+    for each in value["consolidated"]:
+        if planned:
+            console.print(f"would make a full snapshot of {each['source']} at {each['restorable_to']}", markup=False)
+        else:
+            console.print(
+                f"commit {each['commit']}: a full snapshot of {each['source']} at {each['restorable_to']} "
+                f"({each['rows']:,} rows of {each['tables']} tables, {human_size(each['bytes'])} written)",
+                markup=False,
+            )
+    if not value["joined"] and not value["consolidated"]:
+        console.print("nothing to do", markup=False)

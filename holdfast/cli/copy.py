@@ -1,0 +1,85 @@
+"""`holdfast copy`: an archive to another place, or an earlier copy of it brought up to date."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.archive import copying
+from holdfast.cli import places
+from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output, human_size
+from holdfast.storage import open_store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.archive.copying import Copied, Progress
+    from holdfast.storage import ObjectStore
+
+_INTERVAL_S = 2.0
+
+
+def copy(
+    url: Annotated[str, typer.Argument(metavar="FROM", help="The archive: its URL, or a name in archives.yaml.")],
+    to: Annotated[str, typer.Argument(metavar="TO", help="An empty place, or an earlier copy of this archive.")],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read what is there already, too, and replace what is damaged.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be copied, and change nothing.")] = False,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again."""
+    output = Output(as_json=as_json)
+    source, target = (open_store(places.archive_url(each)) for each in (url, to))
+    if dry_run:
+        done = copying.plan(source, target)
+    else:
+        done = copying.copy(source, target, deep=deep, wait=wait, on_progress=_Teller(output))
+    value = _described(source, target, done) | ({"dry_run": True} if dry_run else {})
+    output.result(value, lambda console: _show(console, value))
+
+
+class _Teller:
+    """Tells how far a copy is, at most every two seconds."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._told = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self._told >= _INTERVAL_S:
+            self._told = now
+            self._output.say(
+                f"  {progress.files:,} of {progress.all_files:,} files, {human_size(progress.size)} of "
+                f"{human_size(progress.all_size)}"
+            )
+
+
+def _described(source: ObjectStore, target: ObjectStore, done: Copied) -> dict[str, Any]:
+    return {
+        "archive": done.archive.id,
+        "name": done.archive.name,
+        "from": source.url,
+        "to": target.url,
+        "commit": done.commit,
+        "commits": done.commits,
+        "files": done.files,
+        "bytes": done.size,
+        "skipped": done.skipped,
+        "replaced": done.replaced,
+    }
+
+
+def _show(console: Console, value: dict[str, Any]) -> None:
+    verb = "would copy" if value.get("dry_run") else "copied"
+    replaced = f", {value['replaced']} of them in place of damaged ones" if value["replaced"] else ""
+    console.print(
+        f"{verb} {value['name']} to {value['to']}: {value['files']:,} files ({human_size(value['bytes'])}){replaced}, "
+        f"{value['skipped']:,} were there; {value['commits']:,} commits, up to commit {value['commit']}",
+        markup=False,
+    )

@@ -1,0 +1,115 @@
+"""`holdfast drill`: prove by doing it that an archive can be restored, and show how that went before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.archive import Archive
+from holdfast.cli import places
+from holdfast.cli.jobs import run_job
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output
+from holdfast.drill import Drill, drills_of, new_run
+from holdfast.errors import UsageError
+from holdfast.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
+    from holdfast.sources.postgresql.address import Address
+
+
+def drill(
+    url: Url,
+    source: Annotated[
+        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="The moment to restore, as for a restore; default is a random one.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Choose the same random moment again.")] = None,
+    asserted: Annotated[
+        list[str] | None,
+        typer.Option("--assert", metavar="SQL", help="A query that must return one row with the value true."),
+    ] = None,
+    files: Annotated[
+        list[Path] | None, typer.Option("--assert-file", metavar="FILE", help="A file that holds such a query.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="An empty database to restore into; default is a server of its own, removed at the end."),
+    ] = None,
+    keep_server: Annotated[bool, typer.Option("--keep-server", help="Let that server run on, to look at it.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Show how the last drills went, and do none.")] = False,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Restore a random moment from nothing but the archive, compare, and check what must hold there."""
+    output = Output(as_json=as_json)
+    store = open_store(places.archive_url(url))
+    if history:
+        Archive.open(store)
+        done = drills_of(store, source)
+        output.result({"drills": done}, lambda console: _show_history(console, done))
+        return
+    if to and keep_server:
+        raise UsageError("--keep-server is about the drill's own server: leave out one of --keep-server and --to")
+    work = Drill(store, source, at, seed, keep_server=keep_server, say=output.say)
+    work.to = places.target(url, to) if to else None
+    work.prepare()
+    work.asserted = [*places.assertions(url, work.name), *(asserted or ()), *map(_read, files or ())]
+
+    def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
+        return run_job("restore", store.url, arguments, address=address, role="target", wait=wait, output=output)
+
+    run = new_run(work.name)
+    value = {"run": run, **work.run(run, restore)}
+    output.result(value, lambda console: _show(console, value))
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error
+
+
+def _show(console: Console, value: dict[str, Any]) -> None:
+    checked = len(value["assertions"])
+    lines = [
+        f"{value['source']} as of {value['at']} (commit {value['commit']}): {value['rows']:,} rows of "
+        f"{value['tables']} tables, equal to the archive, ready after {value['seconds']:.1f} s",
+        f"{checked} of {checked} assertions hold" if checked else "no assertions were given",
+        f"the newest restorable moment, {value['newest']}, is {_age(value['age_s'])} old",
+        *([f"not restored: {value['not_restored']} objects, named above"] if value["not_restored"] else []),
+        f"recorded as {value['run']}",
+    ]
+    for line in lines:
+        console.print(line, markup=False)
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _show_history(console: Console, done: Sequence[dict[str, Any]]) -> None:
+    for each in done:
+        console.print(_line(each), markup=False)
+    if not done:
+        console.print("no drills yet")
+
+
+def _line(drill: Mapping[str, Any]) -> str:
+    what = f"{drill['source']} as of {drill['at']}" if "at" in drill else drill["run"]
+    took = f", restored in {drill['seconds']:.1f} s" if "seconds" in drill else ""
+    age = f", the newest moment was {_age(drill['age_s'])} old" if "age_s" in drill else ""
+    how = {"succeeded": "good", "failed": f"FAILED: {drill['error']}"}.get(drill["state"], "under way, or was killed")
+    return f"{drill['ended']}  {what}{took}{age}: {how}"

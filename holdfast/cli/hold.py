@@ -1,0 +1,124 @@
+"""`holdfast hold`: restore points that stay whatever the rules say. Works with Airflow down."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.holding import add_hold, remove_hold
+from holdfast.archive.holds import is_kept
+from holdfast.archive.model import iso
+from holdfast.cli import places
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.archive.model import Hold
+    from holdfast.archive.state import State
+
+hold_app = typer.Typer(
+    name="hold",
+    help="Restore points that stay whatever the rules of truncation say, until somebody takes the hold back.",
+    no_args_is_help=True,
+)
+
+Reason = Annotated[str, typer.Option(help="Why, for whoever finds it in a year.")]
+
+
+@hold_app.command(name="add")
+def add(
+    url: Url,
+    at: Annotated[
+        str, typer.Option(help="latest, a time with its zone (2026-03-01T12:00:00Z), a mark, commit:N, or lsn:X/Y.")
+    ],
+    reason: Reason,
+    source: Annotated[
+        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
+    ] = None,
+    owner: Annotated[str | None, typer.Option(help="Who answers for it; default is you, as user@host.")] = None,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Hold a restore point: no truncation takes it away."""
+    output = Output(as_json=as_json)
+    store = open_store(places.archive_url(url))
+    Archive.open(store)
+    who = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
+    with locks.acquire(store, "hold", owner=Owner(), purpose="hold add", wait=wait) as held:
+        archive = Archive.open(store)
+        made, commit = add_hold(archive, source, at, reason=reason, owner=who, check=held.check)
+    value = {"commit": commit.sequence, **_value(archive.state, made)}
+    output.result(value, lambda console: console.print(f"commit {commit.sequence}: {_said(made)}", markup=False))
+
+
+def _said(hold: Hold) -> str:
+    return f"hold {hold.id} keeps {hold.source} at {iso(hold.at)}, lsn:{hold.position}"
+
+
+@hold_app.command(name="list")
+def list_holds(url: Url, as_json: Json = False) -> None:
+    """List the holds, and whether the point of each can be restored."""
+    output = Output(as_json=as_json)
+    state = Archive.open(open_store(places.archive_url(url))).state
+    values = [_value(state, hold) for hold in sorted(state.holds.values(), key=lambda hold: (hold.source, hold.at))]
+    output.result({"holds": values}, lambda console: _show(console, values))
+
+
+def _value(state: State, hold: Hold) -> dict[str, Any]:
+    return {
+        "hold": hold.id,
+        "source": hold.source,
+        "at": iso(hold.at),
+        "position": hold.position,
+        "owner": hold.owner,
+        "reason": hold.reason,
+        "created": iso(hold.created),
+        "restorable": is_kept(state, hold),
+    }
+
+
+def _show(console: Console, values: list[dict[str, Any]]) -> None:
+    columns = (
+        Column("hold", no_wrap=True),
+        Column("source", no_wrap=True),
+        # A moment that is cut short could not be asked for.
+        Column("at", no_wrap=True, min_width=27),
+        Column("position", no_wrap=True),
+        Column("owner"),
+        Column("reason"),
+    )
+    table = Table(*columns, box=None)
+    for each in values:
+        reason = each["reason"] if each["restorable"] else f"{each['reason']} (cannot be restored any more)"
+        table.add_row(each["hold"], each["source"], each["at"], each["position"], each["owner"], reason)
+    console.print(table if values else "no holds")
+
+
+@hold_app.command(name="remove")
+def remove(
+    url: Url,
+    hold: Annotated[str, typer.Argument(metavar="ID", help="As 'hold list' shows it.")],
+    reason: Reason,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Take a hold back: from then on only the rules keep its point."""
+    output = Output(as_json=as_json)
+    store = open_store(places.archive_url(url))
+    Archive.open(store)
+    with locks.acquire(store, "hold", owner=Owner(), purpose="hold remove", wait=wait) as held:
+        archive = Archive.open(store)
+        taken, commit = remove_hold(archive, hold, reason=reason, check=held.check)
+    value = {"commit": commit.sequence, "reason_removed": reason, **_value(archive.state, taken)}
+    output.result(
+        value, lambda console: console.print(f"commit {commit.sequence}: took back: {_said(taken)}", markup=False)
+    )

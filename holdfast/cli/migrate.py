@@ -1,0 +1,45 @@
+"""`holdfast migrate`: lift an archive to a newer format. Works with Airflow down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.migration import migrate as lift
+from holdfast.cli import places
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def migrate(
+    url: Url,
+    to: Annotated[int, typer.Option(metavar="N", help="The format to lift it to.")],
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Lift an archive to a newer format; its restore points stay what they are.
+
+    Older releases that do not know the format refuse the archive from then on: upgrade all that use it first.
+    """
+    output = Output(as_json=as_json)
+    store = open_store(places.archive_url(url))
+    Archive.open(store)  # nothing is written, not even a lock, where there is no archive
+    with locks.acquire(store, "migration", owner=Owner(), purpose=f"migration to format {to}", wait=wait) as held:
+        value = lift(Archive.open(store), to, check=held.check, fence=held.fence)
+    output.result(value, lambda console: _show(console, value))
+
+
+def _show(console: Console, value: dict[str, Any]) -> None:
+    if value["from"] == value["format"]:
+        console.print(f"nothing to do: the archive has format {value['format']}", markup=False)
+    else:
+        console.print(
+            f"lifted from format {value['from']} to {value['format']} by commit {value['commits']}", markup=False
+        )

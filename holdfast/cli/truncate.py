@@ -1,0 +1,131 @@
+"""`holdfast truncate`: which restore points stay, by rules, and the removal of the others. Works with Airflow down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.model import iso
+from holdfast.archive.retention import parse_rules
+from holdfast.archive.truncation import plan_truncation, runs_of
+from holdfast.archive.truncation import truncate as truncate_archive
+from holdfast.cli import places
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output, human_size
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from holdfast.archive.truncation import PointPlan, TruncationPlan
+
+
+def truncate(
+    url: Url,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="What stays: last=2, hourly=48, daily=14, weekly=8, monthly=12, yearly=5, within=7d; what any of "
+            "them keeps does. Default: those of archives.yaml.",
+        ),
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Only this one's backups; default: those of all.")] = None,
+    min_chains: Annotated[
+        int, typer.Option(metavar="N", min=1, help="So many of the newest full backups always stay, with what follows.")
+    ] = 1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would stay, why, and what would go; and change nothing.")
+    ] = False,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later."""
+    output = Output(as_json=as_json)
+    rules = parse_rules(keep or places.keep_rules(url))
+    store = open_store(places.archive_url(url))
+    archive = Archive.open(store)
+    if dry_run:
+        now = store.list(IDENTITY_KEY).now
+        plan = plan_truncation(archive.state, rules, now, source=source, min_chains=min_chains)
+        value = {"dry_run": True, "keep": str(rules), **plan.details()}
+        output.result(value, lambda console: _show_plan(console, plan, str(rules)))
+        return
+    with locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held:
+        done = truncate_archive(
+            Archive.open(store), rules, check=held.check, fence=held.fence, source=source, min_chains=min_chains
+        )
+    output.result({"keep": str(rules), **done}, lambda console: _show_done(console, done))
+
+
+def _columns() -> tuple[Column, ...]:
+    """Return new columns: they keep the cells of the table that they are in."""
+    return (
+        # A moment that is cut short could not be asked for.
+        Column("from", no_wrap=True, min_width=27),
+        Column("to", no_wrap=True, min_width=27),
+        Column("points", justify="right"),
+        Column("", no_wrap=True),
+        Column("why"),
+    )
+
+
+def _show_plan(console: Console, plan: TruncationPlan, rules: str) -> None:
+    console.print(f"keep {rules}", markup=False)
+    for source in plan.sources:
+        told = source.summary()
+        table = Table(*_columns(), box=None, title=source.source, title_justify="left")
+        for some in runs_of(source.points):
+            table.add_row(iso(some[0].point.at), iso(some[-1].point.at), str(len(some)), *_fate(some))
+        console.print(table)
+        _show_source(console, told, "would stay")
+    console.print(_going(plan.summary(), "would go") if plan.removed else "nothing to remove", markup=False)
+
+
+def _fate(some: tuple[PointPlan, ...]) -> tuple[str, str]:
+    if not some[0].stays:
+        return "goes", ""
+    return "stays", ", ".join(some[0].why) or "its blocks are needed by others"
+
+
+def _show_done(console: Console, done: dict[str, Any]) -> None:
+    for told in done["sources"]:
+        _show_source(console, told, "stay")
+    if done["commit"] is None:
+        console.print("nothing to remove")
+    else:
+        console.print(f"commit {done['commit']}: {_going(done, 'removed')}", markup=False)
+
+
+def _show_source(console: Console, told: dict[str, Any], verb: str) -> None:
+    every = told["points_kept"] + told["points_removed"]
+    console.print(
+        f"{told['source']}: {told['points_kept']} of {every} restore points {verb}; "
+        f"restorable {_spans(told['restorable_after'])}",
+        markup=False,
+    )
+
+
+def _spans(spans: Iterable[dict[str, Any]]) -> str:
+    """Return where one can restore to, the newest first, as far as it fits into a sentence."""
+    shown = [each["from"] if each["from"] == each["to"] else f"{each['from']} to {each['to']}" for each in spans][::-1]
+    rest = [f"and {len(shown) - _SHOWN} intervals before"] if len(shown) > _SHOWN else []
+    return ", ".join([*shown[:_SHOWN], *rest])
+
+
+_SHOWN = 3
+"""Intervals in a sentence."""
+
+
+def _going(told: dict[str, Any], verb: str) -> str:
+    return (
+        f"{told['blocks_removed']} blocks {verb}, {human_size(told['bytes'])}: "
+        "the files are deleted by 'holdfast vacuum' after its grace"
+    )

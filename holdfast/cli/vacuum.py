@@ -1,0 +1,109 @@
+"""`holdfast vacuum`: delete the files that the archive does not need any more. Works with Airflow down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.vacuum import WAIT_S
+from holdfast.archive.vacuum import vacuum as vacuum_archive
+from holdfast.cli import places
+from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output, human_size
+from holdfast.config import parse_span
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from rich.console import Console
+
+    from holdfast.archive.vacuum import Vacuumed
+    from holdfast.storage import ObjectStore
+
+_SHOWN = 10
+
+_FAILED = 1
+_BUSY = 3
+
+
+def vacuum(
+    url: Url,
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPAN", help="How long files stay after they were removed: 24h, 90 min, 7d. As in archives.yaml."
+        ),
+    ] = None,
+    no_orphans: Annotated[
+        bool, typer.Option("--no-orphans", help="Only files of removed blocks: do not list all data.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for locks, and for readers.", min=0)] = WAIT_S,
+    as_json: Json = False,
+) -> None:
+    """Delete files that nothing needs: those of removed blocks, and what killed backups have left."""
+    output = Output(as_json=as_json)
+    span = parse_span(grace or places.grace(url))
+    store = open_store(places.archive_url(url))
+    Archive.open(store)  # nothing is written, not even a lock, where there is no archive
+    done = _vacuum(store, span, orphans=not no_orphans, dry_run=dry_run, wait=wait)
+    value = done.describe()
+    output.result(value, lambda console: _show(console, value))
+    for said in (done.trouble, *done.busy):
+        if said:
+            output.say(said)
+    if code := _exit_code(done):
+        output.say(f"holdfast: {done.left + len(done.refused)} files are left: run it again once that is mended")
+        raise typer.Exit(code)
+
+
+def _vacuum(store: ObjectStore, grace: timedelta, *, orphans: bool, dry_run: bool, wait: float) -> Vacuumed:
+    if dry_run:
+        archive = Archive.open(store)
+        return vacuum_archive(archive, check=lambda: None, fence=None, grace=grace, orphans=orphans, dry_run=True)
+    owner = Owner()
+    with locks.acquire(store, "vacuum", owner=owner, purpose="vacuum", wait=wait) as held:
+        return vacuum_archive(
+            Archive.open(store),
+            check=held.check,
+            fence=held.fence,
+            grace=grace,
+            orphans=orphans,
+            wait=wait,
+            owner=owner,
+        )
+
+
+def _exit_code(done: Vacuumed) -> int:
+    """Return 1 where the store failed or forbade something, 3 where readers were in the way.
+
+    A backup at work, or files that an object lock keeps, are nothing to be called for: a later run comes to them.
+    """
+    if done.trouble or not all(each.retained for each in done.refused):
+        return _FAILED
+    return _BUSY if done.left else 0
+
+
+def _show(console: Console, value: dict[str, Any]) -> None:
+    def line(text: str) -> None:
+        console.print(text, markup=False)
+
+    verb = "would delete" if value["dry_run"] else "deleted"
+    line(
+        f"{verb} {value['files']:,} files ({human_size(value['bytes'])}): removed blocks: {len(value['blocks'])}, "
+        f"blocks of killed backups: {len(value['abandoned'])}"
+    )
+    if waiting := value["waiting"]:
+        due = min(each["due"] for each in waiting)
+        line(f"removed blocks whose grace is not over: {len(waiting)}; the next is due at {due}")
+    if value["young"]:
+        line(f"blocks that may still be written, or were until lately: {len(value['young'])}")
+    for what, each in (("not deleted", value["refused"]), ("left alone, not ours", value["unknown"])):
+        for found in each[:_SHOWN]:
+            line(f"{what}: {found if isinstance(found, str) else found['reason']}")
+        if len(each) > _SHOWN:
+            line(f"{what}: {len(each) - _SHOWN:,} more")

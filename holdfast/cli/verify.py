@@ -1,0 +1,117 @@
+"""`holdfast verify`: whether everything is there that the commits name, and is what was written."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.locks import HistoryReader
+from holdfast.archive.verify import Scope, verify_and_remember
+from holdfast.cli import places
+from holdfast.cli.jobs import run_job
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output, human_size
+from holdfast.config import parse_budget, parse_span
+from holdfast.errors import UsageError
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from holdfast.archive.model import FileRecord
+    from holdfast.storage import ObjectStore
+
+_SHOW_S: Final = 5.0
+
+
+def verify(
+    url: Url,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every file: checksums, Parquet pages, row counts.")
+    ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE|SPAN",
+            help="With --deep: read so much at most (100GB, 2h), those first that were not read for longest; the next "
+            "run goes on from there.",
+        ),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="With --deep: read what is needed to read all in this time (30d)."),
+    ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Without --deep: only what was added since the last verification.")
+    ] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="Spread the files over Spark, for large archives.")] = False,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Check that everything the commits name is there and is what was written."""
+    output = Output(as_json=as_json)
+    if (budget or within or spark) and not deep:
+        raise UsageError("--budget, --within and --spark are for reading files: add --deep")
+    scope = Scope(
+        deep=deep,
+        new=new,
+        budget=parse_budget(budget) if budget else None,
+        within=parse_span(within) if within else None,
+    )
+    place = places.archive_url(url)
+    value = (
+        run_job("verification", place, scope.arguments(), wait=wait, output=output)
+        if spark
+        else _verify_here(open_store(place), scope, wait, output)
+    )
+    output.result(value, lambda console: _show(console, value))
+    if value["damage"]:
+        output.say(f"holdfast: {len(value['damage'])} of {value['files']} files are damaged or missing")
+        raise typer.Exit(4)
+
+
+def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output) -> dict[str, Any]:
+    Archive.open(store)  # nothing is written, not even a lock, where there is no archive
+    owner = Owner()
+    with locks.acquire(store, "verification", owner=owner, purpose="verification", wait=wait) as held:
+        found = verify_and_remember(
+            Archive.open(store),
+            scope,
+            reading=HistoryReader(store, owner=owner, purpose="verification", wait=wait),
+            check=held.check,
+            on_file=_telling(output) if scope.deep else lambda record: None,
+        )
+    return found.describe()
+
+
+def _telling(output: Output) -> Callable[[FileRecord], None]:
+    """Return what tells now and then how much was read."""
+    read, shown = 0, time.monotonic()
+
+    def tell(record: FileRecord) -> None:
+        nonlocal read, shown
+        read += record.size
+        if time.monotonic() - shown > _SHOW_S:
+            shown = time.monotonic()
+            output.say(f"  {human_size(read)} read")
+
+    return tell
+
+
+def _show(console: Console, value: dict[str, Any]) -> None:
+    for each in value["damage"]:
+        console.print(f"damaged: {each}", markup=False)
+    how = "read and compared with their checksums" if value["deep"] else "there, with the right size"
+    console.print(
+        f"{value['files'] - len(value['damage'])} of {value['files']} files ({human_size(value['bytes'])}) of "
+        f"{value['commits']} commits are {how}",
+        markup=False,
+    )
+    if value["read_since"]:
+        console.print(f"every file was read, or made, after {value['read_since']}", markup=False)

@@ -1,0 +1,75 @@
+"""What must hold in a restored database: queries that return one row with the value true."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.sources.postgresql.outages import words
+from holdfast.sources.postgresql.session import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.sources.postgresql.address import Address
+
+_SHOWN = 200
+"""Characters of a statement, in a message."""
+
+
+@dataclass(frozen=True)
+class Asserted:
+    """One statement and what came of it.
+
+    :param said: why it does not hold; "" where it does.
+    """
+
+    sql: str
+    holds: bool
+    said: str = ""
+
+    def __str__(self) -> str:
+        return f"{shorten(self.sql, _SHOWN, placeholder=' …')}: {self.said or 'holds'}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+def check(address: Address, statements: Sequence[str]) -> tuple[Asserted, ...]:
+    """Run every statement in a transaction of its own that can change nothing; one that fails does not hold.
+
+    :raises HoldfastError: the database cannot be reached.
+    """
+    return tuple(_check(address, sql) for sql in statements)
+
+
+def _check(address: Address, sql: str) -> Asserted:
+    with connect(address) as session:
+        # As whoever works with the database writes it, and not as we do.
+        session.execute("reset search_path")
+        session.execute("begin read only")
+        try:
+            cursor = session.execute(sql.encode())
+            if cursor.description is None:
+                return Asserted(sql, False, "is no query")
+            said = _why_not(cursor.fetchmany(2), len(cursor.description))
+        except psycopg.Error as error:
+            said = words(error)
+        session.execute("rollback")
+    return Asserted(sql, not said, said)
+
+
+def _why_not(rows: Sequence[tuple[Any, ...]], columns: int) -> str:
+    """Say what a result is instead of one row with the value true; never the value, which is the customer's."""
+    if len(rows) != 1:
+        return "returned no row" if not rows else "returned more than one row"
+    if columns != 1:
+        return f"returned {columns} columns"
+    (value,) = rows[0]
+    if value is True:
+        return ""
+    return f"returned {'false' if value is False else 'null' if value is None else 'a value that is no boolean'}"

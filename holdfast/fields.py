@@ -1,0 +1,56 @@
+"""Field ids of the columns in data files: what tells them apart, whatever they are called.
+
+A table's column has its number; what else a file holds has an id that no column number reaches. Files of snapshots and
+of changes are written by what knows the database, and read by what does not, so that both have these from here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+FIELD_ID: Final = b"PARQUET:field_id"
+"""Key of a field's metadata."""
+
+EXACT_FIELD_IDS: Final = 100_000
+"""Added to a column's number it is the id of its sidecar, which keeps the values its type cannot hold as text."""
+
+EXACT_OF: Final = b"holdfast:exact_of"
+"""Field metadata of a sidecar: the number of the column whose exceptional values it keeps."""
+
+LSN: Final = 200_001
+"""In files of changes: the position of the commit, as an integer."""
+SEQ: Final = 200_002
+"""In files of changes: the order inside the transaction."""
+OP: Final = 200_003
+"""In files of changes: I(nsert), U(pdate), D(elete) or T(runcate)."""
+UNCHANGED: Final = 200_004
+"""In files of changes: the numbers of the columns whose value did not change and is not in the row."""
+COUNT: Final = 200_005
+"""In net changes of a table without a key: how many times the row was added or taken away."""
+
+
+def numbered(name: str, kind: pa.DataType, number: int, *, nullable: bool = True) -> pa.Field:
+    """Return a field with an id."""
+    return pa.field(name, kind, nullable, {FIELD_ID: str(number).encode()})
+
+
+def field_id(field: pa.Field) -> int:
+    """Return a field's id; -1 where it has none."""
+    return int((field.metadata or {}).get(FIELD_ID, b"-1"))
+
+
+def number_of(field_id: int) -> int:
+    """Return the number of the column that a field is of, be it its value or its sidecar."""
+    return field_id - EXACT_FIELD_IDS if EXACT_FIELD_IDS < field_id < LSN else field_id
+
+
+def with_extra(schema: pa.Schema, *extra: pa.Field) -> pa.Schema:
+    """Return a schema with fields appended, whose names get underscores where the schema has them."""
+    for field in extra:
+        name = field.name
+        while name in schema.names:
+            name += "_"
+        schema = schema.append(field.with_name(name))
+    return schema

@@ -1,0 +1,50 @@
+"""Join an archive's small blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from holdfast_airflow.operators.job import SourceJobOperator, is_yes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.config import ArchiveConfig
+    from holdfast.storage import ObjectStore
+
+
+class CompactOperator(SourceJobOperator):
+    """Join small blocks of changes into few, so that restores read fewer files; every restore point stays what it is.
+
+    Which blocks are worth it is said in archives.yaml, under `compaction`. Where none is, nothing is done. Returns
+    `commit` (the newest that was made, or None), `blocks_removed`, `blocks_added`, `consolidated` (the sources that a
+    full snapshot was made of), `not_consolidated` (sources with the reason), `rows`, `bytes` and `seconds`.
+
+    :param source: only this one's backups; without it, those of all. (templated)
+    :param consolidate: also make a full snapshot of each source from its newest one and the changes since, without
+        asking the source. (templated)
+    """
+
+    operation: ClassVar[str] = "compaction"
+    template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "consolidate")
+
+    def __init__(self, *, consolidate: bool | str = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.consolidate = consolidate
+
+    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
+        """Return what is worth joining."""
+        from holdfast.archive.compaction import CompactionPolicy
+
+        policy = CompactionPolicy.configured(archive.compaction)
+        return [*policy.arguments(), *(["--consolidate"] if is_yes(self.consolidate) else [])]
+
+    def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what was joined; each commit was checked by the archive itself."""
+        told = {key: result.get(key) for key in ("commit", "blocks_removed", "rows", "bytes", "seconds")}
+        made = result.get("consolidated", ())
+        return told | {
+            "blocks_added": len(result.get("joined", ())) + len(made),
+            "consolidated": [each["source"] for each in made],
+            "not_consolidated": dict(result.get("not_consolidated", {})),
+        }

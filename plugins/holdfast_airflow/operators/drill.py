@@ -1,0 +1,72 @@
+"""Prove that an archive can be restored, by doing it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from holdfast.config import find_archive
+from holdfast.errors import ReportedError
+from holdfast_airflow.exceptions import JobFailed
+from holdfast_airflow.operators.job import SourceJobOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Context
+
+    from holdfast.config import ArchiveConfig
+    from holdfast.sources.postgresql.address import Address
+    from holdfast.storage import ObjectStore
+    from holdfast_airflow.operators.job import Job
+
+
+class DrillOperator(SourceJobOperator):
+    """Restore a random moment into a server of its own, compare it with the archive, and check what must hold there.
+
+    The server runs on the worker, which needs PostgreSQL's programs and room for the database; it is gone at the end.
+    A database that is not equal to the archive, or an assertion that does not hold, fails the task, without another
+    try. Returns `source`, `at`, `position`, `commit`, `seed`, `rows`, `tables`, `restore_s`, `seconds` (from the begin
+    to a database that can be used), `newest` and `age_s` (the newest restorable moment and its age) and `assertions`.
+
+    :param source: the source in the archive; not needed where there is only one. (templated)
+    :param at: the moment to restore, as for a restore; without it a random one. (templated)
+    :param assertions: queries that must return one row with the value true, beside those of archives.yaml. (templated)
+    """
+
+    operation: ClassVar[str] = "restore"
+    role: ClassVar[Literal["source", "target"]] = "target"
+    template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "at", "assertions")
+
+    def __init__(self, *, at: str | None = None, assertions: Sequence[str] | None = None, **kwargs: Any) -> None:
+        kwargs.setdefault("name", "holdfast-drill")
+        super().__init__(**kwargs)
+        self.at = at
+        self.assertions = assertions
+
+    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
+        """Return none: the drill chooses the moment under its locks."""
+        return []
+
+    def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the restore says, which has compared everything itself."""
+        return dict(result)
+
+    def _run(self, store: ObjectStore, job: Job, context: Context) -> dict[str, Any]:
+        from holdfast.drill import Drill, new_run
+
+        run_restore = super()._run
+
+        def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
+            with_moment = replace(job, database=address, arguments=(*job.arguments, *arguments))
+            try:
+                return run_restore(store, with_moment, context)
+            except JobFailed as error:  # the drill's record has it in the job's own terms
+                raise ReportedError(str(error), error.exit_code) from None
+
+        drill = Drill(store, job.source, self.at or None, say=self.log.info)
+        drill.prepare()
+        drill.asserted = [*find_archive(self.archive).drill.of(drill.name), *(self.assertions or ())]
+        run = new_run(drill.name)
+        self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.url)
+        return drill.run(run, restore)

@@ -1,0 +1,73 @@
+"""Delete files that an archive does not need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from holdfast.config import parse_span
+from holdfast.errors import BusyError, HoldfastError
+from holdfast_airflow.operators.job import ArchiveJobOperator, is_yes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.config import ArchiveConfig
+    from holdfast.storage import ObjectStore
+
+
+class VacuumOperator(ArchiveJobOperator):
+    """Delete the files of blocks that were removed, and what killed backups have left, once the grace is over.
+
+    It is the only operation that deletes data files, and gives way to readers: what it did not come to, another try
+    does. Returns `files` and `bytes` that were deleted, `blocks` and `abandoned` (how many are gone for good),
+    `waiting` (removed blocks whose grace is not over), `retained` (files that an object lock keeps), `busy` (backups
+    at work whose leftovers were not looked at) and `dry_run`.
+
+    :param grace: how long files stay after they were removed, such as `24h`; without it, what archives.yaml
+        says. (templated)
+    :param orphans: also look for files that no block names, which lists all data. (templated)
+    :param only_plan: make a dry run: nothing is deleted. Airflow has a method `dry_run` of its own. (templated)
+    """
+
+    operation: ClassVar[str] = "vacuum"
+    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "grace", "orphans", "only_plan")
+
+    def __init__(
+        self,
+        *,
+        grace: str | None = None,
+        orphans: bool | str = True,
+        only_plan: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.grace = grace
+        self.orphans = orphans
+        self.only_plan = only_plan
+
+    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
+        """Return the grace and what to look for."""
+        grace = self.grace or archive.vacuum.grace
+        parse_span(grace)  # what is wrong with it is said before any lock is taken
+        arguments = ["--grace", grace, *([] if is_yes(self.orphans) else ["--no-orphans"])]
+        return [*arguments, *(["--dry-run"] if is_yes(self.only_plan) else [])]
+
+    def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what was deleted.
+
+        :raises HoldfastError: the store failed, or forbade a deletion that no object lock forbids.
+        :raises BusyError: readers were in the way of the rest.
+        """
+        refused = [each for each in result.get("refused", ()) if not each["retained"]]
+        if result.get("trouble") or refused:
+            raise HoldfastError(result.get("trouble") or f"{refused[0]['reason']} ({len(refused)} files in all)")
+        if left := result.get("left"):
+            raise BusyError(f"{left} files are left, since readers were in the way: {'; '.join(result['busy'])}")
+        return {
+            "files": result.get("files"),
+            "bytes": result.get("bytes"),
+            "dry_run": result.get("dry_run"),
+            "busy": list(result.get("busy", ())),
+            **{key: len(result.get(key, ())) for key in ("blocks", "abandoned", "waiting")},
+            "retained": len(result.get("refused", ())),
+        }

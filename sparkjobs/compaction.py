@@ -1,0 +1,311 @@
+"""Join small blocks of changes into few, and make full snapshots of older ones and the changes since.
+
+Tasks write new files and return their records; each group of blocks, and each snapshot, is one commit of the driver. A
+driver that was killed has committed some of them, which the next run finds as they are; of the one it was at, the files
+are written anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import uuid
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.blocks import read_file, table_folder
+from holdfast.archive.compaction import (
+    CompactionPolicy,
+    check_format,
+    check_neighbours,
+    form_runs,
+    join,
+    join_transactions,
+    plan_compaction,
+)
+from holdfast.archive.consolidation import moment_of, newest_cut, synthetic_block
+from holdfast.archive.model import TableRecord, iso
+from holdfast.archive.points import only_source, source_names
+from holdfast.errors import RefusedError
+from holdfast.moments import catalog_of, history_of
+from holdfast.sources.postgresql.catalog import Catalog
+from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.obstacles import named
+from sparkjobs.driver import Job, run_application
+from sparkjobs.merging import Lister, MadeTable, MergedPiece, Merger, TableMaker, cut
+from sparkjobs.tasks import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.archive.compaction import Group
+    from holdfast.archive.model import Block, FileRecord, Transactions
+    from holdfast.archive.placed import Placed
+    from holdfast.archive.state import State
+    from holdfast.archive.timeline import Moment, TableParts
+    from holdfast.sources.postgresql.catalog import Table
+
+_TASK_BYTES = 64 << 20
+"""Of stored files that a task reads: small tables share one."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be compacted.
+
+    :param source: only this one; None: all.
+    :param consolidate: make full snapshots, too.
+    """
+
+    policy: CompactionPolicy = field(default_factory=CompactionPolicy)
+    source: str | None = None
+    consolidate: bool = False
+
+
+def compact(job: Job, wish: Wish) -> dict[str, Any]:
+    """Join what is worth it, consolidate where that is wanted, and return a summary.
+
+    :raises RefusedError: the archive is of an older format, or the source that was named cannot be consolidated.
+    """
+    archive = Archive.open(job.store)
+    check_format(archive)
+    sources = source_names(archive.state) if wish.source is None else (only_source(archive.state, wish.source),)
+    groups = plan_compaction(archive.state, wish.policy, job.store.list(IDENTITY_KEY).now, source=wish.source)
+    if groups or (wish.consolidate and any(newest_cut(archive.state, source) for source in sources)):
+        job.start("sparkjobs.merging")
+    joined = [_join_group(job, archive, group) for group in groups]
+    refused: dict[str, str] = {}
+    snapshots: list[Placed] = []
+    for source in sources if wish.consolidate else ():
+        try:
+            made = _consolidate(job, archive, source)
+        except RefusedError as error:
+            if wish.source is not None:
+                raise
+            refused[source] = str(error)
+            job.say(str(error))
+            continue
+        snapshots += [made] if made else []
+    return {
+        "commit": max((placed.commit for placed in (*joined, *snapshots)), default=None),
+        "joined": [_told_group(group, placed) for group, placed in zip(groups, joined, strict=True)],
+        "consolidated": [_told_snapshot(placed) for placed in snapshots],
+        "not_consolidated": refused,
+        "blocks_removed": sum(len(group.blocks) for group in groups),
+        "rows": sum(placed.rows for placed in (*joined, *snapshots)),
+        "bytes": sum(placed.size for placed in (*joined, *snapshots)),
+        "seconds": round(job.log.elapsed_s, 3),
+    }
+
+
+def _told_group(group: Group, placed: Placed) -> dict[str, Any]:
+    return {
+        "source": group.source,
+        "commit": placed.commit,
+        "blocks": len(group.blocks),
+        "bytes_before": group.size,
+        "bytes": placed.size,
+        "changes": placed.rows,
+        "from": iso(placed.head.covers.from_time),
+        "to": iso(placed.head.covers.to_time),
+    }
+
+
+def _told_snapshot(placed: Placed) -> dict[str, Any]:
+    return {
+        "source": placed.source,
+        "commit": placed.commit,
+        "tables": len(placed.head.tables),
+        "rows": placed.rows,
+        "bytes": placed.size,
+        "restorable_to": iso(placed.head.covers.to_time),
+        "position": placed.head.covers.to_position,
+    }
+
+
+def _join_group(job: Job, archive: Archive, group: Group) -> Placed:
+    """Write the files of a group anew and commit the block that stands for it."""
+    identity = uuid.uuid4().hex
+    job.log.progress("planning")
+    runs = form_runs(group)
+    folder = f"data/{group.source}/{{}}/changes/{identity}"
+    cores = job.spark.defaultParallelism
+    pieces = [piece for run in runs for piece in cut(job.store, run, folder.format(run.table), most=cores)]
+    tasks = pack(pieces, lambda piece: piece.size, room=_TASK_BYTES)
+    found: list[MergedPiece] = job.map(
+        "joining changes", tasks, Merger(job.store), estimated_rows=sum(run.rows for run in runs)
+    )
+    files: dict[int, list[FileRecord]] = {}
+    for piece in sorted(found, key=lambda each: (each.run, each.number)):
+        files.setdefault(piece.run, []).extend(piece.files)
+    tables = tuple(run.record(files.get(run.number, ())) for run in runs)
+    block = join(group, identity=identity, run=job.run, tables=tables, transactions=_join_lists(job, group, folder))
+
+    def plan(state: State) -> Change:
+        check_neighbours(state, group)
+        return Change(kind="compaction", add=(block,), remove=group.ids)
+
+    return _commit(job, archive, block, plan)
+
+
+def _join_lists(job: Job, group: Group, folder: str) -> Transactions | None:
+    lists = [placed.head.transactions.file for placed in group.blocks if placed.head.transactions]
+    stem = f"{folder.format('transactions')}/00000"
+    found = job.map("joining transactions", [lists], Lister(job.store, stem), estimated_rows=0) if lists else []
+    return join_transactions(group, found[0] if found else None)
+
+
+def _commit(job: Job, archive: Archive, block: Block, plan: Any) -> Placed:
+    job.log.progress("committing", rows=block.rows, size=block.size)
+    try:
+        archive.add(plan, check=job.check, fence=job.locks.fence)
+    except RefusedError:
+        if block.id not in archive.state.blocks:  # an answer that was lost: the commit is there
+            raise
+    return archive.state.blocks[block.id]
+
+
+def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
+    """Make a full snapshot at the newest moment that is known well; None where there is nothing newer than the last."""
+    ends = newest_cut(archive.state, source)
+    if ends is None:
+        return None
+    job.log.progress("planning")
+    moment = moment_of(archive.state, job.store, ends)
+    rows = _Rows(job, moment)
+    rows.check()
+    identity = uuid.uuid4().hex
+    tasks = pack(rows.to_make(identity), lambda made: made.size, room=_TASK_BYTES)
+    found: Mapping[str, tuple[FileRecord, ...]] = dict(
+        job.map("making tables", tasks, TableMaker(job.store), estimated_rows=rows.estimated)
+    )
+    block = synthetic_block(ends, identity=identity, run=job.run, tables=rows.records(found), left_out=rows.left_out)
+
+    def plan(state: State) -> Change:
+        if newest_cut(state, source) is None:
+            raise RefusedError(f"a full backup of {source} was committed meanwhile: nothing was added")
+        return Change(kind="consolidation", add=(block,))
+
+    return _commit(job, archive, block, plan)
+
+
+class _Rows:
+    """What the rows of a source's tables at a moment are made of."""
+
+    def __init__(self, job: Job, moment: Moment) -> None:
+        self._job = job
+        self._moment = moment
+        self._parts = moment.tables()
+        tables = catalog_of(job.store, moment).with_rows()
+        self._before: dict[str, dict[int, Table]] = {}
+        self._same: dict[int, bool] = {}
+        stream = moment.schema.head.stream
+        missed = set(stream.not_followed) if stream else set()
+        self._kept = [table for table in tables if str(table.oid) in self._parts]
+        self._without = [table for table in tables if str(table.oid) not in self._parts]
+        whole = moment.full.head.whole
+        self._unknown = [table.label for table in self._without if whole or table.label in missed]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Return the names of the tables whose rows are left out by choice."""
+        return [table.label for table in self._without]
+
+    @property
+    def estimated(self) -> int:
+        """Return about how many rows are written."""
+        return sum(self._parts[str(table.oid)].base.rows for table in self._kept if not self._is_same(table))
+
+    def check(self) -> None:
+        """Make sure that all rows can be told.
+
+        :raises RefusedError: some cannot; names their tables.
+        """
+        reasons = [f"{label}: there is no snapshot of it" for label in self._unknown]
+        for table in self._kept:
+            parts = self._parts[str(table.oid)]
+            if parts.stale:
+                reasons.append(f"{table.label}: {parts.stale}")
+            elif not self._is_same(table) and any(column.generated == "s" for column in table.columns):
+                reasons.append(f"{table.label}: it has generated columns, which only the database can compute")
+        if reasons:
+            raise RefusedError(
+                f"{self._moment.source} cannot be consolidated: {named(reasons)}. Take a full backup of it, or leave "
+                "these tables out of its backups"
+            )
+
+    def to_make(self, block: str) -> list[MadeTable]:
+        """Return the tables whose rows are to be written."""
+        source = self._moment.source
+        return [
+            MadeTable(
+                table,
+                history_of(self._moment, self._parts[str(table.oid)], table),
+                f"{table_folder(source, str(table.oid), block)}/00000",
+            )
+            for table in self._kept
+            if not self._is_same(table)
+        ]
+
+    def records(self, made: Mapping[str, tuple[FileRecord, ...]]) -> list[TableRecord]:
+        """Return what a snapshot says of its tables; where nothing was changed, the files are those of the older one.
+
+        :param made: the files that were written, by table.
+        """
+        return [
+            _record(table, made[str(table.oid)] if str(table.oid) in made else self._parts[str(table.oid)].base.files)
+            for table in self._kept
+        ]
+
+    def _is_same(self, table: Table) -> bool:
+        """Say whether a table is what it was in the older snapshot, with its rows."""
+        if table.oid not in self._same:
+            parts = self._parts[str(table.oid)]
+            before = self._tables_of(parts).get(table.oid)
+            unchanged = not history_of(self._moment, parts, table).changes
+            self._same[table.oid] = unchanged and before is not None and before.columns == table.columns
+        return self._same[table.oid]
+
+    def _tables_of(self, parts: TableParts) -> Mapping[int, Table]:
+        path = parts.catalog.path
+        if path not in self._before:
+            found = Catalog.model_validate_json(read_file(self._job.store, parts.catalog))
+            self._before[path] = {table.oid: table for table in found.tables}
+        return self._before[path]
+
+
+def _record(table: Table, files: Sequence[FileRecord]) -> TableRecord:
+    total = sum((ContentHash.parse(file.digest or "0:0") for file in files), ContentHash(0, 0))
+    return TableRecord(
+        id=str(table.oid),
+        table_schema=table.table_schema,
+        name=table.name,
+        rows=total.rows,
+        digest=str(total),
+        files=tuple(files),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser(prog="compaction.py", description="Join small blocks (started by holdfast).")
+    parser.add_argument("--archive", required=True)
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--source")
+    parser.add_argument("--consolidate", action="store_true")
+    parser.add_argument("--min-blocks", type=int, default=CompactionPolicy.min_blocks)
+    parser.add_argument("--small-bytes", type=int, default=CompactionPolicy.small_bytes)
+    parser.add_argument("--target-bytes", type=int, default=CompactionPolicy.target_bytes)
+    parser.add_argument("--min-age", type=float, default=CompactionPolicy.min_age.total_seconds(), help="seconds")
+    given = parser.parse_args(arguments)
+    age = timedelta(seconds=given.min_age)
+    policy = CompactionPolicy(given.min_blocks, given.small_bytes, given.target_bytes, age)
+    wish = Wish(policy, given.source, given.consolidate)
+    return run_application("compaction", archive=given.archive, run=given.run, work=lambda job: compact(job, wish))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Verify an archive: the chain of its commits, the sizes of what is new, and the bytes of files, spread over tasks.
+
+Which files are read, and how far that has come, is kept in the archive: a job that was killed, or that has spent what
+it may, is gone on with by the next one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive import Archive
+from holdfast.archive.locks import HistoryReader
+from holdfast.archive.named import content_problem
+from holdfast.archive.verify import Scope, verify_and_remember
+from holdfast.config import parse_budget, parse_span
+from locking import Owner
+from sparkjobs.driver import Job, run_application
+from sparkjobs.tasks import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from holdfast.archive.named import NamedFile
+    from holdfast.storage import ObjectStore
+
+_TASK_BYTES = 64 << 20
+"""How many stored bytes one task reads, unless a single file is larger."""
+
+_WAIT_S = 300.0
+"""A vacuum that deletes a batch is waited for, at most so long."""
+
+
+@dataclass(frozen=True)
+class FileReader:
+    """Reads files in a Spark task, one in memory at a time."""
+
+    store: ObjectStore
+
+    def __call__(self, files: Sequence[NamedFile], report: Callable[[int, int], None]) -> Iterable[tuple[str, str]]:
+        """Yield each file's path, and what is wrong with it or ""."""
+        for file in files:
+            yield file.path, content_problem(self.store, file.record)
+            report(file.record.rows, 0)
+
+
+class _SparkReading:
+    """Reads chunks of files, one Spark job after the other."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._size = 0
+
+    def __call__(self, files: Sequence[NamedFile]) -> Iterator[str]:
+        tasks = pack(files, lambda file: file.record.size, room=_TASK_BYTES)
+        rows = sum(file.record.rows for file in files)
+        step = f"reading files, {self._size / 1e6:,.0f} MB were read"
+        found = dict(self._job.map(step, tasks, FileReader(self._job.store), estimated_rows=rows))
+        self._size += sum(file.record.size for file in files)
+        return (found[file.path] for file in files)
+
+
+def verify(job: Job, scope: Scope) -> dict[str, Any]:
+    """Verify and return what was found; damage is part of that, and no error of the job."""
+    archive = Archive.open(job.store)
+    job.log.progress("looking at commits and sizes")
+    found = verify_and_remember(
+        archive,
+        scope,
+        reading=HistoryReader(job.store, owner=Owner(), purpose=f"verification {job.run}", wait=_WAIT_S),
+        read_all=_SparkReading(job),
+        check=job.check,
+    )
+    job.say(*(f"damaged: {each}" for each in found.damage))
+    return found.describe()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser(prog="verification.py", description="Verify an archive (started by holdfast).")
+    parser.add_argument("--archive", required=True)
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--deep", action="store_true")
+    parser.add_argument("--new", action="store_true")
+    parser.add_argument("--budget", type=parse_budget)
+    parser.add_argument("--within", type=parse_span)
+    given = parser.parse_args(arguments)
+    scope = Scope(deep=given.deep, new=given.new, budget=given.budget, within=given.within)
+    return run_application("verification", archive=given.archive, run=given.run, work=lambda job: verify(job, scope))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Copies between stores of every kind, all the way round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.copying import copy
+from holdfast.storage import ObjectStore, open_store
+from tests.support.azurite import running_azurite
+from tests.support.damaged_archive import add_backup, everything_in, fill
+from tests.support.fake_gcs import running_fake_gcs
+from tests.support.versitygw import running_versitygw
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture(scope="module")
+def clouds() -> Iterator[list[str]]:
+    """A place of each cloud."""
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        s3 = stack.enter_context(running_versitygw())
+        azure = stack.enter_context(running_azurite())
+        gcs = stack.enter_context(running_fake_gcs())
+        s3.make_bucket("copies")
+        azure.make_container("copies")
+        gcs.make_bucket("copies")
+        for name, value in {**s3.environment, **azure.environment, **gcs.environment}.items():
+            patch.setenv(name, value)
+        yield ["s3://copies/here", "az://copies/there", "gs://copies/everywhere"]
+
+
+def go_round(places: list[ObjectStore]) -> None:
+    for source, target in pairwise(places):
+        copy(source, target)
+        for key in (found.key for found in source.list("commits/").objects):
+            assert source.get(key) == target.get(key)
+    assert everything_in(places[-1]) == everything_in(places[0])
+
+
+def test_an_archive_is_the_same_after_it_went_through_every_store(clouds: list[str], tmp_path: Path) -> None:
+    source = fill(str(tmp_path / "archive")).store
+    places = [source, *map(open_store, clouds), open_store(str(tmp_path / "back"))]
+    go_round(places)
+    add_backup(Archive.open(source), 4)
+    go_round(places)

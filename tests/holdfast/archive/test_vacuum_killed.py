@@ -1,0 +1,87 @@
+"""Vacuums that end, or are failed by the store, at each of their requests in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+
+from holdfast.archive import Archive
+from holdfast.errors import HoldfastError
+from locking import LockError
+from locking.store import StoreError, StoreOutcomeUnknown, StoreUnavailable
+from tests.support.memory_store import Killed, MemoryStore, Spoilt
+from tests.support.vacuuming import HOUR, Scene, named_now, run_vacuum, scene
+
+When = Literal["before", "after"]
+
+
+@pytest.fixture(scope="module")
+def made() -> Scene:
+    return scene()
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+
+def all_requests(made: Scene) -> int:
+    store = made.store.copy()
+    run_vacuum(store)
+    return len(store.requests)
+
+
+def spoilt_runs(made: Scene, when: When, error: BaseException) -> Iterator[tuple[MemoryStore, BaseException | None]]:
+    """Yield what is left of a run with each of its requests spoilt, and how it ended."""
+    for number in range(1, all_requests(made) + 1):
+        store = made.store.copy()
+        store.spoilt = Spoilt(number, when, error)
+        ended: BaseException | None = None
+        try:
+            run_vacuum(store)
+        except (Killed, StoreError, LockError, HoldfastError) as raised:
+            ended = raised
+        store.spoilt = None
+        yield store, ended
+
+
+def must_be_vacuumed_by_another(made: Scene, store: MemoryStore) -> None:
+    """Make sure that nothing needed is gone, and that another run does all that is left, once locks have expired."""
+    assert made.needed <= store.keys()
+    assert named_now(store) <= store.keys()
+    store.advance(HOUR)
+    done = run_vacuum(store)
+    assert (done.left, done.busy) == (0, [])
+    assert store.keys() & made.doomed == set()
+    assert made.needed <= store.keys()
+    assert Archive.open(store).state.removed == {}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_vacuum_that_is_killed_at_any_request_loses_nothing_and_the_next_one_leaves_nothing(
+    made: Scene, when: When
+) -> None:
+    runs = 0
+    for store, ended in spoilt_runs(made, when, Killed()):
+        assert isinstance(ended, Killed)
+        must_be_vacuumed_by_another(made, store)
+        runs += 1
+    assert runs > 60
+
+
+@pytest.mark.parametrize(
+    ("error", "when"),
+    [
+        (StoreUnavailable("out of order"), "before"),
+        (StoreOutcomeUnknown("no answer"), "before"),
+        (StoreOutcomeUnknown("no answer"), "after"),
+    ],
+)
+def test_a_request_that_fails_loses_nothing_and_the_next_vacuum_leaves_nothing(
+    made: Scene, when: When, error: StoreError
+) -> None:
+    for store, _ in spoilt_runs(made, when, error):
+        must_be_vacuumed_by_another(made, store)

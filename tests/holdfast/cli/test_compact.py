@@ -1,0 +1,120 @@
+"""`holdfast compact`: what it asks the job for, and what it says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.model import Block, Coverage, Stream
+from holdfast.storage import ObjectStore, open_store
+from tests.support.archives import make_block
+from tests.support.command import RunCommand
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RESULT = {
+    "commit": 12,
+    "joined": [
+        {"source": "shop_db", "commit": 11, "blocks": 9, "bytes_before": 5000, "bytes": 2000, "changes": 1234,
+         "from": "then", "to": "now"}
+    ],
+    "consolidated": [
+        {"source": "shop_db", "commit": 12, "tables": 3, "rows": 77, "bytes": 4000, "restorable_to": "now",
+         "position": "0/1"}
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The operation and the arguments of the job, which is not run."""
+    given: list[str] = []
+
+    def run_job(operation: str, url: str, arguments: list[str], **more: Any) -> dict[str, Any]:
+        given[:] = [operation, *arguments]
+        return RESULT
+
+    monkeypatch.setattr("holdfast.cli.compact.run_job", run_job)
+    return given
+
+
+def fill(store: ObjectStore, blocks: int) -> None:
+    """Add a snapshot and blocks of changes, a minute apart, that name no files."""
+    archive = Archive.open(store)
+    for number in range(blocks + 1):
+        at = NOON + timedelta(minutes=number)
+        block = make_block(position=f"0/{0x100 + 16 * number:X}", at=at)
+        covers = block.covers
+        if number:
+            since = NOON + timedelta(minutes=number - 1)
+            covers = Coverage(from_position=f"0/{0x100 + 16 * (number - 1):X}", to_position=covers.to_position,
+                              from_time=since, to_time=at)  # fmt: skip
+        stream = Stream(
+            slot="s", position=covers.from_position or "0/100", opened=not number, publication="s", publication_oid=1
+        )
+        kind = "changes" if number else "snapshot"
+        add(archive, block.model_copy(update={"kind": kind, "covers": covers, "stream": stream}))
+
+
+def add(archive: Archive, block: Block) -> None:
+    change = Change(kind="backup", add=(block,))
+    archive.add(lambda state: change, check=lambda: None, fence=None)
+
+
+def test_a_dry_run_says_what_would_be_joined_and_runs_no_job(
+    holdfast: RunCommand, store: ObjectStore, asked: list[str]
+) -> None:
+    fill(store, 9)
+    done = holdfast("compact", store.url, "--dry-run", "--consolidate", "--json")
+    assert (done.code, asked, done.value["dry_run"]) == (0, [], True)
+    assert [(each["source"], each["blocks"]) for each in done.value["joined"]] == [("shop_db", 9)]
+    assert [each["position"] for each in done.value["consolidated"]] == ["0/190"]
+    said = holdfast("compact", store.url, "--dry-run", "--consolidate").out
+    assert "would join 9 blocks of changes of shop_db" in said
+    assert "would make a full snapshot of shop_db at 2026-03-01T12:09:00.000000Z" in said
+    assert holdfast("compact", store.url, "--dry-run", "--min-blocks", "10").out.strip() == "nothing to do"
+
+
+def test_the_job_is_told_what_the_configuration_says_unless_something_else_is_given(
+    holdfast: RunCommand, store: ObjectStore, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, 1)
+    defaults = ["--min-blocks", "8", "--small-bytes", str(64 << 20), "--target-bytes", str(512 << 20)]
+    assert holdfast("compact", store.url, "--json").value == RESULT
+    assert asked == ["compaction", *defaults, "--min-age", "3600.0"]
+    file = tmp_path / "archives.yaml"
+    section = "{min_blocks: 3, small: 1 MB, target: 2 MB, min_age: 2h}"
+    file.write_text(f"archives: {{shop: {{url: {store.url}, compaction: {section}}}}}")
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(file))
+    configured = ["--small-bytes", "1000000", "--target-bytes", "2000000", "--min-age", "7200.0"]
+    holdfast("compact", "shop", "--consolidate")
+    assert asked == ["compaction", "--min-blocks", "3", *configured, "--consolidate"]
+    holdfast("compact", "shop", "--min-blocks", "5", "--source", "shop_db")
+    assert asked == ["compaction", "--min-blocks", "5", *configured, "--source", "shop_db"]
+
+
+def test_people_are_told_what_was_joined_and_made(holdfast: RunCommand, store: ObjectStore, asked: list[str]) -> None:
+    said = holdfast("compact", store.url).out.splitlines()
+    assert said == [
+        "commit 11: joined 9 blocks of changes of shop_db from then to now (1,234 changes, 5.0 kB before, 2.0 kB now)",
+        "commit 12: a full snapshot of shop_db at now (77 rows of 3 tables, 4.0 kB written)",
+    ]
+
+
+def test_a_source_that_is_not_there_is_a_mistake(holdfast: RunCommand, store: ObjectStore, asked: list[str]) -> None:
+    fill(store, 1)
+    done = holdfast("compact", store.url, "--source", "another", "--json")
+    assert (done.code, asked) == (2, [])
+    assert "shop_db" in done.value["error"]
+
+
+def test_an_archive_of_format_1_has_to_be_migrated_first(
+    holdfast: RunCommand, tmp_path: Path, asked: list[str]
+) -> None:
+    store = Archive.create(open_store(str(tmp_path / "old")), name="old", number=1).store
+    done = holdfast("compact", store.url, "--dry-run", "--json")
+    assert (done.code, asked) == (5, [])
+    assert f"holdfast migrate {store.url} --to 2" in done.value["error"]

@@ -1,0 +1,77 @@
+"""`holdfast drill`: what it asks for and what it tells; whole drills are in tests/sparkjobs/test_drill.py."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.sources.postgresql.address import Address
+from holdfast.storage import ObjectStore
+from tests.support.command import RunCommand
+
+TO = ("--to", "postgresql://me@127.0.0.1:1/empty")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What must hold, which is not asked of any database; the restore is not run, either."""
+    statements: list[str] = []
+
+    def run_job(operation: str, url: str, arguments: list[str], **more: Any) -> dict[str, Any]:
+        return {"rows": 3, "tables": 1, "bytes": 30, "commit": 1, "not_restored": []}
+
+    def check(address: Address, asserted: list[str]) -> tuple[()]:
+        statements[:] = asserted
+        return ()
+
+    monkeypatch.setattr("holdfast.cli.drill.run_job", run_job)
+    monkeypatch.setattr("holdfast.drill.assertions.check", check)
+    return statements
+
+
+def test_what_must_hold_comes_from_the_file_the_option_and_the_configuration(
+    holdfast: RunCommand, filled: ObjectStore, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one.sql").write_text("select 3")
+    (tmp_path / "archives.yaml").write_text(
+        f"archives: {{shop: {{url: {filled.url}, sources: {{shop_db: {{connection: c}}}}, "
+        "drill: {assertions: [select 1]}}}"
+    )
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(tmp_path / "archives.yaml"))
+    done = holdfast("drill", "shop", *TO, "--assert", "select 2", "--assert-file", str(tmp_path / "one.sql"), "--json")
+    assert done.code == 0, done.err
+    assert asked == ["select 1", "select 2", "select 3"]
+    assert done.value["run"].startswith("drill-shop_db.")
+
+
+def test_people_are_told_what_was_restored_and_how_old_the_newest_moment_is(
+    holdfast: RunCommand, filled: ObjectStore, asked: list[str]
+) -> None:
+    told = holdfast("drill", filled.url, *TO).out.splitlines()
+    assert told[0].startswith("shop_db as of 2026-03-01T12:00:00.000000Z (commit 1): 3 rows of 1 tables, equal to the")
+    assert told[1] == "no assertions were given"
+    assert told[2].endswith("days old")
+    assert told[3].startswith("recorded as drill-shop_db.")
+
+
+def test_history_shows_how_drills_went(holdfast: RunCommand, filled: ObjectStore, asked: list[str]) -> None:
+    assert holdfast("drill", filled.url, "--history").out == "no drills yet\n"
+    assert holdfast("drill", filled.url, *TO, "--json").code == 0
+    assert [each["state"] for each in holdfast("drill", filled.url, "--history", "--json").value["drills"]] == [
+        "succeeded"
+    ]
+    shown = holdfast("drill", filled.url, "--history").out
+    told = r"  shop_db as of 2026-03-01T12:00:00.000000Z, restored in .* s, the newest moment was .* days old: good\n"
+    assert re.search(told, shown)
+
+
+def test_mistakes_are_found_before_anything_is_started(
+    holdfast: RunCommand, filled: ObjectStore, asked: list[str], tmp_path: Path
+) -> None:
+    for words in (("--keep-server", *TO), ("--assert-file", str(tmp_path / "none.sql")), ("--source", "none")):
+        assert holdfast("drill", filled.url, *words, "--json").code == 2
+    assert holdfast("drill", filled.url, "--at", "commit:7", "--json").code == 5
+    assert filled.list("runs/").objects == ()

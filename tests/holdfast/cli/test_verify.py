@@ -1,0 +1,101 @@
+"""`holdfast verify` in parts: what is read now, what later, and what damage costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from holdfast.archive import Archive
+from holdfast.archive.scrub import RUN
+from holdfast.storage import ObjectStore
+from locking import RWLock, inspect
+from tests.support.command import RunCommand
+
+
+def one_sentence(err: str) -> str:
+    """What the command said in the end."""
+    return err.splitlines()[-1].removeprefix("holdfast: ")
+
+
+def paths(store: ObjectStore) -> list[str]:
+    (placed,) = Archive.open(store).state.blocks.values()
+    return sorted(file.path for file in placed.block.files())
+
+
+def test_a_budget_reads_a_part_and_the_next_run_goes_on(holdfast: RunCommand, filled: ObjectStore) -> None:
+    first, second = (holdfast("verify", filled.url, "--deep", "--budget", "1B", "--json").value for _ in range(2))
+    assert (first["files"], second["files"]) == (1, 1)
+    assert first["bytes"] != second["bytes"]
+    done = holdfast("verify", filled.url, "--deep", "--budget", "2h")
+    assert done.out.startswith("2 of 2 files")
+    assert done.out.splitlines()[-1].startswith("every file was read, or made, after 20")
+    assert len(filled.list(f"runs/{RUN}/").objects) <= 2
+
+
+def test_what_damage_costs_is_told(holdfast: RunCommand, filled: ObjectStore) -> None:
+    path = paths(filled)[0]
+    filled.put(path, filled.get(path)[:-1] + b"?")
+    assert holdfast("verify", filled.url, "--new").code == 0
+    done = holdfast("verify", filled.url, "--deep", "--within", "30d", "--budget", "1 GB", "--json")
+    assert done.code == 4
+    assert one_sentence(done.err) == "1 of 1 files are damaged or missing"
+    (costs,) = done.value["costs"]
+    assert (costs["file"], costs["table"], costs["source"], costs["commit"]) == (path, "shop.orders", "shop_db", 1)
+    assert costs["needed_for"] == [
+        {
+            "source": "shop_db",
+            "from": "2026-03-01T12:00:00.000000Z",
+            "to": "2026-03-01T12:00:00.000000Z",
+            "first": "commit:1",
+            "last": "commit:1",
+            "points": 1,
+        }
+    ]
+    assert done.value["damage"][0].endswith("needed for shop_db at 2026-03-01T12:00:00.000000Z (commit:1)")
+
+
+def test_only_what_is_new_is_looked_at_where_that_is_wanted(holdfast: RunCommand, filled: ObjectStore) -> None:
+    files = [holdfast("verify", filled.url, "--new", "--json").value["files"] for _ in range(2)]
+    assert files == [2, 0]
+    assert holdfast("verify", filled.url, "--json").value["files"] == 2
+
+
+@pytest.mark.parametrize("options", [["--budget", "1 GB"], ["--within", "30d"], ["--spark"]])
+def test_how_much_is_read_can_be_said_only_where_files_are_read(
+    holdfast: RunCommand, filled: ObjectStore, options: list[str]
+) -> None:
+    done = holdfast("verify", filled.url, *options)
+    assert (done.code, "add --deep" in one_sentence(done.err)) == (2, True)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--budget", "much"), ("--within", "soon")])
+def test_words_that_cannot_be_read_say_what_to_write(
+    holdfast: RunCommand, filled: ObjectStore, option: str, value: str
+) -> None:
+    done = holdfast("verify", filled.url, "--deep", option, value)
+    assert (done.code, "such as" in one_sentence(done.err)) == (2, True)
+
+
+def test_a_vacuum_at_work_is_named(holdfast: RunCommand, filled: ObjectStore) -> None:
+    with RWLock(filled, "history").write(purpose="vacuum", wait=0):
+        done = holdfast("verify", filled.url, "--deep")
+    assert (done.code, "vacuum" in one_sentence(done.err)) == (3, True)
+    assert inspect(filled) == []
+
+
+def test_files_are_spread_over_spark_where_that_is_wanted(
+    holdfast: RunCommand, filled: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def run_job(operation: str, url: str, arguments: Sequence[str], **more: Any) -> dict[str, Any]:
+        asked.append((operation, url, list(arguments), more["wait"]))
+        value = {"commits": 1, "blocks": 1, "files": 2, "bytes": 10, "deep": True, "costs": [], "read_since": None}
+        return {**value, "damage": ["data/x is missing"]}
+
+    monkeypatch.setattr("holdfast.cli.verify.run_job", run_job)
+    done = holdfast("verify", filled.url, "--deep", "--spark", "--budget", "1 GB", "--wait", "3")
+    assert asked == [("verification", filled.url, ["--deep", "--budget", "1000000000B"], 3)]
+    assert (done.code, "damaged: data/x is missing" in done.out) == (4, True)

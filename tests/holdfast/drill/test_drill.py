@@ -1,0 +1,119 @@
+"""What a drill does with a restore, and what it leaves in the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archive import Archive, Change, State
+from holdfast.archive.model import Block
+from holdfast.drill import Drill, drills_of, new_run
+from holdfast.errors import DamagedError, RefusedError, ReportedError, UsageError
+from holdfast.sources.postgresql.address import Address
+from holdfast.storage import ObjectStore, open_store
+from tests.support.archives import make_block
+
+NOWHERE = Address("postgresql://me@127.0.0.1:1/nowhere")
+
+
+def _adding(block: Block, state: State) -> Change:
+    return Change(kind="backup", add=(block,))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    """An archive of two full backups of `shop_db` and one of `other`."""
+    archive = Archive.create(open_store(str(tmp_path / "archive")), name="shop")
+    for number, source in enumerate(("shop_db", "shop_db", "other"), 1):
+        at = datetime(2026, 3, number, 12, tzinfo=UTC)
+        block = make_block(source=source, position=f"0/{number}00", at=at)
+        archive.add(partial(_adding, block), check=lambda: None, fence=None)
+    return archive.store
+
+
+class Restored:
+    """Plays a restore: notes what it was asked for."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.arguments: Sequence[str] = ()
+        self._error = error
+
+    def __call__(self, address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
+        assert address == NOWHERE
+        self.arguments = arguments
+        if self._error:
+            raise self._error
+        return {"rows": 7, "tables": 2, "bytes": 70, "commit": 1, "not_restored": [1, 2], "stale": [], "resumed": None}
+
+
+def drilled(store: ObjectStore, restored: Restored, **more: Any) -> dict[str, Any]:
+    work = Drill(store, "shop_db", to=NOWHERE, **more)
+    work.prepare()
+    return work.run(new_run("shop_db"), restored)
+
+
+def test_a_random_moment_is_restored_and_what_was_found_is_told_and_kept(store: ObjectStore) -> None:
+    restored = Restored()
+    said: list[str] = []
+    result = drilled(store, restored, seed=1, say=said.append)
+    at = restored.arguments[restored.arguments.index("--at") + 1]
+    number = int(at.removeprefix("commit:"))
+    assert restored.arguments == ["--source", "shop_db", "--at", at]
+    assert said == [f"to restore: shop_db as of {result['at']}, commit:{number}, lsn:0/{number}00, chosen by --seed 1"]
+    age = store.list("archive.json").now - datetime(2026, 3, 2, 12, tzinfo=UTC)
+    assert abs(result.pop("age_s") - age.total_seconds()) < 60
+    assert 0 <= result.pop("restore_s") <= result.pop("seconds")
+    assert result == {
+        "source": "shop_db", "at": f"2026-03-0{number}T12:00:00.000000Z", "position": f"0/{number}00", "commit": 1,
+        "seed": 1, "newest": "2026-03-02T12:00:00.000000Z", "rows": 7, "tables": 2, "bytes": 70, "stale": [],
+        "not_restored": 2, "equal": True, "assertions": [],
+    }  # fmt: skip
+    (kept,) = drills_of(store)
+    assert (kept["state"], kept["error"], kept["equal"], kept["at"]) == ("succeeded", "", True, result["at"])
+
+
+def test_another_moment_is_chosen_each_time_unless_it_is_said(store: ObjectStore) -> None:
+    seeds = {drilled(store, Restored())["seed"] for _ in range(3)}
+    assert len(seeds) == 3
+    assert drilled(store, Restored(), at="commit:2")["seed"] is None
+    with pytest.raises(RefusedError, match="no restore point of shop_db"):
+        drilled(store, Restored(), at="commit:3")
+    with pytest.raises(UsageError, match="say which with --source"):
+        Drill(store).prepare()
+
+
+def test_a_restore_that_fails_is_a_drill_that_fails_and_keeps_what_it_knew(store: ObjectStore) -> None:
+    with pytest.raises(ReportedError, match="not equal"):
+        drilled(store, Restored(ReportedError("public.orders is not equal to the archive", 4)), at="commit:1")
+    (kept,) = drills_of(store)
+    assert (kept["state"], kept["error"]) == ("failed", "public.orders is not equal to the archive")
+    assert (kept["equal"], kept["at"], "assertions" in kept) == (False, "2026-03-01T12:00:00.000000Z", False)
+
+
+@pytest.mark.service
+def test_assertions_that_do_not_hold_fail_the_drill(store: ObjectStore, address: Address) -> None:
+    work = Drill(store, "shop_db", at="commit:1", to=address, asserted=["select true", "select 1 = 2"])
+    work.prepare()
+    with pytest.raises(DamagedError, match=r"1 of 2 assertions .* in shop_db .*: select 1 = 2: returned false"):
+        work.run(new_run("shop_db"), lambda address, arguments: {"rows": 0})
+    (kept,) = drills_of(store)
+    assert (kept["state"], kept["equal"]) == ("failed", True)
+    assert [each["holds"] for each in kept["assertions"]] == [True, False]
+
+
+def test_the_newest_drills_are_shown_in_order_and_of_one_source_if_that_is_asked(store: ObjectStore) -> None:
+    for source in ("shop_db", "other", "shop_db"):
+        work = Drill(store, source, to=NOWHERE)
+        work.prepare()
+        work.run(new_run(source), Restored())
+    shown = drills_of(store)
+    assert [each["source"] for each in shown] == ["shop_db", "other", "shop_db"]
+    assert [each["ended"] for each in shown] == sorted(each["ended"] for each in shown)
+    assert [each["source"] for each in drills_of(store, "other")] == ["other"]
+    assert drills_of(store, most=1) == shown[-1:]
+    assert drills_of(store, "shop") == []

@@ -1,0 +1,251 @@
+"""The backup operator: what its job is told, how often that is started, and what of the archive it believes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset
+
+import locking
+from holdfast.archive import Archive
+from holdfast.archive.runs import read_last
+from holdfast.config import find_archive
+from holdfast.errors import RefusedError
+from holdfast.following import Decision
+from holdfast.storage import ObjectStore
+from holdfast_airflow.assets import backups_of
+from holdfast_airflow.exceptions import JobFailed, JobRefused
+from tests.support.operators import FakeSpark, backup, locks_of, run
+
+RETAINED = ["--max-retained", str(10 << 30)]
+"""How much log a slot may keep where archives.yaml does not say."""
+
+
+def test_backup_runs_under_its_locks_and_returns_the_verified_commit(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("succeed")
+    summary = run(backup(), context)
+    assert summary == {
+        "commit": 1,
+        "kind": "full",
+        "rows": 7,
+        "bytes": 70,
+        "restorable_to": "2026-03-01T12:00:00Z",
+        "position": "0/100",
+        "begun": [],
+        "gap": "",
+    }
+    assert spark.seen()["locks"] == ["format R save", "ingest-shop_db W save"]
+    assert Archive.open(store).commit(1).kind == "backup"
+    assert locks_of(store) == []
+
+
+def test_backup_tells_who_is_scheduled_on_it_what_it_was(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("succeed")
+    other = Asset(name="other", uri="s3://reports/daily")
+    context["outlet_events"] = {asset: SimpleNamespace(extra={}) for asset in (backups_of("shop"), other)}
+    summary = run(backup(outlets=[backups_of("shop"), other]), context)
+    assert context["outlet_events"][backups_of("shop")].extra == {"source": "shop_db", **summary}
+    assert context["outlet_events"][other].extra == {}
+
+
+def test_backup_of_changes_that_became_a_full_one_says_why(
+    store: ObjectStore,
+    spark: FakeSpark,
+    context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def decide(store: ObjectStore, address: object, wanted: Any, say: Callable[[str], None]) -> Decision:
+        say("no changes can be joined to what is here: the slot is gone")
+        return Decision(gap="the slot is gone")
+
+    monkeypatch.setattr("holdfast.backups.decide", decide)
+    spark.play("begin anew")
+    context["outlet_events"] = {backups_of("shop"): SimpleNamespace(extra={})}
+    summary = run(backup(kind="changes", outlets=[backups_of("shop")]), context)
+    assert (summary["kind"], summary["gap"]) == ("full", "the slot is gone")
+    assert context["outlet_events"][backups_of("shop")].extra["gap"] == "the slot is gone"
+    assert "no changes can be joined to what is here: the slot is gone" in capsys.readouterr().out
+
+
+def test_backup_of_changes_that_begins_anew_with_a_table_says_which_and_why(
+    store: ObjectStore,
+    spark: FakeSpark,
+    context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("holdfast.backups.decide", lambda *_: Decision(kind="changes"))
+    spark.play("changes")
+    summary = run(backup(), context)
+    assert (summary["kind"], summary["commit"], summary["begun"]) == ("changes", 1, ["public.late"])
+    assert len(spark.starts()) == 3  # changes, the snapshot, and the changes up to it
+    said = "a snapshot of its own is taken of public.late (its key was changed), public.new (it has none yet)"
+    assert said in capsys.readouterr().out
+
+
+def test_changes_that_were_committed_do_not_make_a_success_of_a_task_that_was_to_do_more(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.backups.decide", lambda *_: Decision(kind="changes"))
+    spark.play("refuse after changes")
+    with pytest.raises(JobRefused, match="asked to refuse after changes"):
+        run(backup(), context)
+    assert Archive.open(store).state.sequence == 1
+
+
+def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: FakeSpark, context: dict[str, Any]) -> None:
+    spark.play("succeed")
+    run(backup(kind="full", tables=["sales.*", "hr.*"], conf={"spark.cores.max": "2"}), context)
+    argv = spark.seen()["argv"]
+    application = next(part for part in argv if part.endswith("sparkjobs/backup.py"))
+    options = argv[argv.index(application) + 1 :]
+    assert options[:2] == ["--archive", find_archive("shop").only_url()]
+    chosen = ["--tables", "sales.*", "--tables", "hr.*", "--chosen"]
+    assert options[4:] == ["--source", "shop_db", "--kind", "full", *chosen, *RETAINED]
+    assert argv[argv.index("--master") + 1] == "local[2]"
+    assert "spark.cores.max=2" in argv
+    assert "spark.speculation=false" in argv
+
+
+def test_tables_come_from_the_configuration_unless_given(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path
+) -> None:
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: "
+        "{shop_db: {connection: shop_postgres, tables: [sales.*], exclude: [sales.tmp]}}}}"
+    )
+    spark.play("succeed")
+    run(backup(tables=[]), context)
+    argv = spark.seen()["argv"]
+    assert argv[argv.index("--kind") + 2 :] == ["--tables", "sales.*", "--exclude", "sales.tmp", *RETAINED]
+
+
+def test_limits_come_from_the_configuration_unless_given(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path
+) -> None:
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: "
+        "{shop_db: {connection: shop_postgres, connections: 3, bandwidth: 50 MB/s}}}}"
+    )
+    spark.play("succeed")
+    run(backup(), context)
+    argv = spark.seen()["argv"]
+    assert argv[argv.index("--connections") :] == ["--connections", "3", "--bandwidth", "50000000.0"]
+    run(backup(connections=1, bandwidth="2 kB"), context)
+    argv = spark.seen()["argv"]
+    assert argv[argv.index("--connections") :] == ["--connections", "1", "--bandwidth", "2000.0"]
+
+
+def test_a_commit_with_another_block_is_no_success(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("swap")
+    with pytest.raises(JobRefused, match="does not hold the block"):
+        run(backup(), context)
+    assert locks_of(store) == []
+
+
+def test_commit_that_is_not_in_the_archive_is_no_success(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("boast")
+    with pytest.raises(JobFailed, match="there is no commit 2"):
+        run(backup(), context)
+
+
+def test_job_that_fails_after_its_commit_has_succeeded(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("fail after the commit")
+    assert run(backup(), context)["commit"] == 1
+
+
+def test_job_that_was_killed_is_started_again_in_the_same_snapshot(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark.play("die once")
+    assert run(backup(), context)["commit"] == 1
+    first, second = spark.starts()
+    assert first == second != ""
+    said = "the job was ended from outside while reading tables: starting it again (attempt 2 of 3)"
+    assert said in capsys.readouterr().out
+    (name,) = {info.key.split("/")[1] for info in store.list("runs/").objects}
+    record = read_last(store, name)
+    assert record is not None
+    assert record.said == (said,)
+
+
+def test_job_that_is_killed_each_time_is_given_up(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("die")
+    with pytest.raises(JobFailed, match="was ended while reading tables"):
+        run(backup(), context)
+    assert len(spark.starts()) == 3
+    assert locks_of(store) == []
+
+
+def test_job_whose_snapshot_is_gone_is_started_again_in_a_new_one_and_says_why(
+    store: ObjectStore,
+    spark: FakeSpark,
+    context: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spark.gone.append("server closed the connection")
+    spark.play("die once")
+    assert run(backup(), context)["commit"] == 1
+    assert len(set(spark.starts())) == len(spark.starts()) == 2
+    said = "starting again from nothing: the session that held the snapshot was cut (server closed"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["refuse", "bad usage"])
+def test_job_that_said_why_it_failed_is_not_started_again(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], part: str
+) -> None:
+    spark.play(part)
+    with pytest.raises(JobRefused):
+        run(backup(), context)
+    assert len(spark.starts()) == 1
+
+
+def test_job_that_was_killed_after_its_commit_has_succeeded(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("die after the commit")
+    assert run(backup(), context)["commit"] == 1
+    assert len(spark.starts()) == Archive.open(store).state.sequence == 1
+
+
+def test_snapshot_that_cannot_be_taken_fails_the_task_before_spark_is_started(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(address: object) -> None:
+        raise RefusedError("reader may not read public.secrets")
+
+    monkeypatch.setattr("holdfast.backups.hold_snapshot", refuse)
+    with pytest.raises(JobRefused, match="may not read"):
+        run(backup(), context)
+    assert not spark.note.exists()
+    (found,) = store.list("runs/").objects
+    assert b"may not read" in store.get(found.key)
+
+
+def test_failed_release_does_not_fail_a_finished_backup(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Any) -> None:
+        raise locking.LockStateUnknown("the store is gone")
+
+    monkeypatch.setattr("holdfast.archive.locks.HeldLocks.release", fail)
+    spark.play("succeed")
+    assert run(backup(), context)["commit"] == 1

@@ -1,0 +1,277 @@
+"""Joined blocks of changes tell what they told before; snapshots made of them are what a full backup takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archive import Change
+from holdfast.archive.compaction import join
+from holdfast.archive.retention import parse_rules
+from holdfast.archive.timeline import Moment
+from holdfast.archive.truncation import truncate
+from holdfast.archive.vacuum import Vacuumed, vacuum
+from holdfast.archive.verify import verify
+from holdfast.errors import RefusedError
+from holdfast.sources.postgresql.address import Address
+from tests.support.command import run
+from tests.support.compacting import NOTHING, compact, everything_told
+from tests.support.followed import Followed, agree, comes_back, open_followed
+
+pytestmark = pytest.mark.service
+
+NewDatabase = Callable[..., Address]
+
+SHOP = (
+    "create table orders (id int primary key, name text, price numeric(10,2), at date)",
+    "insert into orders select i, 'order ' || i, i * 1.5, '2026-01-01'::date + i from generate_series(1, 300) i",
+    "create table docs (id int primary key, hits int, body text)",
+    "alter table docs alter body set storage external",
+    "insert into docs select i, 0, repeat(md5(i::text), 200) from generate_series(1, 20) i",
+    "create table words (word text, n int)",
+    "alter table words replica identity full",
+    "insert into words values ('a', 1), ('a', 1), ('b', 2), (null, null)",
+    "create table quiet (id int primary key)",
+    "insert into quiet values (1)",
+)
+
+STEPS = (
+    ("update orders set price = price + 1 where id % 3 = 0", "update docs set hits = hits + 1"),
+    ("insert into words values ('a', 1), ('c', 3)", "update orders set at = 'infinity' where id = 7"),
+    ("delete from orders where id between 10 and 20", "update docs set id = id + 100 where id < 5"),
+    ("alter table orders add note text default 'none'", "update orders set note = 'x' where id = 1"),
+    ("delete from words where word = 'a'", "truncate docs", "insert into docs values (1, 1, repeat('z', 9000))"),
+    ("update orders set price = null where id > 290", "update docs set hits = 2", "insert into orders values (10)"),
+)
+
+
+@pytest.fixture
+def shop(address: Address, tmp_path: Path) -> Iterator[Followed]:
+    """A database that is followed, with a block of changes for each of the steps."""
+    with open_followed(address, tmp_path / "archive") as followed:
+        for statement in SHOP:
+            followed.run(statement)
+        followed.moments.clear()
+        followed.back_up()
+        followed.note()
+        for statements in STEPS:
+            followed.run(*statements)
+            followed.back_up()
+        yield followed
+
+
+def test_joined_blocks_tell_all_that_they_told_before(shop: Followed, new_database: NewDatabase) -> None:
+    before = everything_told(shop.store)
+    restored = comes_back(shop, "latest", new_database())
+    assert compact(shop.store)["blocks_removed"] == len(STEPS)
+    assert everything_told(shop.store) == before
+    agree(shop)
+    comes_back(shop, f"lsn:{shop.moments[3][0]}", new_database())
+    again = comes_back(shop, "latest", new_database())
+    assert restored["bytes"] / 2 < again["bytes"] < restored["bytes"]
+    told = ("commit", "rows", "tables", "restored_to", "position", "stale", "not_restored")
+    assert [again[each] for each in told] == [restored[each] for each in told]
+    assert verify(shop.archive(), deep=True).damage == ()
+
+
+def hashes_of(moment: Moment) -> dict[str, str]:
+    """Return the content hash of each table of a snapshot, by name."""
+    assert moment.is_snapshot
+    return {record.label: record.digest for record in moment.full.block.tables}
+
+
+def test_a_snapshot_that_was_made_is_what_a_full_backup_of_that_moment_takes(
+    shop: Followed, new_database: NewDatabase
+) -> None:
+    before = shop.archive().state
+    said = compact(shop.store, NOTHING, consolidate=True)
+    made = shop.moment(f"commit:{said['commit']}")
+    assert (made.full.id in before.blocks, made.full.head.after) == (False, len(before.blocks))
+    comes_back(shop, f"commit:{said['commit']}", new_database())
+    agree(shop)
+    shop.back_up("full")
+    taken = shop.moment("latest")
+    assert taken.full.head.after is None
+    assert hashes_of(made) == hashes_of(taken)
+    assert verify(shop.archive(), deep=True).damage == ()
+
+
+def test_a_table_that_nothing_changed_keeps_its_files(shop: Followed) -> None:
+    old = {record.label: record.files for record in shop.moment("commit:1").full.block.tables}
+    compact(shop.store, NOTHING, consolidate=True)
+    new = {record.label: record.files for record in shop.moment("latest").full.block.tables}
+    assert [label for label in new if new[label] == old[label]] == ["public.quiet"]
+
+
+def test_backups_go_on_behind_a_snapshot_that_was_made(shop: Followed, new_database: NewDatabase) -> None:
+    compact(shop.store, consolidate=True)
+    shop.run("update orders set name = 'later' where id % 2 = 0", "delete from quiet")
+    shop.back_up()
+    shop.run("insert into quiet values (2)")
+    shop.back_up()
+    agree(shop)
+    before = everything_told(shop.store)
+    compact(shop.store)
+    assert everything_told(shop.store) == before
+    comes_back(shop, "latest", new_database())
+    assert compact(shop.store, consolidate=True)["consolidated"]
+    assert compact(shop.store, consolidate=True)["commit"] is None
+    agree(shop)
+
+
+def test_a_table_whose_key_was_changed_has_that_of_each_moment(shop: Followed, new_database: NewDatabase) -> None:
+    shop.run("delete from orders where at is null")
+    shop.back_up("full")
+    shop.run("alter table orders drop constraint orders_pkey, add primary key (id, at)")
+    shop.back_up()
+    shop.run(
+        "update orders set at = '2026-05-05' where id = 30", "insert into orders values (30, 'b', 1, '2026-06-06')"
+    )
+    shop.back_up()
+    assert [each["blocks"] for each in compact(shop.store)["joined"]] == [len(STEPS) + 1, 3]
+    agree(shop)
+    comes_back(shop, f"lsn:{shop.moments[-1][0]}", new_database())
+
+
+def test_a_backup_that_commits_beside_a_compaction_keeps_its_changes(
+    shop: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(*given: Any, **more: Any) -> Any:
+        shop.run("update orders set name = 'meanwhile' where id = 100")
+        shop.back_up()
+        return join(*given, **more)
+
+    monkeypatch.setattr("sparkjobs.compaction.join", meanwhile)
+    said = compact(shop.store)
+    assert said["blocks_removed"] == len(STEPS)
+    assert said["commit"] == len(STEPS) + 3
+    agree(shop)
+
+
+def test_blocks_that_a_truncation_has_removed_meanwhile_are_not_joined(
+    shop: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = next(placed.id for placed in shop.archive().state.blocks.values() if placed.commit == 4)
+
+    def meanwhile(*given: Any, **more: Any) -> Any:
+        change = Change(kind="truncation", remove=(gone,))
+        shop.archive().add(lambda state: change, check=lambda: None, fence=None)
+        return join(*given, **more)
+
+    monkeypatch.setattr("sparkjobs.compaction.join", meanwhile)
+    with pytest.raises(RefusedError, match="nothing was joined"):
+        compact(shop.store)
+    assert gone not in shop.archive().state.blocks
+    assert len(shop.archive().state.blocks) == len(STEPS)
+
+
+def test_a_joined_block_stays_as_long_as_a_part_of_it_is_needed(shop: Followed) -> None:
+    compact(shop.store)
+    shop.back_up("full")
+    shop.run("insert into words values ('late', 1)")
+    shop.back_up()
+    keep_newest(shop, min_chains=2)
+    agree(shop)
+    keep_newest(shop)
+    state = shop.archive().state
+    assert all(not placed.head.parts for placed in state.blocks.values())
+    (position, _), *_ = shop.moments
+    with pytest.raises(RefusedError, match="cannot be restored"):
+        shop.moment(f"lsn:{position}")
+    del shop.moments[:-1]
+    agree(shop)
+
+
+def test_a_snapshot_that_was_made_lets_the_older_ones_go(shop: Followed, new_database: NewDatabase) -> None:
+    compact(shop.store, consolidate=True)
+    shop.run("update docs set hits = 100")
+    shop.back_up()
+    before = len(shop.archive().state.blocks)
+    keep_newest(shop)
+    state = shop.archive().state
+    assert (before, len(state.blocks)) == (4, 2)
+    del shop.moments[:-1]
+    agree(shop)
+    comes_back(shop, "latest", new_database())
+    shop.run("delete from docs")
+    shop.back_up()
+    agree(shop)
+    assert verify(shop.archive(), deep=True).damage == ()
+
+
+def test_nothing_that_is_needed_goes_with_the_blocks_that_were_joined(shop: Followed) -> None:
+    compact(shop.store, consolidate=True)
+    gone = vacuum_at_once(shop)
+    assert len(gone.blocks) == len(STEPS)
+    assert gone.files > len(STEPS)
+    assert verify(shop.archive(), deep=True).damage == ()
+    agree(shop)
+    keep_newest(shop)
+    assert vacuum_at_once(shop).files
+    assert verify(shop.archive(), deep=True).damage == ()
+    del shop.moments[:-1]
+    agree(shop)
+
+
+def vacuum_at_once(shop: Followed) -> Vacuumed:
+    """Delete the files of removed blocks, however new."""
+    return vacuum(shop.archive(), check=lambda: None, fence=None, grace=timedelta(0), orphans=False)
+
+
+def keep_newest(shop: Followed, min_chains: int = 1) -> None:
+    truncate(shop.archive(), parse_rules(["last=1"]), check=lambda: None, fence=None, min_chains=min_chains)
+
+
+def test_a_table_that_is_not_followed_keeps_a_source_from_being_consolidated(shop: Followed) -> None:
+    shop.run("create unlogged table passing (id int primary key)", "insert into passing values (1)")
+    shop.back_up()
+    blocks = set(shop.archive().state.blocks)
+    with pytest.raises(RefusedError, match=r"shop cannot be consolidated: .*public\.passing: "):
+        compact(shop.store, NOTHING, source="shop", consolidate=True)
+    said = compact(shop.store, NOTHING, consolidate=True)
+    assert said["consolidated"] == []
+    assert "public.passing" in said["not_consolidated"]["shop"]
+    assert set(shop.archive().state.blocks) == blocks
+
+
+def test_generated_columns_keep_a_source_from_being_consolidated_once_their_table_was_changed(shop: Followed) -> None:
+    shop.run("create table twice (id int primary key, n int, m int generated always as (n * 2) stored)")
+    shop.run("insert into twice values (1, 1)")
+    shop.back_up()
+    shop.back_up("full")
+    shop.run("delete from quiet")
+    shop.back_up()
+    assert compact(shop.store, NOTHING, source="shop", consolidate=True)["consolidated"]
+    agree(shop)
+    shop.run("update twice set n = 2")
+    shop.back_up()
+    with pytest.raises(RefusedError, match=r"public\.twice: it has generated columns"):
+        compact(shop.store, NOTHING, source="shop", consolidate=True)
+
+
+def test_nothing_is_done_where_nothing_is_worth_it(shop: Followed) -> None:
+    state = shop.archive().state
+    said = compact(shop.store, NOTHING)
+    assert (said["commit"], said["joined"], said["blocks_removed"]) == (None, [], 0)
+    assert shop.archive().state.sequence == state.sequence
+
+
+@pytest.mark.e2e
+def test_the_command_joins_and_consolidates_by_spark(shop: Followed, new_database: NewDatabase) -> None:
+    before = everything_told(shop.store)
+    config = Path(shop.store.url).parent / "archives.yaml"
+    config.write_text(f"archives: {{shop: {{url: {shop.store.url}, compaction: {{min_age: 0h, min_blocks: 3}}}}}}")
+    more = {"HOLDFAST_ARCHIVES": str(config)}
+    planned = run("compact", "shop", "--dry-run", "--consolidate", "--json", more=more)
+    assert [each["blocks"] for each in planned.value["joined"]] == [len(STEPS)], planned.err
+    done = run("compact", "shop", "--json", more=more)
+    assert (done.code, done.value["blocks_removed"]) == (0, len(STEPS)), done.err
+    assert everything_told(shop.store) == before
+    done = run("compact", "shop", "--consolidate", more=more)
+    assert (done.code, "a full snapshot of shop at" in done.out) == (0, True), done.err
+    agree(shop)
+    comes_back(shop, "latest", new_database())

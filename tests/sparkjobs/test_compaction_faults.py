@@ -1,0 +1,151 @@
+"""Compactions that are killed, or whose store fails, change no restore point; the next one finds what is left to do."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow.fs import FileSystem
+
+from holdfast.archive import Archive
+from holdfast.archive.points import describe
+from holdfast.archive.verify import verify
+from holdfast.errors import OutcomeUnknownError
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.storage import ObjectStore, open_store
+from locking.store import StoreError
+from tests.support.compacting import EVERYTHING, compact, everything_told, outcomes
+from tests.support.failing_requests import FULL, UNKNOWN, Failing
+from tests.support.followed import open_followed
+from tests.support.followed_shop import CHANGES, MORE_CHANGES, begin
+from tests.support.servers import passing_database
+from tests.support.steps import Kill, SteppedStore, When
+from tests.support.sudden_compaction import compact_and_die
+
+pytestmark = pytest.mark.service
+
+BLOCKS = [7, 3]
+"""In each of the two groups."""
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def template(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An archive of small blocks of changes, with a full snapshot among them: two groups can be joined."""
+    folder = tmp_path_factory.mktemp("template") / "archive"
+    with passing_database(postgres) as address:
+        begin(address)
+        with open_followed(address, folder) as followed:
+            followed.back_up()
+            for number, statements in enumerate((*CHANGES, *MORE_CHANGES)):
+                followed.run(*statements)
+                followed.back_up()
+                if number == 3:
+                    followed.back_up("full")
+        yield folder
+
+
+@pytest.fixture
+def store(template: Path, tmp_path: Path) -> ObjectStore:
+    folder = tmp_path / "archive"
+    shutil.copytree(template, folder, ignore=shutil.ignore_patterns("locks"))
+    return open_store(str(folder))
+
+
+@pytest.fixture(scope="module")
+def truth(template: Path) -> dict[str, Any]:
+    """What the archive says of its restore points, and the rows at each."""
+    return told(open_store(str(template)))
+
+
+def told(store: ObjectStore) -> dict[str, Any]:
+    return {**everything_told(store), **outcomes(store)}
+
+
+def assert_unharmed(store: ObjectStore, truth: dict[str, Any], place: str) -> None:
+    """Check that everything is there: of snapshots that were made, that what is older is as it was."""
+    archive = Archive.open(store)
+    assert verify(archive, deep=True).damage == (), place
+    found = outcomes(store)
+    assert {name: rows for name, rows in found.items() if name in truth} == {
+        name: rows for name, rows in truth.items() if name in found
+    }, place
+    assert set(truth) - set(everything_told(store)) - set(found) == set(), place
+
+
+class _Store(SteppedStore):
+    def filesystem(self) -> tuple[FileSystem, str]:
+        return self._store.filesystem()
+
+
+def test_two_groups_are_joined_and_a_snapshot_is_made(store: ObjectStore, truth: dict[str, Any]) -> None:
+    assert told(store) == truth
+    said = compact(store)
+    assert [each["blocks"] for each in said["joined"]] == BLOCKS, said
+    assert told(store) == truth
+    assert len(compact(store, consolidate=True)["consolidated"]) == 1
+    assert_unharmed(store, truth, "whole")
+
+
+@pytest.mark.parametrize(
+    ("named", "at", "when"),
+    [
+        ("end data/", 2, "before"),
+        ("create commits/", 1, "before"),
+        ("create commits/", 1, "after"),
+        ("create commits/", 2, "before"),
+        ("create commits/", 3, "after"),
+    ],
+)
+def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_the_rest(
+    store: ObjectStore, truth: dict[str, Any], named: str, at: int, when: When
+) -> None:
+    before = Archive.open(store).state.sequence
+    ended = compact_and_die(store, f"killed-{next(_numbers)}", Kill(at, named, when))
+    assert ended.code == -signal.SIGKILL, ended.said
+    made = Archive.open(store).state.sequence - before
+    if "commits" in named:
+        assert made == at - (when == "before")
+    assert_unharmed(store, truth, f"{when} {named} {at}")
+    said = compact(store, consolidate=True)
+    assert len(said["joined"]) + len(said["consolidated"]) == 3 - made
+    assert_unharmed(store, truth, f"after {when} {named} {at}")
+    assert compact(store, consolidate=True)["commit"] is None
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_store_that_fails_at_any_request_leaves_an_archive_that_can_be_compacted(
+    template: Path, tmp_path: Path, truth: dict[str, Any], when: When
+) -> None:
+    before = describe(Archive.open(open_store(str(template))).state)
+    error: StoreError = FULL if when == "before" else UNKNOWN
+    for at in itertools.count(1, 4):
+        folder = tmp_path / str(at)
+        shutil.copytree(template, folder, ignore=shutil.ignore_patterns("locks"))
+        store = open_store(str(folder))
+        failing = Failing(at, when, error, named="data/")
+        try:
+            compact(_Store(store, failing))
+        except (StoreError, OutcomeUnknownError):
+            assert describe(Archive.open(store).state) == before
+            compact(store)
+        else:
+            assert at > len(failing.requests) > 20
+            break
+        assert describe(Archive.open(store).state) == before
+        assert verify(Archive.open(store), deep=True).damage == ()
+    assert_unharmed(store, truth, f"after {when} {at}")
+
+
+def test_an_answer_to_a_commit_that_is_lost_makes_it_once(store: ObjectStore, truth: dict[str, Any]) -> None:
+    before = Archive.open(store).state.sequence
+    said = compact(_Store(store, Failing(1, "after", UNKNOWN, named="commits/")), EVERYTHING)
+    assert Archive.open(store).state.sequence == before + 2
+    assert [each["commit"] for each in said["joined"]] == [before + 1, before + 2]
+    assert told(store) == truth

@@ -1,0 +1,125 @@
+"""Whole drills: from nothing but a copy of an archive, into a server of their own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archive.copying import copy
+from holdfast.drill import Drill, drills_of, new_run
+from holdfast.errors import DamagedError, ReportedError
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import ObjectStore, open_store
+from tests.support import command
+from tests.support.jobs import RunJob
+from tests.support.servers import create_database, drop_slots
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture(scope="module")
+def shop(postgres: PostgresServer) -> Iterator[Address]:
+    """A table with an owner that another server lacks."""
+    address = create_database(postgres)
+    with connect(address) as session:
+        for statement in (
+            "drop role if exists drilled",
+            "create role drilled",
+            "create table public.orders (id int primary key, word text)",
+            "alter table public.orders owner to drilled",
+            "insert into public.orders select i, 'order ' || i from generate_series(1, 100) i",
+        ):
+            session.execute(statement.encode())
+    yield address
+    drop_slots(address)
+
+
+@pytest.fixture
+def followed(template: Path, store: ObjectStore, run_backup: RunJob, shop: Address) -> ObjectStore:
+    """A full backup and one of changes; the first test makes them, the others copy them."""
+    kept = open_store(str(template / "archive"))
+    if not Path(kept.url).exists():
+        assert run_backup(shop, "--kind", "changes")[0] == 0
+        with connect(shop) as session:
+            session.execute("update public.orders set word = 'changed' where id <= 10")
+        assert run_backup(shop, "--kind", "changes")[0] == 0
+        copy(store, kept)
+    for found in store.list("").objects:
+        if not found.key.startswith("locks/"):
+            store.delete(found.key)
+    copy(kept, store)
+    return store
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for the servers, which their user can come to."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-test-") as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+
+
+def drill(store: ObjectStore, run_restore: RunJob, **more: Any) -> dict[str, Any]:
+    def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
+        code, record = run_restore(address, *arguments)
+        if record.error:
+            raise ReportedError(record.error.message, code)
+        assert record.result is not None
+        return record.result
+
+    work = Drill(store, **more)
+    work.prepare()
+    return work.run(new_run(work.name), restore)
+
+
+@pytest.mark.e2e
+def test_a_random_moment_comes_back_from_a_copy_alone(followed: ObjectStore, temporary: Path, tmp_path: Path) -> None:
+    url = str(tmp_path / "copy")
+    copy(followed, open_store(url))
+    shutil.rmtree(followed.url)
+    holds = "select count(*) = 100 and count(*) filter (where word = 'changed') in (0, 10) from orders"
+    done = command.run("drill", url, "--assert", holds, "--seed", "3", "--json", more={"TMPDIR": str(temporary)})
+    assert done.code == 0, done.err
+    assert (done.value["rows"], done.value["equal"], done.value["seed"]) == (100, True, 3)
+    assert done.value["assertions"] == [{"sql": holds, "holds": True, "said": ""}]
+    assert 0 < done.value["restore_s"] <= done.value["seconds"]
+    shown = command.run("drill", url, "--history", "--json").value["drills"]
+    assert [(each["run"], each["state"], each["at"]) for each in shown] == [
+        (done.value["run"], "succeeded", done.value["at"])
+    ]
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_assertion_that_does_not_hold_is_told_and_no_server_stays(
+    followed: ObjectStore, run_restore: RunJob, temporary: Path
+) -> None:
+    asserted = ["select count(*) = 10 from orders where word = 'changed'", "select count(*) > 100 from orders"]
+    with pytest.raises(DamagedError, match=r"1 of 2 .* > 100 from orders: returned false"):
+        drill(followed, run_restore, at="latest", asserted=asserted)
+    (kept,) = drills_of(followed)
+    assert (kept["state"], kept["equal"], [each["holds"] for each in kept["assertions"]]) == (
+        "failed",
+        True,
+        [True, False],
+    )
+    assert list(temporary.glob("holdfast-drill-*")) == []
+
+
+def test_a_damaged_file_fails_the_drill(followed: ObjectStore, run_restore: RunJob, temporary: Path) -> None:
+    (key,) = [found.key for found in followed.list("data/").objects if re.search(r"/snapshot/.*parquet", found.key)]
+    body = followed.get(key)
+    followed.put(key, body[:-1] + bytes([body[-1] ^ 1]))
+    with pytest.raises(ReportedError, match=f"{key} .* is damaged") as raised:
+        drill(followed, run_restore)
+    assert raised.value.reported_code == 4
+    assert [(each["state"], each["equal"]) for each in drills_of(followed)] == [("failed", False)]
+    assert list(temporary.glob("holdfast-drill-*")) == []
