@@ -28,7 +28,6 @@ from holdfast.sources.postgresql.columns import Column, read_columns
 from holdfast.sources.postgresql.encode import copy_statement, encode
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, qualified
-from holdfast.sources.postgresql.stream_state import PAGE_HEADER
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
@@ -38,6 +37,9 @@ _numbers = itertools.count(1)
 
 _MEMORY = 64 << 20
 _PAGE = 8192
+_SEGMENT = 16 << 20
+_HEADER, _LONG_HEADER = 24, 40
+"""Of a page of the log, and of the first one of a segment."""
 
 _TABLES = """
 select c.oid::int8, n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -122,7 +124,8 @@ class Followed:
         assert row is not None
         place = parse_position(row[0])
         # Behind the header of a page that is not begun yet, the log on disk ends before it.
-        position = show_position(place - place % _PAGE if place % _PAGE <= PAGE_HEADER else place)
+        header = _LONG_HEADER if place % _SEGMENT < _PAGE else _HEADER
+        position = show_position(place - header if place % _PAGE == header else place)
         self.moments.append((position, known(self.session)))
         return position
 
