@@ -6,6 +6,7 @@ what it does, and not the second that its imports take. Tasks run in the process
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -35,6 +36,10 @@ from tests.support.steps import SteppedStore, Steps, When, count_database_steps,
 SOURCE = "shop"
 PIECE_BYTES = 16 << 10
 """Small, so that a small table has two pieces."""
+
+
+LIMIT_S = 180
+"""A job that takes longer hangs: it says where, and ends."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,7 @@ def _child(order: Order, folder: Path) -> int:
     steps = os.open(folder / "steps", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     os.dup2(said, 1)
     os.dup2(said, 2)
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
 
     def tell(name: str) -> None:
         os.write(steps, f"{name}\n".encode())
