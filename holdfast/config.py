@@ -40,6 +40,7 @@ _BANDWIDTH = rf"^{_NUMBER}([kMG]?)B(?:/s)?$"
 _SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
 _SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
 _BUDGET = f"{_SIZE}|{_SPAN}"
+_KEY = r"^(file|env|command|kms):.+$"
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -233,6 +234,15 @@ class DrillConfig(_Section):
         return self.assertions if self.source in (None, source) else []
 
 
+class EncryptionConfig(_Section):
+    """What opens an encrypted archive; where this is said, an archive that is not encrypted is refused.
+
+    :param key: `file:/path`, `env:VARIABLE`, `command:WORDS` or `kms:WORDS`; never the key itself.
+    """
+
+    key: Annotated[str, StringConstraints(pattern=_KEY)]
+
+
 class ArchiveConfig(_Section):
     """One archive: where it is and what goes into it.
 
@@ -253,6 +263,7 @@ class ArchiveConfig(_Section):
     verification: VerificationConfig = Field(default_factory=VerificationConfig)
     vacuum: VacuumConfig = Field(default_factory=VacuumConfig)
     drill: DrillConfig = Field(default_factory=DrillConfig)
+    encryption: EncryptionConfig | None = None
     spark_connection: str = "spark_default"
 
     @model_validator(mode="after")
@@ -270,6 +281,11 @@ class ArchiveConfig(_Section):
         if self.sources and self.drill.source not in (None, *self.sources):
             raise PydanticCustomError("drill", "'drill.source' names none of the 'sources'")
         return self
+
+    @property
+    def key(self) -> str | None:
+        """The address of the key that opens the archive; None where it is not encrypted, or only the command knows."""
+        return self.encryption.key if self.encryption else None
 
     def only_url(self) -> str:
         """Return the URL of an archive at one place.
@@ -403,6 +419,7 @@ _PATTERNS = {
     _SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
     _SPAN: "write a number and s, min, h, d or w, such as 24h or 30d",
     _BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
+    _KEY: "write file:/path, env:VARIABLE, command:WORDS or kms:WORDS; never the key itself",
     _BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
     f"^{_NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
     r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import HoldfastError
+from holdfast.storage.key_source import ENVIRONMENT as KEY_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,13 +87,19 @@ def process_start(pid: int) -> str | None:
 
 
 def job_environment(
-    url: str | None, password: str | None, locks: HeldLocks | None, role: Literal["source", "target"] = "source"
+    url: str | None,
+    password: str | None,
+    locks: HeldLocks | None,
+    role: Literal["source", "target"] = "source",
+    *,
+    key: str | None = None,
 ) -> dict[str, str]:
     """Return what a job needs in its environment.
 
     :param url: of the database, without a password; None for a job that works on the archive alone.
     :param locks: what it works under; None for one that needs none.
     :param role: whether the database is read (`source`) or written (`target`).
+    :param key: address of the key that opens the archive; None for what this process's environment says.
     """
     python = sys.executable
     environment = {
@@ -101,6 +108,8 @@ def job_environment(
         "PYSPARK_DRIVER_PYTHON": python,
         "PATH": f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     }
+    if key is not None:
+        environment[KEY_VARIABLE] = key
     if locks is not None:
         environment[LOCKS_VARIABLE] = locks.handles()
     if url is not None:

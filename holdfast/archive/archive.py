@@ -29,6 +29,12 @@ CHECKPOINT_EVERY = 64
 CHECKPOINTS_SINCE = 2
 """The format that has them."""
 
+ENCRYPTED_SINCE = 2
+"""The format that releases know who can read encrypted archives."""
+
+_NOT_USED = ("probes/", "keys/")
+"""What may be in a place of no archive: it was looked at, or a creation was killed."""
+
 _ATTEMPTS = 8
 _READERS = 8
 
@@ -53,12 +59,15 @@ class Archive:
         """
         if number not in FORMATS:
             raise UsageError(f"there is no format {number}; {WRITER} writes {' and '.join(map(str, FORMATS))}")
+        if store.key is not None and number < ENCRYPTED_SINCE:
+            raise UsageError(f"an archive of format {number} cannot be encrypted: leave --format out, or the key")
         _refuse_used_place(store)
         if not store.probe_create_if_absent():
             raise RefusedError(
                 f"{store.url} let several requests create the same object at once, so two backups could "
                 "overwrite each other's commits. Use a store with conditional writes (If-None-Match)."
             )
+        store.begin()
         now = store.list(IDENTITY_KEY).now
         identity = Identity(
             id=str(uuid.uuid4()), name=name, created=now, format=number, min_reader=number, writer=WRITER
@@ -198,7 +207,7 @@ class Archive:
 
 
 def _refuse_used_place(store: ObjectStore) -> None:
-    there = [found.key for found in store.list("").objects if not found.key.startswith("probes/")]
+    there = [found.key for found in store.list("").objects if not found.key.startswith(_NOT_USED)]
     if IDENTITY_KEY in there:
         raise UsageError(f"{store.url} is an archive already")
     if there:

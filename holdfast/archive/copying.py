@@ -45,7 +45,7 @@ _CHUNK_S = 30.0
 _PATIENCE_S = 120.0
 """A vacuum that has its turn ends within 30 s."""
 
-_NOT_COPIED = ("locks/", "probes/")
+_NOT_COPIED = ("keys/", "locks/", "probes/")
 """What may be in a place that nobody uses yet."""
 
 
@@ -106,12 +106,15 @@ def copy(
 ) -> Copied:
     """Copy an archive, or bring an earlier copy up to date; one that was not finished goes on.
 
+    Where the target's store has a key, the copy is encrypted, with data keys of its own, whatever the source is.
+
     :param target: an empty place, or a copy of this archive to which nothing was added.
     :param deep: read the files that are there already, too, and replace those that are not what was written.
     :param wait: seconds to wait for locks that others hold.
     :param on_progress: called for every file, from any thread.
     :raises UsageError: there is no archive, or the target is no place for a copy of it.
-    :raises RefusedError: the target has commits that the source has not, or cannot create an object only if absent.
+    :raises RefusedError: the target has commits that the source has not, or cannot create an object only if absent;
+        or it would hold in the clear what is encrypted.
     :raises DamagedError: a file or commit of the source is not what was written; nothing of it is in the copy.
     """
     _examine(source, target)  # nothing is written, not even a lock, where nothing can be copied
@@ -155,6 +158,11 @@ def _examine(source: ObjectStore, target: ObjectStore) -> tuple[Archive, int]:
     if source.url == target.url:
         raise UsageError(f"{source.url} cannot be copied to itself: name another place")
     archive = Archive.open(source)
+    if source.is_encrypted and target.key is None:
+        raise RefusedError(
+            f"{source.url} is encrypted, and the copy would not be: say where the key of {target.url} is, "
+            "with --to-key or in archives.yaml"
+        )
     _check_place(archive, target)
     there = [found.key for found in target.list(COMMITS).objects]
     newest = archive.state.sequence
@@ -210,6 +218,7 @@ def _begin(archive: Archive, target: ObjectStore) -> RunLog:
             f"{target.url} let several requests create the same object at once: a backup into the copy could overwrite "
             "another one's commit. Copy to a store with conditional writes (If-None-Match)."
         )
+    target.begin()
     log = RunLog(target, _run(archive), "copy")
     log.progress("copying files")
     if read_last(target, _run(archive)) is None:

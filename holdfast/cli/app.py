@@ -23,6 +23,7 @@ from holdfast.cli.copy import copy
 from holdfast.cli.drill import drill
 from holdfast.cli.hold import hold_app
 from holdfast.cli.jobs import run_job
+from holdfast.cli.key import key_app
 from holdfast.cli.locks import locks_app
 from holdfast.cli.mark import mark
 from holdfast.cli.migrate import migrate
@@ -38,7 +39,6 @@ from holdfast.cli.verify import verify
 from holdfast.config import parse_bandwidth, parse_size
 from holdfast.errors import exit_code_of, is_ours, sentence
 from holdfast.sources.postgresql.obstacles import named
-from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,6 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(hold_app)
+app.add_typer(key_app)
 app.add_typer(locks_app)
 app.add_typer(probe_app)
 app.add_typer(source_app)
@@ -88,7 +89,7 @@ def init(
 ) -> None:
     """Create an archive in an empty place."""
     output = Output(as_json=as_json)
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     archive = Archive.create(store, name=name or PurePosixPath(store.url.rstrip("/")).name or "archive", number=number)
     value = {
         "archive": archive.identity.id,
@@ -142,7 +143,7 @@ def backup(
         arguments += ["--bandwidth", str(parse_bandwidth(rate))]
     value = run_job(
         "backup",
-        places.archive_url(url),
+        places.archive_store(url),
         arguments,
         address=address,
         role="source",
@@ -188,7 +189,7 @@ app.command()(migrate)
 def status(url: Url, as_json: Json = False) -> None:
     """Say what an archive holds."""
     output = Output(as_json=as_json)
-    archive = Archive.open(open_store(places.archive_url(url)))
+    archive = Archive.open(places.archive_store(url))
     value = _status(archive)
     output.result(value, lambda console: _show_status(console, value))
 
@@ -244,7 +245,7 @@ def _show_status(console: Console, value: dict[str, Any]) -> None:
 def show_points(url: Url, as_json: Json = False) -> None:
     """List the moments that can be restored, and the gaps between them."""
     output = Output(as_json=as_json)
-    archive = Archive.open(open_store(places.archive_url(url)))
+    archive = Archive.open(places.archive_store(url))
     value = points.describe(archive.state)
     output.result(value, lambda console: _show_points(console, value))
 

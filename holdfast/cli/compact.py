@@ -17,7 +17,6 @@ from holdfast.cli import places
 from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,8 +41,7 @@ def compact(
     output = Output(as_json=as_json)
     policy = CompactionPolicy.configured(places.compaction(url))
     policy = replace(policy, min_blocks=min_blocks) if min_blocks else policy
-    place = places.archive_url(url)
-    archive = Archive.open(open_store(place))
+    archive = Archive.open(places.archive_store(url))
     check_format(archive)
     named = only_source(archive.state, source) if source else None
     if dry_run:
@@ -51,7 +49,7 @@ def compact(
     else:
         arguments = [*policy.arguments(), *(["--source", named] if named else [])]
         arguments += ["--consolidate"] if consolidate else []
-        value = run_job("compaction", place, arguments, wait=wait, output=output)
+        value = run_job("compaction", archive.store, arguments, wait=wait, output=output)
     output.result(value, lambda console: _show(console, value))
 
 

@@ -11,7 +11,6 @@ from holdfast.archive import copying
 from holdfast.cli import places
 from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +24,14 @@ _INTERVAL_S = 2.0
 def copy(
     url: Annotated[str, typer.Argument(metavar="FROM", help="The archive: its URL, or a name in archives.yaml.")],
     to: Annotated[str, typer.Argument(metavar="TO", help="An empty place, or an earlier copy of this archive.")],
+    to_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Where the copy's key is, such as file:/etc/copy.key: the copy is encrypted, whatever the archive is. "
+            "Default is what archives.yaml says of the copy, else the archive's own key.",
+        ),
+    ] = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Read what is there already, too, and replace what is damaged.")
     ] = False,
@@ -34,7 +41,8 @@ def copy(
 ) -> None:
     """Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again."""
     output = Output(as_json=as_json)
-    source, target = (open_store(places.archive_url(each)) for each in (url, to))
+    source = places.archive_store(url)
+    target = places.archive_store(to, to_key, source.key)
     if dry_run:
         done = copying.plan(source, target)
     else:

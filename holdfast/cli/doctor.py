@@ -14,7 +14,6 @@ from holdfast.config import find_config, load_config
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql import programs
 from holdfast.sources.postgresql.readiness import check_database, check_server
-from holdfast.storage import open_store
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.config import SourceConfig
     from holdfast.sources.postgresql.address import Address
+    from holdfast.storage import ObjectStore
 
 PYSPARK = "4.2.0"
 
@@ -55,7 +55,7 @@ def examine(url: str | None) -> Iterator[Finding]:
         yield finding
     yield _pg_dump(newest)
     if url is not None:
-        yield _guarded("archive", url, lambda: _archive(places.archive_url(url)))
+        yield _guarded("archive", url, lambda: _archive(places.archive_store(url)))
 
 
 def _guarded(what: str, name: str, look: Callable[[], str]) -> Finding:
@@ -134,6 +134,6 @@ def _pg_dump(newest: int) -> Finding:
     return Finding("pg_dump", f"{programs.version_of(found)} at {found}")
 
 
-def _archive(url: str) -> str:
-    archive = Archive.open(open_store(url))
-    return f"{archive.identity.name} at {url}, {archive.state.sequence} commits, format {archive.state.format}"
+def _archive(store: ObjectStore) -> str:
+    archive = Archive.open(store)
+    return f"{archive.identity.name} at {store.url}, {archive.state.sequence} commits, format {archive.state.format}"

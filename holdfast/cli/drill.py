@@ -14,7 +14,6 @@ from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads th
 from holdfast.cli.output import Output
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.errors import UsageError
-from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +50,7 @@ def drill(
 ) -> None:
     """Restore a random moment from nothing but the archive, compare, and check what must hold there."""
     output = Output(as_json=as_json)
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     if history:
         Archive.open(store)
         done = drills_of(store, source)
@@ -65,7 +64,7 @@ def drill(
     work.asserted = [*places.assertions(url, work.name), *(asserted or ()), *map(_read, files or ())]
 
     def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
-        return run_job("restore", store.url, arguments, address=address, role="target", wait=wait, output=output)
+        return run_job("restore", store, arguments, address=address, role="target", wait=wait, output=output)
 
     run = new_run(work.name)
     value = {"run": run, **work.run(run, restore)}

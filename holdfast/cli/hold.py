@@ -16,7 +16,6 @@ from holdfast.archive.model import iso
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
-from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def add(
 ) -> None:
     """Hold a restore point: no truncation takes it away."""
     output = Output(as_json=as_json)
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     Archive.open(store)
     who = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold add", wait=wait) as held:
@@ -68,7 +67,7 @@ def _said(hold: Hold) -> str:
 def list_holds(url: Url, as_json: Json = False) -> None:
     """List the holds, and whether the point of each can be restored."""
     output = Output(as_json=as_json)
-    state = Archive.open(open_store(places.archive_url(url))).state
+    state = Archive.open(places.archive_store(url)).state
     values = [_value(state, hold) for hold in sorted(state.holds.values(), key=lambda hold: (hold.source, hold.at))]
     output.result({"holds": values}, lambda console: _show(console, values))
 
@@ -113,7 +112,7 @@ def remove(
 ) -> None:
     """Take a hold back: from then on only the rules keep its point."""
     output = Output(as_json=as_json)
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     Archive.open(store)
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold remove", wait=wait) as held:
         archive = Archive.open(store)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def run_job(
     operation: str,
-    url: str,
+    store: ObjectStore,
     arguments: Sequence[str],
     *,
     address: Address | None = None,
@@ -50,22 +50,24 @@ def run_job(
     :param unlocked: take none, and write nothing to the archive: of an operation that only reads it.
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
-    store = open_store(url)
     Archive.open(store)  # nothing is written, not even a lock, where there is no archive
     if address is not None:
         connect(address).close()
     jobs.check_java()
     run = jobs.new_run_id(operation)
-    output.say(f"{operation} {url}: run {run}")
+    output.say(f"{operation} {store.url}: run {run}")
     database, password = (address.url, address.password) if address else (None, None)
     if unlocked:
         with tempfile.TemporaryDirectory(prefix="holdfast-records-") as folder:
-            environment = {**jobs.job_environment(database, password, None, role), jobs.RECORDS_VARIABLE: folder}
+            environment = {
+                **jobs.job_environment(database, password, None, role, key=store.key),
+                jobs.RECORDS_VARIABLE: folder,
+            }
             return _submit(operation, store, open_store(folder), run, arguments, address, environment, output)
     with locks.acquire(
         store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
     ) as held:
-        environment = jobs.job_environment(database, password, held, role)
+        environment = jobs.job_environment(database, password, held, role, key=store.key)
         return _submit(operation, store, store, run, arguments, address, environment, output)
 
 

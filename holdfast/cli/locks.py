@@ -18,7 +18,6 @@ from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at 
 from holdfast.cli.output import Output
 from holdfast.errors import UsageError
 from holdfast.scheduler import TOKEN_VARIABLE, URL_VARIABLE, AirflowApi, Word
-from holdfast.storage import open_store
 from locking import inspect, liveness, reap
 from locking.reaper import nobody
 from locking.store import ObjectNotFound
@@ -167,7 +166,7 @@ def show_plan(
     sources: Sequence[str] = ["<source>"]
     infos: Sequence[LockInfo] = []
     if url is not None:
-        archive = Archive.open(open_store(places.archive_url(url)))
+        archive = Archive.open(places.archive_store(url))
         sources = sorted({*points.source_names(archive.state), *places.source_names(url)}) or sources
         infos = inspect(archive.store)
     values = [value for row in TABLE for name in row.operations for value in _plan_values(row, name, sources, infos)]
@@ -221,7 +220,7 @@ def _store(url: str) -> ObjectStore:
 
     :raises UsageError: there is neither an archive nor a lock.
     """
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     try:
         store.head(IDENTITY_KEY)
     except ObjectNotFound:

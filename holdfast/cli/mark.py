@@ -19,7 +19,6 @@ from holdfast.errors import RefusedError, UsageError
 from holdfast.sources.postgresql.moment import emit
 from holdfast.sources.postgresql.session import connect, server_error
 from holdfast.sources.postgresql.stream import look, stream_name
-from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
@@ -45,7 +44,7 @@ def mark(
     output = Output(as_json=as_json)
     check_name(name)
     known, _, address = places.source(url, source or _only_source(url))
-    archive = Archive.open(open_store(places.archive_url(url)))
+    archive = Archive.open(places.archive_store(url))
     position, at = _write(address, stream_name(archive.identity.id, known), known, name)
     value = {"mark": name, "source": known, "position": position, "at": iso(at)}
     output.result(value, lambda console: console.print(_said(value), markup=False))

@@ -11,7 +11,6 @@ from holdfast.archive.migration import migrate as lift
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
-from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def migrate(
     Older releases that do not know the format refuse the archive from then on: upgrade all that use it first.
     """
     output = Output(as_json=as_json)
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     Archive.open(store)  # nothing is written, not even a lock, where there is no archive
     with locks.acquire(store, "migration", owner=Owner(), purpose=f"migration to format {to}", wait=wait) as held:
         value = lift(Archive.open(store), to, check=held.check, fence=held.fence)

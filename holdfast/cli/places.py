@@ -10,9 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 from holdfast.config import CompactionConfig, Name, SourceConfig, VacuumConfig, find_config, load_config
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.address import Address
+from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from holdfast.config import ArchiveConfig
+    from holdfast.storage import SealedStore
 
 
 def _configured(url: str) -> ArchiveConfig | None:
@@ -24,10 +26,14 @@ def _configured(url: str) -> ArchiveConfig | None:
     return archives.get(url) or next((archive for archive in archives.values() if archive.url == url), None)
 
 
-def archive_url(url: str) -> str:
-    """Return an archive's URL, given that or its name in archives.yaml."""
+def archive_store(url: str, key: str | None = None, default_key: str | None = None) -> SealedStore:
+    """Return an archive's store, given its URL or its name in archives.yaml.
+
+    :param key: address of its key, whatever archives.yaml says; `default_key`: where that says nothing.
+    """
     configured = _configured(url)
-    return configured.only_url() if configured else url
+    key = key or (configured.key if configured else None) or default_key
+    return open_store(configured.only_url() if configured else url, key)
 
 
 def source_names(url: str) -> list[str]:

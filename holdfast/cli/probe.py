@@ -11,7 +11,6 @@ from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.errors import RefusedError
-from holdfast.storage import open_store
 from holdfast.storage.probe import keep, probe
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ probe_app = typer.Typer()
 def probe_store(url: Url, as_json: Json = False) -> None:
     """Measure whether a store is safe, also before there is an archive; writes and removes about 300 MB."""
     output = Output(as_json=as_json)
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     output.say(f"probing {store.url}: seconds on a near store, minutes on a far one")
     result = probe(store)
     key = keep(store, result)

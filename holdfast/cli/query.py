@@ -20,7 +20,6 @@ from holdfast.cli.output import Output
 from holdfast.config import parse_size
 from holdfast.position import show_position
 from holdfast.query import Query
-from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def query(
     """Query tables as of any restorable moment, without restoring them."""
     output = Output(as_json=as_json)
     allowed = parse_size(memory)
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     Archive.open(store)
     with (
         locks.acquire(store, "query", owner=Owner(), purpose="query", wait=wait) as held,

@@ -14,7 +14,6 @@ from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.sources.postgresql.rename import Maps
-from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +64,7 @@ def restore(
     """Restore a database, or tables of it, and prove them equal to the archive."""
     output = Output(as_json=as_json)
     Maps.parse(mapped or ())
-    archive = Archive.open(open_store(places.archive_url(url)))
+    archive = Archive.open(places.archive_store(url))
     moment = points.resolve(archive.state, archive.store, points.only_source(archive.state, source), at)
     output.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}")
     for left_out in moment.schema.block.not_included:
@@ -79,7 +78,7 @@ def restore(
         arguments += ["--map", each]
     value = run_job(
         "restore",
-        places.archive_url(url),
+        archive.store,
         [*arguments, *(["--dry-run"] if dry_run else []), *(["--no-lock"] if no_lock else [])],
         address=places.target(url, to),
         role="target",

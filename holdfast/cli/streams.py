@@ -9,7 +9,6 @@ from holdfast.cli import places
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream import stream_name
 from holdfast.sources.postgresql.stream_rights import streams_of
-from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +28,7 @@ def stream_names(source: str, archive: str | None, database: str, databases: Ite
             return {}
         archive = places.archive_having(source)
     known, _, _ = places.source(archive, source)
-    identity = Archive.open(open_store(places.archive_url(archive))).identity.id
+    identity = Archive.open(places.archive_store(archive)).identity.id
     return {each: stream_name(identity, known if each == database else each) for each in databases}
 
 

@@ -16,7 +16,6 @@ from holdfast.archive.truncation import truncate as truncate_archive
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def truncate(
     """Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later."""
     output = Output(as_json=as_json)
     rules = parse_rules(keep or places.keep_rules(url))
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     archive = Archive.open(store)
     if dry_run:
         now = store.list(IDENTITY_KEY).now

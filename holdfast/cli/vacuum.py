@@ -13,7 +13,6 @@ from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.config import parse_span
-from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def vacuum(
     """Delete files that nothing needs: those of removed blocks, and what killed backups have left."""
     output = Output(as_json=as_json)
     span = parse_span(grace or places.grace(url))
-    store = open_store(places.archive_url(url))
+    store = places.archive_store(url)
     Archive.open(store)  # nothing is written, not even a lock, where there is no archive
     done = _vacuum(store, span, orphans=not no_orphans, dry_run=dry_run, wait=wait)
     value = done.describe()

@@ -16,7 +16,6 @@ from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads th
 from holdfast.cli.output import Output, human_size
 from holdfast.config import parse_budget, parse_span
 from holdfast.errors import UsageError
-from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -64,11 +63,11 @@ def verify(
         budget=parse_budget(budget) if budget else None,
         within=parse_span(within) if within else None,
     )
-    place = places.archive_url(url)
+    store = places.archive_store(url)
     value = (
-        run_job("verification", place, scope.arguments(), wait=wait, output=output)
+        run_job("verification", store, scope.arguments(), wait=wait, output=output)
         if spark
-        else _verify_here(open_store(place), scope, wait, output)
+        else _verify_here(store, scope, wait, output)
     )
     output.result(value, lambda console: _show(console, value))
     if value["damage"]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from holdfast.storage.base import ConditionNotSupported, ObjectChanged, ObjectRetained, ObjectStore, StoreFull
 from holdfast.storage.folder import FolderStore
 from holdfast.storage.keys import InvalidKey, check_key
-from holdfast.storage.url import open_store
+from holdfast.storage.sealed import SealedStore
+from holdfast.storage.url import open_place, open_store
 from locking.store import (
     Listing,
     ObjectExists,
@@ -28,11 +29,13 @@ __all__ = [
     "ObjectNotFound",
     "ObjectRetained",
     "ObjectStore",
+    "SealedStore",
     "StoreDenied",
     "StoreError",
     "StoreFull",
     "StoreOutcomeUnknown",
     "StoreUnavailable",
     "check_key",
+    "open_place",
     "open_store",
 ]

@@ -44,10 +44,21 @@ class ObjectStore(ABC):
     endpoint: str = ""
     """The address of the server behind the URL, where the URL does not say it; never contains a secret."""
 
+    key: str | None = None
+    """The address of the key that opens what is there; None where nothing is encrypted, as far as is known."""
+
     clock_source: str = "unknown"
     """In words: where the times in listings come from."""
 
     listing_is_ordered: bool
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether what is written through this store is encrypted by it."""
+        return False
+
+    def begin(self) -> None:  # noqa: B027 - most stores have nothing to do
+        """Make an empty place ready for an archive; a store with a key makes the archive's keys."""
 
     @abstractmethod
     def list(self, prefix: str, *, start_after: str = "") -> Listing:

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import UsageError
 from holdfast.storage.folder import FolderStore
+from holdfast.storage.sealed import SealedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,15 @@ _CLOUDS = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage",
 """The name, what holds the objects, and the extra of our package, by scheme."""
 
 
-def open_store(url: str) -> ObjectStore:
+def open_store(url: str, key: str | None = None) -> SealedStore:
+    """The store of an archive, encrypted or not; parameters and errors are those of `open_place`.
+
+    :param key: address of the key that opens the archive; None for what the environment's ``HOLDFAST_KEY`` says.
+    """
+    return SealedStore(open_place(url), key)
+
+
+def open_place(url: str) -> ObjectStore:
     """The store at ``url``: a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``.
 
     Nothing is read or created yet. Credentials and endpoint come from the environment: S3's from the usual ``AWS_*``

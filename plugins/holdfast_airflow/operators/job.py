@@ -58,6 +58,7 @@ class Job:
     :param database: that it reads or writes; None where it works on the archive alone.
     :param arguments: of the Spark application, without secrets.
     :param master: of the Spark it runs on.
+    :param key: address of the key that opens the archive; None for what the environment says.
     """
 
     url: str
@@ -66,6 +67,7 @@ class Job:
     database: Address | None
     arguments: tuple[str, ...]
     master: str
+    key: str | None = None
 
 
 class ArchiveJobOperator(SparkSubmitOperator):
@@ -151,7 +153,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
         with in_airflow_terms():
             job = self._prepare(context)
-            store = _open_archive(job.url)
+            store = _open_archive(job)
             self._locks = self._take_locks(store, job, context, deadline)
             with self._ended():
                 return self._run(store, job, context)
@@ -169,7 +171,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         run = new_run_id(f"{self.operation}-{source or 'all'}")
         arguments = ["--archive", url, "--run", run, *(("--source", source) if source else ())]
         arguments += self.arguments(archive, source)
-        return Job(url, run, source, database, tuple(arguments), master)
+        return Job(url, run, source, database, tuple(arguments), master, archive.key)
 
     def _take_locks(self, store: ObjectStore, job: Job, context: Context, deadline: datetime) -> HeldLocks:
         """Take the locks of the operation; where somebody is in the way, defer."""
@@ -257,7 +259,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         if self._locks is None:
             raise UsageError("a job runs under locks only")
         url, password = (job.database.url, job.database.password) if job.database else (None, None)
-        environment = {**job_environment(url, password, self._locks, self.role), **more}
+        environment = {**job_environment(url, password, self._locks, self.role, key=job.key), **more}
         path = environment.get("PATH", os.environ.get("PATH", os.defpath))
         binary = self._spark_binary or "spark-submit"
         if shutil.which(binary, path=path) is None:
@@ -308,12 +310,12 @@ class DatabaseJobOperator(SourceJobOperator):
         return self.database(archive)
 
 
-def _open_archive(url: str) -> ObjectStore:
+def _open_archive(job: Job) -> ObjectStore:
     """Return the store of an archive; nothing is written, not even a lock, where there is none."""
     from holdfast.archive import Archive
     from holdfast.storage import open_store
 
-    return Archive.open(open_store(url)).store
+    return Archive.open(open_store(job.url, job.key)).store
 
 
 def _read_last(store: ObjectStore, run: str) -> RunRecord | None:

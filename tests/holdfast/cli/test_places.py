@@ -28,9 +28,9 @@ def archives_yaml() -> Path:
 
 def test_an_archive_goes_by_its_name_or_its_url(archives_yaml: Path) -> None:
     url = str(archives_yaml.parent / "archive")
-    assert places.archive_url("shop") == url
-    assert places.archive_url(url) == url
-    assert places.archive_url("s3://other/place") == "s3://other/place"
+    assert places.archive_store("shop").url == url
+    assert places.archive_store(url).url == url
+    assert places.archive_store("s3://other/place").url == "s3://other/place"
 
 
 def test_a_source_goes_by_its_name(archives_yaml: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.storage import ObjectStore, open_store
+from holdfast.storage import ObjectStore, open_place
 from tests.support.azurite import AzureServer, running_azurite
 from tests.support.fake_gcs import GcsServer, running_fake_gcs
 from tests.support.versitygw import S3Server, running_versitygw
@@ -39,7 +39,7 @@ def gcs_server() -> Iterator[GcsServer]:
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     """An empty store under a prefix of its own."""
     if request.param == "folder":
-        return open_store(str(tmp_path / "archive"))
+        return open_place(str(tmp_path / "archive"))
     return _open(request, monkeypatch)
 
 
@@ -54,7 +54,7 @@ def _open(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ob
     url, environment = {"s3": _on_s3, "azure": _on_azure, "gcs": _on_gcs}[request.param](request, name)
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
-    return open_store(url)
+    return open_place(url)
 
 
 def _on_s3(request: pytest.FixtureRequest, name: str) -> tuple[str, dict[str, str]]:

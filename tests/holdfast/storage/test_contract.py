@@ -8,17 +8,37 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.storage import InvalidKey, ObjectExists, ObjectNotFound, ObjectStore
+from holdfast.storage import InvalidKey, ObjectExists, ObjectNotFound, ObjectStore, SealedStore
 from holdfast.storage.base import PROBE_ROUNDS
+from holdfast.storage.key_source import new_key
+from holdfast.storage.keyring import KEYS
+
+
+@pytest.fixture(params=[False, True], ids=["", "encrypted"])
+def encrypted(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def store(store: ObjectStore, encrypted: bool, tmp_path: Path) -> ObjectStore:
+    """Each store, and each of them as the place of an encrypted archive."""
+    if not encrypted:
+        return store
+    (tmp_path / "key").write_text(new_key())
+    sealed = SealedStore(store, f"file:{tmp_path / 'key'}")
+    sealed.begin()
+    return sealed
 
 
 def keys(store: ObjectStore, prefix: str = "", *, start_after: str = "") -> list[str]:
-    return [info.key for info in store.list(prefix, start_after=start_after).objects]
+    found = [info.key for info in store.list(prefix, start_after=start_after).objects]
+    return [key for key in found if not key.startswith(KEYS)]
 
 
 def test_what_was_put_is_read_back(store: ObjectStore) -> None:

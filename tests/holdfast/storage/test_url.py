@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast.storage import FolderStore, open_store
+from holdfast.storage import FolderStore, open_place
 from holdfast.storage.azure import AzureStore
 from holdfast.storage.azure_account import AzureAccount
 from holdfast.storage.gcs import GcsStore
@@ -29,7 +29,7 @@ def test_a_path_and_a_file_url_name_a_folder(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("HOME", str(tmp_path))
     here = str(tmp_path)
     for url in (f"{here}/a b", "a b", "./a b", "~/a b", f"file://{here}/a%20b", f"file://localhost{here}/a b"):
-        store = open_store(url)
+        store = open_place(url)
         assert isinstance(store, FolderStore)
         assert store.url == str(tmp_path / "a b")
 
@@ -44,7 +44,7 @@ def test_a_path_and_a_file_url_name_a_folder(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_an_s3_url_names_a_bucket_and_a_prefix(url: str, said: str) -> None:
-    store = open_store(url)
+    store = open_place(url)
     assert isinstance(store, S3Store)
     assert store.url == said
 
@@ -69,7 +69,7 @@ def test_an_s3_url_names_a_bucket_and_a_prefix(url: str, said: str) -> None:
 )
 def test_any_other_url_is_refused_and_says_what_is_known(url: str) -> None:
     with pytest.raises(UsageError, match=r"s3://bucket/prefix|file:///folder|az://container/prefix|gs://bucket/prefix"):
-        open_store(url)
+        open_place(url)
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,19 @@ def test_any_other_url_is_refused_and_says_what_is_known(url: str) -> None:
 )
 def test_a_secret_in_a_url_is_refused_and_not_repeated(scheme: str, instead: str) -> None:
     with pytest.raises(UsageError, match=instead) as caught:
-        open_store(f"{scheme}://key:sesame@bucket/x")
+        open_place(f"{scheme}://key:sesame@bucket/x")
     assert "sesame" not in str(caught.value)
 
 
 def test_a_signature_in_a_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(UsageError, match="after '/x'") as caught:
-        open_store("az://container/x?sig=sesame")
+        open_place("az://container/x?sig=sesame")
     assert "sesame" not in str(caught.value)
 
 
 @pytest.mark.parametrize("prefix", ["", "/", "/some/prefix/"])
 def test_a_gs_url_names_a_bucket_and_a_prefix_and_asks_nobody_yet(prefix: str) -> None:
-    store = open_store(f"gs://bucket{prefix}")
+    store = open_place(f"gs://bucket{prefix}")
     assert isinstance(store, GcsStore)
     assert store.url == f"gs://bucket{prefix}".rstrip("/")
     assert store.endpoint == "https://storage.googleapis.com"
@@ -136,7 +136,7 @@ def test_the_environment_names_the_azure_account(
     account = AzureAccount.from_environment()
     assert (account.name, account.endpoint) == ("ann", endpoint)
     assert account.key or account.sas.endswith("sig=sesame")
-    store = open_store("az://container/some/prefix/")
+    store = open_place("az://container/some/prefix/")
     assert isinstance(store, AzureStore)
     assert (store.url, store.endpoint) == ("az://container/some/prefix", endpoint)
     assert "sesame" not in f"{account!r}{store!r}"
@@ -147,7 +147,7 @@ def test_the_environment_names_the_azure_account(
 def test_without_an_azure_account_the_variables_to_set_are_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
     with pytest.raises(UsageError, match="AZURE_STORAGE_CONNECTION_STRING"):
-        open_store("az://container/x")
+        open_place("az://container/x")
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ def test_a_missing_client_says_what_to_install(url: str, module: str, extra: str
 import sys
 sys.modules[{module!r}] = None
 from holdfast.errors import UsageError
-from holdfast.storage import open_store
+from holdfast.storage import open_place
 try:
-    open_store({url!r})
+    open_place({url!r})
 except UsageError as error:
     print(error)
 """
@@ -197,18 +197,18 @@ def test_only_the_clouds_own_listings_count_as_ordered(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert open_store(url).listing_is_ordered is ordered
+    assert open_place(url).listing_is_ordered is ordered
     for word, said in (("yes", True), ("no", False)):
         monkeypatch.setenv("HOLDFAST_LISTING_ORDERED", word)
-        assert open_store(url).listing_is_ordered is said
+        assert open_place(url).listing_is_ordered is said
     monkeypatch.setenv("HOLDFAST_LISTING_ORDERED", "perhaps")
     with pytest.raises(UsageError, match="HOLDFAST_LISTING_ORDERED"):
-        open_store(url)
+        open_place(url)
 
 
 @pytest.mark.parametrize("module", ["boto3", "pyarrow", "requests", "azure", "google.cloud"])
 def test_working_in_a_folder_does_not_load_what_a_cloud_needs(module: str, tmp_path: Path) -> None:
-    assert not _loads(f"from holdfast.storage import open_store; open_store({str(tmp_path)!r})", module)
+    assert not _loads(f"from holdfast.storage import open_place; open_place({str(tmp_path)!r})", module)
 
 
 def test_locks_can_be_used_alone() -> None:

@@ -1,0 +1,107 @@
+"""`holdfast key`: make keys, see which one opens an archive, and exchange it. Works with Airflow down."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.model import iso
+from holdfast.cli import places
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output
+from holdfast.errors import UsageError
+from holdfast.storage.key_source import find_key, new_key
+from locking import Owner
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.storage.keyring import RingDocument
+
+key_app = typer.Typer(
+    name="key",
+    help="Keys of encrypted archives. Whoever has lost an archive's key has lost the archive.",
+    no_args_is_help=True,
+)
+
+
+@key_app.command(name="new")
+def new(
+    path: Annotated[Path, typer.Argument(help="The file to make; only its owner may read it.")], as_json: Json = False
+) -> None:
+    """Make a key, as a new file."""
+    output = Output(as_json=as_json)
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(new_key())
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        raise UsageError(f"{path} is there already, and may be the only key of an archive: name another file") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error}") from error
+    key = find_key(f"file:{path.absolute()}")
+    output.result(
+        {"key": key.address, "fingerprint": key.fingerprint},
+        lambda console: console.print(
+            f"made {key.address} ({key.fingerprint}): keep a copy where the archive is not; without it nothing of the "
+            "archive can be read",
+            markup=False,
+        ),
+    )
+
+
+@key_app.command(name="show")
+def show(url: Url, as_json: Json = False) -> None:
+    """Tell which key opens an archive; with --json, all that is stored of its keys, which is nothing secret."""
+    output = Output(as_json=as_json)
+    store = places.archive_store(url)
+    Archive.open(store)
+    ring = store.ring()
+    if ring is None:
+        raise UsageError(f"{store.url} is not encrypted")
+    output.result(_value(ring.document, store.key), lambda console: _show(console, ring.document, store.key))
+
+
+@key_app.command(name="rotate")
+def rotate(
+    url: Url,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="The key that opens the archive from now on, such as file:/etc/new.key."),
+    ] = None,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Encrypt what is written from now on with a new data key, and exchange the key that opens the archive.
+
+    Without --to the present key goes on opening it. What was written before is not encrypted anew.
+    """
+    output = Output(as_json=as_json)
+    store = places.archive_store(url)
+    Archive.open(store)
+    if store.ring() is None or store.key is None:
+        raise UsageError(f"{store.url} is not encrypted: 'holdfast copy' makes an encrypted copy of it")
+    find_key(to or store.key)
+    with locks.acquire(store, "key-rotation", owner=Owner(), purpose="key rotation", wait=wait) as held:
+        held.check()
+        ring = store.renew(to or store.key)
+    output.result(_value(ring.document, store.key), lambda console: _show(console, ring.document, store.key))
+
+
+def _value(document: RingDocument, key: str | None) -> dict[str, Any]:
+    return {"key": key, "document": document.model_dump(mode="json")}
+
+
+def _show(console: Console, document: RingDocument, key: str | None) -> None:
+    opened = f"the key {document.wrapped_by}" if document.wrapped_by else "a service's key"
+    console.print(f"opened by {opened}, found here by {key}", markup=False)
+    table = Table(Column("data key"), Column("made"), Column("for"), box=None)
+    for each in document.keys:
+        table.add_row(each.id, iso(each.created), "writing and reading" if each is document.keys[-1] else "reading")
+    console.print(table)
