@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +17,30 @@ from tests.support.servers import drop_slots
 from tests.support.versions import running
 
 _numbers = itertools.count(1)
+_ALONE = "HOLDFAST_TEST_ALONE"
+_ALONE_S = 120
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that forks in an interpreter of its own.
+
+    A lock that another thread holds in the moment of a fork stays locked in the child for ever: and by then, a process
+    of tests has threads of many libraries.
+    """
+    if pyfuncitem.get_closest_marker("forks") is None or _ALONE in os.environ:
+        return None
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pyfuncitem.nodeid],
+        env={**os.environ, _ALONE: "1"},
+        cwd=pyfuncitem.config.rootpath,
+        capture_output=True,
+        text=True,
+        timeout=_ALONE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return True
 
 
 @pytest.fixture(scope="session")

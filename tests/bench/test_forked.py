@@ -10,6 +10,8 @@ import pytest
 
 from bench.forked import ForkedError, run_forked
 
+pytestmark = pytest.mark.forks
+
 
 def test_each_task_answers_from_a_process_of_its_own() -> None:
     def task(meet: Callable[[], None]) -> int:
