@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,18 @@ VACUUMED = {
 MAINTENANCE = ["format R save", "maintenance W save"]
 
 
-def play(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]) -> None:
-    spark.play("tell")
-    monkeypatch.setenv("FAKE_RESULT", json.dumps(result))
+Play = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture
+def play(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Lets the next jobs do nothing but return a result."""
+
+    def tell(result: dict[str, Any]) -> None:
+        spark.play("tell")
+        monkeypatch.setenv("FAKE_RESULT", json.dumps(result))
+
+    return tell
 
 
 def told(spark: FakeSpark) -> list[str]:
@@ -89,14 +99,10 @@ def test_what_airflow_fills_in_is_what_the_operator_was_given(operator: ArchiveJ
 
 
 def test_blocks_are_joined_as_archives_yaml_says(
-    store: ObjectStore,
-    spark: FakeSpark,
-    context: dict[str, Any],
-    configuration: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path, play: Play
 ) -> None:
     configuration.write_text("archives: {shop: {url: archive, compaction: {min_blocks: 3, small: 1 MB, min_age: 2h}}}")
-    play(spark, monkeypatch, COMPACTED)
+    play(COMPACTED)
     assert run(CompactOperator(task_id="save", archive="shop", source="shop_db"), context) == {
         "commit": 7,
         "blocks_removed": 16,
@@ -116,10 +122,10 @@ def test_blocks_are_joined_as_archives_yaml_says(
 
 
 def test_a_migration_keeps_all_others_out(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], play: Play
 ) -> None:
     done = {"archive": "a", "from": 1, "format": 2, "commits": 3}
-    play(spark, monkeypatch, done)
+    play(done)
     assert run(MigrateOperator(task_id="save", archive="shop", to="2"), context) == done
     assert told(spark) == ["--to", "2"]
     assert spark.seen()["locks"] == ["format W save"]
@@ -132,24 +138,20 @@ def test_snapshots_are_made_where_that_is_wanted(
     store: ObjectStore,
     spark: FakeSpark,
     context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    play: Play,
     wanted: bool | str,
     given: bool,
 ) -> None:
-    play(spark, monkeypatch, COMPACTED)
+    play(COMPACTED)
     run(CompactOperator(task_id="save", archive="shop", consolidate=wanted), context)
     assert ("--consolidate" in told(spark), "--source" in told(spark)) == (given, False)
 
 
 def test_rules_come_from_the_configuration_unless_given(
-    store: ObjectStore,
-    spark: FakeSpark,
-    context: dict[str, Any],
-    configuration: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path, play: Play
 ) -> None:
     configuration.write_text("archives: {shop: {url: archive, keep: {daily: 2, within: 7d}}}")
-    play(spark, monkeypatch, TRUNCATED)
+    play(TRUNCATED)
     assert run(TruncateOperator(task_id="save", archive="shop", keep=[]), context) == TRUNCATED
     assert told(spark) == ["--keep", "daily=2", "--keep", "within=7d", "--min-chains", "1"]
     assert spark.seen()["locks"] == MAINTENANCE
@@ -171,14 +173,10 @@ def test_rules_that_cannot_be_meant_are_refused_before_any_lock(
 
 
 def test_vacuum_says_how_much_is_gone(
-    store: ObjectStore,
-    spark: FakeSpark,
-    context: dict[str, Any],
-    configuration: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path, play: Play
 ) -> None:
     configuration.write_text("archives: {shop: {url: archive, vacuum: {grace: 48h}}}")
-    play(spark, monkeypatch, VACUUMED)
+    play(VACUUMED)
     assert run(VacuumOperator(task_id="save", archive="shop"), context) == {
         "files": 12,
         "bytes": 120,
@@ -211,12 +209,12 @@ def test_vacuum_that_left_something_is_tried_again(
     store: ObjectStore,
     spark: FakeSpark,
     context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    play: Play,
     more: dict[str, Any],
     code: int,
     said: str,
 ) -> None:
-    play(spark, monkeypatch, VACUUMED | more)
+    play(VACUUMED | more)
     with pytest.raises(JobFailed, match=said) as caught:
         run(VacuumOperator(task_id="save", archive="shop"), context)
     assert (caught.value.exit_code, isinstance(caught.value, JobRefused)) == (code, False)
@@ -224,21 +222,17 @@ def test_vacuum_that_left_something_is_tried_again(
 
 
 def test_files_that_an_object_lock_keeps_fail_no_vacuum(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], play: Play
 ) -> None:
-    play(spark, monkeypatch, VACUUMED | {"refused": [{**KEPT, "retained": True}]})
+    play(VACUUMED | {"refused": [{**KEPT, "retained": True}]})
     assert run(VacuumOperator(task_id="save", archive="shop"), context)["retained"] == 1
 
 
 def test_verification_reads_as_much_as_archives_yaml_says(
-    store: ObjectStore,
-    spark: FakeSpark,
-    context: dict[str, Any],
-    configuration: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path, play: Play
 ) -> None:
     configuration.write_text("archives: {shop: {url: archive, verification: {deep_within: 10d, budget: 2h}}}")
-    play(spark, monkeypatch, {**VERIFIED, "damage": [], "costs": []})
+    play({**VERIFIED, "damage": [], "costs": []})
     assert run(VerifyOperator(task_id="save", archive="shop"), context) == VERIFIED
     assert told(spark) == ["--deep", "--new", "--within", "10d", "--budget", "2h"]
     assert spark.seen()["locks"] == ["format R save"]
@@ -249,10 +243,10 @@ def test_verification_reads_as_much_as_archives_yaml_says(
 
 
 def test_damage_fails_the_task_for_good_and_is_named(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], play: Play
 ) -> None:
     damage = [f"data/{number} is missing" for number in range(5)]
-    play(spark, monkeypatch, {**VERIFIED, "damage": damage})
+    play({**VERIFIED, "damage": damage})
     with pytest.raises(JobRefused, match=r"data/0 is missing; .*; and 2 more, in the log") as caught:
         run(VerifyOperator(task_id="save", archive="shop"), context)
     assert caught.value.exit_code == 4
@@ -294,9 +288,9 @@ def test_maintenance_waits_for_other_maintenance_without_a_worker_slot(
 
 
 def test_verification_waits_for_nobody_who_deletes_before_its_job_begins(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], play: Play
 ) -> None:
-    play(spark, monkeypatch, {**VERIFIED, "damage": []})
+    play({**VERIFIED, "damage": []})
     with RWLock(store, "history").write(purpose="vacuum", wait=0):  # its job waits for that, chunk by chunk
         assert run(VerifyOperator(task_id="save", archive="shop"), context) == VERIFIED
 
