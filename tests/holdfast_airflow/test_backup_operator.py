@@ -24,6 +24,23 @@ from tests.support.operators import FakeSpark, backup, locks_of, run
 RETAINED = ["--max-retained", str(10 << 30)]
 """How much log a slot may keep where archives.yaml does not say."""
 
+Decide = Callable[..., None]
+
+
+@pytest.fixture
+def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
+    """Has it decided beforehand how changes are joined to what is here, and what is said of that."""
+
+    def decide_beforehand(decision: Decision, *said: str) -> None:
+        def decided(store: ObjectStore, address: object, wanted: Any, say: Callable[[str], None]) -> Decision:
+            for line in said:
+                say(line)
+            return decision
+
+        monkeypatch.setattr("holdfast.backups.decide", decided)
+
+    return decide_beforehand
+
 
 def test_backup_runs_under_its_locks_and_returns_the_verified_commit(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
@@ -57,17 +74,9 @@ def test_backup_tells_who_is_scheduled_on_it_what_it_was(
 
 
 def test_backup_of_changes_that_became_a_full_one_says_why(
-    store: ObjectStore,
-    spark: FakeSpark,
-    context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], decide: Decide, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def decide(store: ObjectStore, address: object, wanted: Any, say: Callable[[str], None]) -> Decision:
-        say("no changes can be joined to what is here: the slot is gone")
-        return Decision(gap="the slot is gone")
-
-    monkeypatch.setattr("holdfast.backups.decide", decide)
+    decide(Decision(gap="the slot is gone"), "no changes can be joined to what is here: the slot is gone")
     spark.play("begin anew")
     context["outlet_events"] = {backups_of("shop"): SimpleNamespace(extra={})}
     summary = run(backup(kind="changes", outlets=[backups_of("shop")]), context)
@@ -77,13 +86,9 @@ def test_backup_of_changes_that_became_a_full_one_says_why(
 
 
 def test_backup_of_changes_that_begins_anew_with_a_table_says_which_and_why(
-    store: ObjectStore,
-    spark: FakeSpark,
-    context: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], decide: Decide, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("holdfast.backups.decide", lambda *_: Decision(kind="changes"))
+    decide(Decision(kind="changes"))
     spark.play("changes")
     summary = run(backup(), context)
     assert (summary["kind"], summary["commit"], summary["begun"]) == ("changes", 1, ["public.late"])
@@ -93,9 +98,9 @@ def test_backup_of_changes_that_begins_anew_with_a_table_says_which_and_why(
 
 
 def test_changes_that_were_committed_do_not_make_a_success_of_a_task_that_was_to_do_more(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], decide: Decide
 ) -> None:
-    monkeypatch.setattr("holdfast.backups.decide", lambda *_: Decision(kind="changes"))
+    decide(Decision(kind="changes"))
     spark.play("refuse after changes")
     with pytest.raises(JobRefused, match="asked to refuse after changes"):
         run(backup(), context)
