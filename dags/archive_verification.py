@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from airflow.sdk import Param
 
-from airflow.sdk import DAG, Param
-
-from holdfast_airflow.archives import configured_archives
+from holdfast_airflow.archives import archive_dag, archives_at_one_place
 from holdfast_airflow.operators.verify import VerifyOperator
-
-if TYPE_CHECKING:
-    from holdfast.config import ArchiveConfig
 
 DOC = """
 Looks whether everything that the commits of the archive **{name}** ({place}) name is there and is what was written.
@@ -22,21 +16,15 @@ or missing the task fails, without another try, and names the table, the time an
 goes on failing until the file is put back or its block is removed. Nothing is changed. See the runbook on damage.
 """
 
-
-def build(name: str, archive: ArchiveConfig) -> DAG:
-    """Make the DAG of one archive."""
-    schedule, configured = archive.schedule.verification, archive.verification
-    with DAG(
-        dag_id=f"archive_verification_{name}",
+for name, archive in archives_at_one_place().items():
+    with archive_dag(
+        "archive_verification",
+        name,
+        archive,
+        doc=DOC,
+        terms={"within": archive.verification.deep_within},
+        schedule_key="verification",
         description=f"Look whether the archive {name} is what was written",
-        doc_md=DOC.format(
-            name=name, place=archive.url, within=configured.deep_within, schedule=schedule or "none is set"
-        ),
-        schedule=schedule,
-        start_date=datetime(2026, 1, 1, tzinfo=UTC),
-        catchup=False,
-        max_active_runs=1,
-        default_args={"retries": 2 if schedule else 0, "retry_delay": timedelta(minutes=5)},
         params={
             "deep": Param(
                 True,
@@ -45,20 +33,19 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 description="Also read the bytes of files: checksums, Parquet pages, row counts.",
             ),
             "within": Param(
-                configured.deep_within,
+                archive.verification.deep_within,
                 type="string",
                 pattern=r"^[0-9]+(\.[0-9]+)? ?(s|min|h|d|w)$",
                 title="All within",
                 description="A run reads as much as is needed to have read all files in this time, such as 30d.",
             ),
             "budget": Param(
-                configured.budget,
+                archive.verification.budget,
                 type=["null", "string"],
                 title="Budget",
                 description="What this run reads at most, such as 100 GB or 2h; empty means no bound.",
             ),
         },
-        tags=["holdfast", "maintenance", name],
     ) as dag:
         VerifyOperator(
             task_id="verify",
@@ -67,9 +54,3 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
             within=dag.param("within"),
             budget=dag.param("budget"),
         )
-    return dag
-
-
-for archive_name, archive_config in configured_archives().items():
-    if archive_config.url:
-        build(archive_name, archive_config)

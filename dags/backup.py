@@ -6,12 +6,12 @@ without a worker slot. Runs that were missed meanwhile are not made up for: the 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, Param, task
 
-from holdfast_airflow.archives import ALL, configured_archives
+from holdfast_airflow.archives import ALL, archive_dag, configured_archives
 from holdfast_airflow.assets import backups_of
 from holdfast_airflow.operators.backup import BackupOperator
 
@@ -33,24 +33,22 @@ succeeds updates the asset `holdfast_{name}`, on which other DAGs can be schedul
 """
 
 
-def build(name: str, archive: ArchiveConfig, kind: str, prefix: str) -> DAG:
+def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
     """Make a DAG of one archive.
 
     :param kind: of the backups it makes unless told otherwise.
     """
-    schedule: str | None = getattr(archive.schedule, kind)
     sources = sorted(archive.sources)
-    place = archive.url or "replicas"
-    with DAG(
-        dag_id=f"{prefix}_{name}",
+    with archive_dag(
+        operation,
+        name,
+        archive,
+        doc=DOC,
+        terms={"what": WHAT[kind], "kind": kind},
+        tag="backup",
+        schedule_key=kind,
+        retry_delay=timedelta(minutes=2),
         description=f"Back up into the archive {name}" + (", only what has changed" if kind == "changes" else ""),
-        doc_md=DOC.format(what=WHAT[kind], name=name, place=place, kind=kind, schedule=schedule or "none is set"),
-        schedule=schedule,
-        start_date=datetime(2026, 1, 1, tzinfo=UTC),
-        catchup=False,
-        max_active_runs=1,
-        # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
-        default_args={"retries": 2 if schedule else 0, "retry_delay": timedelta(minutes=2)},
         params={
             "source": Param(
                 ALL if len(sources) > 1 else sources[0],
@@ -74,7 +72,6 @@ def build(name: str, archive: ArchiveConfig, kind: str, prefix: str) -> DAG:
                 description="Globs of schema.table, one a line; empty means those of archives.yaml.",
             ),
         },
-        tags=["holdfast", "backup", name],
     ) as dag:
         backups = [
             BackupOperator(
@@ -101,6 +98,6 @@ def choose(sources: list[str], params: dict[str, str] | None = None) -> list[str
 
 for archive_name, archive_config in configured_archives().items():
     if archive_config.sources:
-        build(archive_name, archive_config, "full", "backup")
+        build("backup", archive_name, archive_config, "full")
         if archive_config.schedule.changes:
-            build(archive_name, archive_config, "changes", "changes")
+            build("changes", archive_name, archive_config, "changes")

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import timedelta
 
-from airflow.sdk import DAG
-
-from holdfast_airflow.archives import configured_archives
+from holdfast_airflow.archives import archive_dag, archives_at_one_place
 from holdfast_airflow.operators.reap_locks import ReapLocks
-
-if TYPE_CHECKING:
-    from holdfast.config import ArchiveConfig
 
 INTERVAL = timedelta(minutes=10)
 
@@ -22,24 +16,15 @@ Nothing depends on it: whoever wants a lock does the same. It keeps the archive 
 comes by. A healthy lock never goes; to end one, see `holdfast locks break`.
 """
 
-
-def build(name: str, archive: ArchiveConfig) -> DAG:
-    """Make the DAG of one archive."""
-    with DAG(
-        dag_id=f"lock_reaper_{name}",
+for name, archive in archives_at_one_place().items():
+    with archive_dag(
+        "lock_reaper",
+        name,
+        archive,
+        doc=DOC,
+        tag="locks",
         description=f"End what is over among the locks of the archive {name}",
-        doc_md=DOC.format(name=name, place=archive.url),
         schedule=INTERVAL,
-        start_date=datetime(2026, 1, 1, tzinfo=UTC),
-        catchup=False,
-        max_active_runs=1,
         dagrun_timeout=INTERVAL,
-        tags=["holdfast", "locks", name],
     ) as dag:
         ReapLocks(task_id="reap", archive=name)
-    return dag
-
-
-for archive_name, archive_config in configured_archives().items():
-    if archive_config.url:
-        build(archive_name, archive_config)

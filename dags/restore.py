@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from airflow.sdk import Param
 
-from airflow.sdk import DAG, Param
-
-from holdfast_airflow.archives import configured_archives
+from holdfast_airflow.archives import archive_dag, configured_archives
 from holdfast_airflow.operators.restore import RestoreOperator
-
-if TYPE_CHECKING:
-    from holdfast.config import ArchiveConfig
 
 DOC = """
 Restores from the archive **{name}** ({place}) into the database of an Airflow connection.
@@ -36,16 +31,16 @@ AT = (
 )
 TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
 
-
-def build(name: str, archive: ArchiveConfig) -> DAG:
-    """Make the DAG of one archive."""
+for name, archive in configured_archives().items():
     sources = sorted(archive.sources)
-    with DAG(
-        dag_id=f"restore_{name}",
+    with archive_dag(
+        "restore",
+        name,
+        archive,
+        doc=DOC,
+        tag="restore",
         description=f"Restore from the archive {name}",
-        doc_md=DOC.format(name=name, place=archive.url or "replicas"),
-        schedule=None,
-        max_active_runs=1,
+        start_date=None,  # by hand alone, so that there is no first day
         params={
             # No default: a restore must never go to a database that nobody has named.
             "target_connection": Param(
@@ -103,7 +98,6 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 description="Only make the plan and return it; nothing is changed.",
             ),
         },
-        tags=["holdfast", "restore", name],
     ) as dag:
         RestoreOperator(
             task_id="restore",
@@ -117,8 +111,3 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
             tablespaces=dag.param("tablespaces"),
             only_plan=dag.param("dry_run"),
         )
-    return dag
-
-
-for archive_name, archive_config in configured_archives().items():
-    build(archive_name, archive_config)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from airflow.sdk import Param
 
-from airflow.sdk import DAG, Param
-
-from holdfast_airflow.archives import configured_archives
+from holdfast_airflow.archives import archive_dag, archives_at_one_place
 from holdfast_airflow.operators.drill import DrillOperator
-
-if TYPE_CHECKING:
-    from holdfast.config import ArchiveConfig
 
 DOC = """
 Restores a random moment of each source from the archive **{name}** ({place}), and nothing but it, into a PostgreSQL
@@ -23,20 +17,15 @@ restore would fail, or bring back something wrong: see the runbook on failed dri
 since each needs room for a whole database.
 """
 
-
-def build(name: str, archive: ArchiveConfig) -> DAG:
-    """Make the DAG of one archive."""
-    schedule = archive.schedule.drill
-    with DAG(
-        dag_id=f"restore_drill_{name}",
+for name, archive in archives_at_one_place().items():
+    with archive_dag(
+        "restore_drill",
+        name,
+        archive,
+        doc=DOC,
+        schedule_key="drill",
         description=f"Prove that the archive {name} can be restored",
-        doc_md=DOC.format(name=name, place=archive.url, schedule=schedule or "none is set"),
-        schedule=schedule,
-        start_date=datetime(2026, 1, 1, tzinfo=UTC),
-        catchup=False,
-        max_active_runs=1,
         max_active_tasks=1,
-        default_args={"retries": 2 if schedule else 0, "retry_delay": timedelta(minutes=5)},
         params={
             "at": Param(
                 None,
@@ -45,15 +34,8 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 description="The moment to restore, such as latest or 2026-11-21T17:05:00Z; empty means a random one.",
             ),
         },
-        tags=["holdfast", "maintenance", name],
     ) as dag:
         for source in sorted(archive.sources) or [None]:
             DrillOperator(
                 task_id=f"drill_{source}" if source else "drill", archive=name, source=source, at=dag.param("at")
             )
-    return dag
-
-
-for archive_name, archive_config in configured_archives().items():
-    if archive_config.url:
-        build(archive_name, archive_config)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from airflow.sdk import Param
 
-from airflow.sdk import DAG, Param
-
-from holdfast_airflow.archives import ONE_SOURCE, configured_archives, source_param
+from holdfast_airflow.archives import ONE_SOURCE, archive_dag, archives_at_one_place, source_param
 from holdfast_airflow.operators.truncate import TruncateOperator
 from holdfast_airflow.operators.vacuum import VacuumOperator
-
-if TYPE_CHECKING:
-    from holdfast.config import ArchiveConfig
 
 DOC = """
 Removes the restore points of the archive **{name}** ({place}) that no rule and no hold keeps; the newest backups always
@@ -22,22 +16,16 @@ Runs on the schedule `truncation` of archives.yaml ({schedule}), and whenever it
 first: its log says which points would go, and why the others would stay.
 """
 
-
-def build(name: str, archive: ArchiveConfig) -> DAG:
-    """Make the DAG of one archive."""
-    schedule = archive.schedule.truncation
+for name, archive in archives_at_one_place().items():
     keep = ", ".join(archive.keep.rules()) or "there are none, so that a run needs its own"
-    with DAG(
-        dag_id=f"truncation_{name}",
+    with archive_dag(
+        "truncation",
+        name,
+        archive,
+        doc=DOC,
+        terms={"keep": keep, "grace": archive.vacuum.grace},
+        schedule_key="truncation",
         description=f"Remove what no rule keeps from the archive {name}",
-        doc_md=DOC.format(
-            name=name, place=archive.url, keep=keep, grace=archive.vacuum.grace, schedule=schedule or "none is set"
-        ),
-        schedule=schedule,
-        start_date=datetime(2026, 1, 1, tzinfo=UTC),
-        catchup=False,
-        max_active_runs=1,
-        default_args={"retries": 2 if schedule else 0, "retry_delay": timedelta(minutes=5)},
         params={
             "source": source_param(archive, "Whose restore points to look at."),
             "keep": Param(
@@ -65,7 +53,6 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 description="Only say what would go; nothing is removed, and nothing deleted.",
             ),
         },
-        tags=["holdfast", "maintenance", name],
     ) as dag:
         truncate = TruncateOperator(
             task_id="truncate",
@@ -76,9 +63,3 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
             only_plan=dag.param("dry_run"),
         )
         truncate >> VacuumOperator(task_id="vacuum", archive=name, only_plan=dag.param("dry_run"))
-    return dag
-
-
-for archive_name, archive_config in configured_archives().items():
-    if archive_config.url:
-        build(archive_name, archive_config)

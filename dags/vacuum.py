@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from airflow.sdk import Param
 
-from airflow.sdk import DAG, Param
-
-from holdfast_airflow.archives import configured_archives
+from holdfast_airflow.archives import archive_dag, archives_at_one_place
 from holdfast_airflow.operators.vacuum import VacuumOperator
-
-if TYPE_CHECKING:
-    from holdfast.config import ArchiveConfig
 
 DOC = """
 Deletes the files in the archive **{name}** ({place}) of blocks that were truncated or joined, and what killed backups
@@ -21,19 +15,14 @@ Runs on the schedule `vacuum` of archives.yaml ({schedule}), and whenever it is 
 backups, and comes to what it left out at its next run.
 """
 
-
-def build(name: str, archive: ArchiveConfig) -> DAG:
-    """Make the DAG of one archive."""
-    schedule = archive.schedule.vacuum
-    with DAG(
-        dag_id=f"vacuum_{name}",
+for name, archive in archives_at_one_place().items():
+    with archive_dag(
+        "vacuum",
+        name,
+        archive,
+        doc=DOC,
+        schedule_key="vacuum",
         description=f"Delete files that the archive {name} does not need",
-        doc_md=DOC.format(name=name, place=archive.url, schedule=schedule or "none is set"),
-        schedule=schedule,
-        start_date=datetime(2026, 1, 1, tzinfo=UTC),
-        catchup=False,
-        max_active_runs=1,
-        default_args={"retries": 2 if schedule else 0, "retry_delay": timedelta(minutes=5)},
         params={
             "grace": Param(
                 archive.vacuum.grace,
@@ -56,7 +45,6 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
                 description="Only say what would be deleted.",
             ),
         },
-        tags=["holdfast", "maintenance", name],
     ) as dag:
         VacuumOperator(
             task_id="vacuum",
@@ -65,9 +53,3 @@ def build(name: str, archive: ArchiveConfig) -> DAG:
             orphans=dag.param("orphans"),
             only_plan=dag.param("dry_run"),
         )
-    return dag
-
-
-for archive_name, archive_config in configured_archives().items():
-    if archive_config.url:
-        build(archive_name, archive_config)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Param
+from airflow.sdk import DAG, Param
 
 from holdfast.config import find_config, load_config
 
@@ -27,6 +29,54 @@ def configured_archives() -> Mapping[str, ArchiveConfig]:
     """
     path = find_config()
     return load_config(path).archives if path is not None else {}
+
+
+def archives_at_one_place() -> Mapping[str, ArchiveConfig]:
+    """Return the archives of archives.yaml that have a URL, by name: maintenance needs one.
+
+    :raises UsageError: a mistake in the file.
+    """
+    return {name: archive for name, archive in configured_archives().items() if archive.url}
+
+
+def archive_dag(
+    operation: str,
+    name: str,
+    archive: ArchiveConfig,
+    *,
+    doc: str,
+    terms: Mapping[str, object] | None = None,
+    tag: str = "maintenance",
+    schedule_key: str | None = None,
+    retry_delay: timedelta = timedelta(minutes=5),
+    **settings: Any,
+) -> DAG:
+    """Make the DAG `<operation>_<name>` of one archive: one run at a time, and those that were missed are not made up.
+
+    :param doc: what Airflow shows about it. `{name}`, `{place}` and `{schedule}` are filled in, and those of `terms`.
+    :param tag: beside `holdfast` and the archive's name.
+    :param schedule_key: which of the archive's schedules it runs on. With it, tasks are tried twice more where there
+        is such a schedule, each time after `retry_delay`.
+    :param settings: more for the DAG, such as `description` and `params`; they win.
+    """
+    schedule: str | None = getattr(archive.schedule, schedule_key) if schedule_key else None
+    common: dict[str, Any] = {
+        "doc_md": doc.format(
+            name=name, place=archive.url or "replicas", schedule=schedule or "none is set", **(terms or {})
+        ),
+        "schedule": schedule,
+        "start_date": datetime(2026, 1, 1, tzinfo=UTC),
+        "catchup": False,
+        "max_active_runs": 1,
+        "tags": ["holdfast", tag, name],
+    }
+    if schedule_key:
+        # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
+        common["default_args"] = {"retries": 2 if schedule else 0, "retry_delay": retry_delay}
+    dag = DAG(dag_id=f"{operation}_{name}", **(common | settings))
+    # Airflow shows the code of the file that makes the DAG, and takes it to be this one.
+    dag.fileloc = sys._getframe(1).f_code.co_filename
+    return dag
 
 
 def source_param(archive: ArchiveConfig, description: str) -> Param:

@@ -79,6 +79,11 @@ def test_dags_can_be_stored_by_airflow(read: Read) -> None:
         assert DagSerialization.to_dict(found)["dag"]["dag_id"] == found.dag_id
 
 
+def test_airflow_shows_the_code_of_the_dag_file(read: Read) -> None:
+    files = {Path(found.fileloc) for found in read(TWO).dags.values()}
+    assert files == set((ROOT / "dags").glob("*.py"))
+
+
 def test_no_file_means_no_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_ARCHIVES", raising=False)
     monkeypatch.chdir(tmp_path)

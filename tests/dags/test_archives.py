@@ -1,0 +1,62 @@
+"""What the DAG files build their DAGs from."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.config import ArchiveConfig
+from holdfast_airflow.archives import archive_dag, archives_at_one_place, configured_archives
+
+DAILY = ArchiveConfig.model_validate({"url": "s3://backups/shop", "schedule": {"vacuum": "@daily"}})
+BY_HAND = ArchiveConfig.model_validate({"url": "s3://backups/shop"})
+
+
+def test_maintenance_leaves_out_archives_that_are_replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "archives.yaml"
+    path.write_text("archives: {shop: {url: s3://a/shop}, twice: {replicas: {x: s3://a/t, y: s3://b/t}}}")
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(path))
+    assert list(configured_archives()) == ["shop", "twice"]
+    assert list(archives_at_one_place()) == ["shop"]
+
+
+def test_dag_of_an_archive_runs_once_at_a_time_and_never_catches_up() -> None:
+    dag = archive_dag("vacuum", "shop", DAILY, doc="", schedule_key="vacuum")
+    assert (dag.dag_id, str(dag.schedule), dag.catchup, dag.max_active_runs) == ("vacuum_shop", "@daily", False, 1)
+    assert dag.tags == {"holdfast", "maintenance", "shop"}
+    assert archive_dag("reap", "shop", DAILY, doc="", tag="locks").tags == {"holdfast", "locks", "shop"}
+
+
+def test_only_scheduled_tasks_are_tried_again() -> None:
+    scheduled = archive_dag("vacuum", "shop", DAILY, doc="", schedule_key="vacuum", retry_delay=timedelta(minutes=2))
+    assert scheduled.default_args == {"retries": 2, "retry_delay": timedelta(minutes=2)}
+    by_hand = archive_dag("vacuum", "shop", BY_HAND, doc="", schedule_key="vacuum")
+    assert by_hand.schedule is None
+    assert by_hand.default_args["retries"] == 0
+
+
+def test_dag_without_a_key_is_by_hand_and_leaves_tries_to_airflow() -> None:
+    dag = archive_dag("migration", "shop", DAILY, doc="")
+    assert dag.schedule is None
+    assert dag.default_args == {}
+
+
+def test_doc_says_where_the_archive_is_when_it_runs_and_what_the_file_adds() -> None:
+    doc = "{name} ({place}), {schedule}, {grace}"
+    dag = archive_dag("vacuum", "shop", DAILY, doc=doc, terms={"grace": "24h"}, schedule_key="vacuum")
+    assert dag.doc_md == "shop (s3://backups/shop), @daily, 24h"
+    replicas = ArchiveConfig.model_validate({"replicas": {"x": "s3://a/t", "y": "s3://b/t"}})
+    assert archive_dag("restore", "t", replicas, doc="{place}, {schedule}").doc_md == "replicas, none is set"
+
+
+def test_what_a_file_sets_wins() -> None:
+    every = timedelta(minutes=10)
+    dag = archive_dag("reap", "shop", DAILY, doc="", schedule=every, dagrun_timeout=every, start_date=None)
+    assert dag.schedule == dag.dagrun_timeout == every
+    assert dag.start_date is None
+
+
+def test_airflow_shows_the_code_of_the_file_that_makes_the_dag() -> None:
+    assert Path(archive_dag("vacuum", "shop", DAILY, doc="").fileloc) == Path(__file__)
