@@ -38,6 +38,10 @@ PIECE_BYTES = 16 << 10
 """Small, so that a small table has two pieces."""
 
 
+_NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Keeps numpy and pyarrow from starting threads when they are imported: what one of them holds in the moment of a fork
+stays locked in the child for ever."""
+
 LIMIT_S = 180
 """A job that takes longer hangs: it says where, and ends."""
 
@@ -100,7 +104,7 @@ class SuddenJobs:
             cwd=Path(__file__).parents[2],
             # What a killed process leaves in the machine's temporary folder is left in ours.
             env={name: value for name, value in os.environ.items() if not name.startswith(("PG", "HOLDFAST_"))}
-            | {"TMPDIR": str(folder)},
+            | {"TMPDIR": str(folder), **_NO_THREADS},
         )
 
     def run(self, order: Order) -> Ended:
@@ -188,6 +192,9 @@ def main() -> None:
         need(program, at_least=0)  # each process would ask every program for its version
     if "AWS_ENDPOINT_URL" in os.environ:
         import_module("holdfast.storage.s3")  # each process would
+    threads = psutil.Process().num_threads()
+    if threads != 1:
+        raise RuntimeError(f"{threads} threads are here, and must not be when processes are forked")
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
