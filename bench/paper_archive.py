@@ -37,7 +37,8 @@ _FIRST = 1 << 24
 _BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def _column(number: int, name: str, kind: str, base: str, output: str, **more: object) -> Column:
+def make_column(number: int, name: str, kind: str, base: str, output: str, **more: object) -> Column:
+    """Return a column of a built-in type, as it is read from the catalog of a server."""
     plain = {"is_array": False, "precision": None, "scale": None, "not_null": False, "generated": "", "identity": ""}
     return Column.from_dict(
         {"number": number, "name": name, "type": kind, "base": base, "base_schema": "pg_catalog", "kind": "b",
@@ -46,10 +47,10 @@ def _column(number: int, name: str, kind: str, base: str, output: str, **more: o
 
 
 COLUMNS = (
-    _column(1, "id", "bigint", "int8", "int8out"),
-    _column(2, "at", "timestamp with time zone", "timestamptz", "timestamptz_out"),
-    _column(3, "amount", "numeric(12,2)", "numeric", "numeric_out", precision=12, scale=2),
-    _column(4, "name", "text", "text", "textout"),
+    make_column(1, "id", "bigint", "int8", "int8out"),
+    make_column(2, "at", "timestamp with time zone", "timestamptz", "timestamptz_out"),
+    make_column(3, "amount", "numeric(12,2)", "numeric", "numeric_out", precision=12, scale=2),
+    make_column(4, "name", "text", "text", "textout"),
 )
 
 

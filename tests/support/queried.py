@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from bench.paper_archive import make_column
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import Block, Coverage, Mark, Stream, TableRecord
@@ -22,24 +23,15 @@ from tests.support.histories import FIRST_FORM, SINCE, write_base, write_changes
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 END = 2000
 
-
-def _column(number: int, name: str, kind: str, base: str, output: str, **more: object) -> Column:
-    plain = {"is_array": False, "precision": None, "scale": None, "not_null": False, "generated": "", "identity": ""}
-    return Column.from_dict(
-        {"number": number, "name": name, "type": kind, "base": base, "base_schema": "pg_catalog", "kind": "b",
-         "output": f"pg_catalog.{output}", **plain, **more}
-    )  # fmt: skip
-
-
 ORDERS = (
-    _column(1, "id", "bigint", "int8", "int8out"),
-    _column(2, "day", "date", "date", "date_out"),
-    _column(3, "text", "text", "text", "textout"),
-    _column(4, "note", "text", "text", "textout"),
-    _column(6, "price", "numeric(10,2)", "numeric", "numeric_out", precision=10, scale=2),
-    _column(8, "twice", "bigint", "int8", "int8out", generated="s"),
+    make_column(1, "id", "bigint", "int8", "int8out"),
+    make_column(2, "day", "date", "date", "date_out"),
+    make_column(3, "text", "text", "text", "textout"),
+    make_column(4, "note", "text", "text", "textout"),
+    make_column(6, "price", "numeric(10,2)", "numeric", "numeric_out", precision=10, scale=2),
+    make_column(8, "twice", "bigint", "int8", "int8out", generated="s"),
 )
-PLACES = (_column(1, "Name", "text", "text", "textout"), _column(2, "at", "point", "point", "point_out"))
+PLACES = (make_column(1, "Name", "text", "text", "textout"), make_column(2, "at", "point", "point", "point_out"))
 
 
 def _table(oid: int, schema: str, name: str, columns: tuple[Column, ...], **more: object) -> Table:
