@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,16 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.sources.postgresql.server import PostgresServer
-from sparkjobs import following
 from tests.support.compacting import compact, everything_told
-from tests.support.followed import agree, comes_back, open_followed
-from tests.support.generator.histories import History
+from tests.support.generator.lives import begun
 from tests.support.generator.trials import many, same_few
-from tests.support.servers import passing_database
 
 pytestmark = pytest.mark.service
-
-_numbers = itertools.count(1)
 
 Live = Callable[[st.DataObject, int], None]
 
@@ -30,37 +24,22 @@ def live(postgres: PostgresServer, tmp_path: Path) -> Live:
     """Lets a database live through a drawn history, compacts its archive, and looks at each moment."""
 
     def check(data: st.DataObject, transactions: int) -> None:
-        folder = tmp_path / f"archive-{next(_numbers)}"
-        with pytest.MonkeyPatch.context() as patch, passing_database(postgres) as source:
-            window = data.draw(st.sampled_from((following.WINDOW_BYTES, 6000)))
-            patch.setattr(following, "WINDOW_BYTES", window)
-            patch.setattr(following, "_MOST_WINDOW_BYTES", window)
-            with open_followed(source, folder) as followed:
-                history = History(followed, data.draw)
-                history.begin()
-                followed.back_up()
-                history.cut()
-                first = len(followed.moments)
-                followed.note()
-                for _ in range(transactions):
-                    history.transaction()
-                    kind = data.draw(st.sampled_from(("", "changes", "changes", "full", "joined", "consolidated")))
-                    if kind in ("changes", "full"):
-                        followed.back_up(kind)
-                        history.cut()
-                    elif kind:
-                        compact(followed.store, consolidate=kind == "consolidated")
-                for _ in range(2):
-                    followed.back_up()
-                before = everything_told(followed.store)
-                compact(followed.store)
-                assert everything_told(followed.store) == before
-                compact(followed.store, consolidate=True)
-                agree(followed, first, history.exact())
-                at = data.draw(st.sampled_from(followed.moments[first:]))[0]
-                for moment in (f"lsn:{at}", "latest"):
-                    with passing_database(postgres) as target:
-                        comes_back(followed, moment, target)
+        with begun(postgres, tmp_path, data) as life:
+            store = life.followed.store
+            for _ in range(transactions):
+                life.history.transaction()
+                kind = data.draw(st.sampled_from(("", "changes", "changes", "full", "joined", "consolidated")))
+                if kind in ("changes", "full"):
+                    life.back_up(kind)
+                elif kind:
+                    compact(store, consolidate=kind == "consolidated")
+            for _ in range(2):
+                life.followed.back_up()
+            before = everything_told(store)
+            compact(store)
+            assert everything_told(store) == before
+            compact(store, consolidate=True)
+            life.can_be_gone_back_in()
 
     return check
 
