@@ -40,7 +40,6 @@ _BANDWIDTH = rf"^{_NUMBER}([kMG]?)B(?:/s)?$"
 _SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
 _SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
 _BUDGET = f"{_SIZE}|{_SPAN}"
-_KEY = r"^(file|env|command|kms):.+$"
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -103,10 +102,20 @@ def _without_secret(url: str) -> str:
     return url
 
 
+def _not_a_key(address: str) -> str:
+    """Refuse what is no address of a key, without showing it: it may be the key."""
+    if re.match(r"(file|env|command|kms):.", address) is None:
+        raise PydanticCustomError(
+            "secret", "write file:/path, env:VARIABLE, command:WORDS or kms:WORDS here, and never the key itself"
+        )
+    return address
+
+
 Name = Annotated[str, StringConstraints(pattern=f"^{_NAME}$")]
 """Names of archives, sources and replicas: they become parts of DAG ids and of lock names."""
 
 Url = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_secret)]
+KeyAddress = Annotated[str, AfterValidator(_not_a_key)]
 Size = Annotated[str, StringConstraints(pattern=_SIZE)]
 Span = Annotated[str, StringConstraints(pattern=_SPAN)]
 
@@ -240,7 +249,7 @@ class EncryptionConfig(_Section):
     :param key: `file:/path`, `env:VARIABLE`, `command:WORDS` or `kms:WORDS`; never the key itself.
     """
 
-    key: Annotated[str, StringConstraints(pattern=_KEY)]
+    key: KeyAddress
 
 
 class ArchiveConfig(_Section):
@@ -419,7 +428,6 @@ _PATTERNS = {
     _SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
     _SPAN: "write a number and s, min, h, d or w, such as 24h or 30d",
     _BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
-    _KEY: "write file:/path, env:VARIABLE, command:WORDS or kms:WORDS; never the key itself",
     _BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
     f"^{_NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
     r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",

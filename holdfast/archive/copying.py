@@ -106,7 +106,7 @@ def copy(
 ) -> Copied:
     """Copy an archive, or bring an earlier copy up to date; one that was not finished goes on.
 
-    Where the target's store has a key, the copy is encrypted, with data keys of its own, whatever the source is.
+    Where the target's store has a key, the copy is encrypted, whatever the source is.
 
     :param target: an empty place, or a copy of this archive to which nothing was added.
     :param deep: read the files that are there already, too, and replace those that are not what was written.
@@ -218,7 +218,7 @@ def _begin(archive: Archive, target: ObjectStore) -> RunLog:
             f"{target.url} let several requests create the same object at once: a backup into the copy could overwrite "
             "another one's commit. Copy to a store with conditional writes (If-None-Match)."
         )
-    target.begin()
+    target.begin(like=archive.store)
     log = RunLog(target, _run(archive), "copy")
     log.progress("copying files")
     if read_last(target, _run(archive)) is None:

@@ -96,10 +96,12 @@ def init(
         "name": archive.identity.name,
         "url": store.url,
         "format": archive.identity.format,
+        "encrypted": store.is_encrypted,
     }
+    kind, opened = ("encrypted archive", f", opened by {store.key}") if store.is_encrypted else ("archive", "")
     output.result(
         value,
-        lambda console: console.print(f"created archive {archive.identity.name} at {store.url}", markup=False),
+        lambda console: console.print(f"created {kind} {archive.identity.name} at {store.url}{opened}", markup=False),
     )
 
 

@@ -9,6 +9,7 @@ import typer
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.locks import HistoryReader
+from holdfast.archive.repair import check_copy, repair
 from holdfast.archive.verify import Scope, verify_and_remember
 from holdfast.cli import places
 from holdfast.cli.jobs import run_job
@@ -19,7 +20,7 @@ from holdfast.errors import UsageError
 from locking import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
@@ -49,6 +50,10 @@ def verify(
     new: Annotated[
         bool, typer.Option("--new", help="Without --deep: only what was added since the last verification.")
     ] = False,
+    repair_from: Annotated[
+        str | None,
+        typer.Option(metavar="COPY", help="Put files that are damaged or missing back from this copy of the archive."),
+    ] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Spread the files over Spark, for large archives.")] = False,
     wait: Wait = 0,
     as_json: Json = False,
@@ -64,14 +69,19 @@ def verify(
         within=parse_span(within) if within else None,
     )
     store = places.archive_store(url)
+    copy = places.archive_store(repair_from, default_key=store.key) if repair_from else None
+    if copy is not None:
+        check_copy(Archive.open(store), Archive.open(copy))
     value = (
         run_job("verification", store, scope.arguments(), wait=wait, output=output)
         if spark
         else _verify_here(store, scope, wait, output)
     )
+    if copy is not None and value["damage"]:
+        value |= _repair(store, copy, value["costs"], wait)
     output.result(value, lambda console: _show(console, value))
-    if value["damage"]:
-        output.say(f"holdfast: {len(value['damage'])} of {value['files']} files are damaged or missing")
+    if left := len(value["damage"]) - len(value.get("repaired", ())):
+        output.say(f"holdfast: {left} of {value['files']} files are damaged or missing")
         raise typer.Exit(4)
 
 
@@ -87,6 +97,23 @@ def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output) 
             on_file=_telling(output) if scope.deep else lambda record: None,
         )
     return found.describe()
+
+
+def _repair(store: ObjectStore, copy: ObjectStore, damage: Sequence[dict[str, Any]], wait: float) -> dict[str, Any]:
+    """Put files back under the locks of a repair; returns which, and why not the others."""
+    owner = Owner()
+    sources = sorted({each["source"] for each in damage})
+    with (
+        locks.acquire(store, "repair", sources=sources, owner=owner, purpose="repair", wait=wait) as held,
+        locks.acquire(copy, "source-side", owner=owner, purpose=f"repair of {store.url}", wait=wait) as beside,
+    ):
+
+        def check() -> None:
+            held.check()
+            beside.check()
+
+        done = repair(Archive.open(store), Archive.open(copy), [each["file"] for each in damage], check=check)
+    return {"repaired": list(done.files), "not_repaired": dict(done.left)}
 
 
 def _telling(output: Output) -> Callable[[FileRecord], None]:
@@ -106,6 +133,10 @@ def _telling(output: Output) -> Callable[[FileRecord], None]:
 def _show(console: Console, value: dict[str, Any]) -> None:
     for each in value["damage"]:
         console.print(f"damaged: {each}", markup=False)
+    for path in value.get("repaired", ()):
+        console.print(f"repaired: {path}", markup=False)
+    for path, why in value.get("not_repaired", {}).items():
+        console.print(f"not repaired: {path}: {why}", markup=False)
     how = "read and compared with their checksums" if value["deep"] else "there, with the right size"
     console.print(
         f"{value['files'] - len(value['damage'])} of {value['files']} files ({human_size(value['bytes'])}) of "

@@ -57,8 +57,12 @@ class ObjectStore(ABC):
         """Whether what is written through this store is encrypted by it."""
         return False
 
-    def begin(self) -> None:  # noqa: B027 - most stores have nothing to do
-        """Make an empty place ready for an archive; a store with a key makes the archive's keys."""
+    def begin(self, like: ObjectStore | None = None) -> None:  # noqa: B027 - most stores have nothing to do
+        """Make an empty place ready for an archive: a store with a key makes its data keys, if there are none.
+
+        :param like: where the archive is copied from; under the same key, a copy has the same data keys, so that an
+            object of one can be put in the place of the other's.
+        """
 
     @abstractmethod
     def list(self, prefix: str, *, start_after: str = "") -> Listing:

@@ -164,13 +164,21 @@ def _write(
         for each, secret in {**secrets, new: os.urandom(KEY_BYTES)}.items()
     )
     document = RingDocument(ring=ring, number=number, created=now, wrapped_by=key.fingerprint, keys=wrapped)
+    store_document(store, document)
+    return document
+
+
+def store_document(store: ObjectStore, document: RingDocument) -> None:
+    """Write a ring where there is none of its number.
+
+    :raises RefusedError: there is.
+    """
     try:
-        store.create(_name(number), document.model_dump_json(indent=2).encode() + b"\n")
+        store.create(_name(document.number), document.model_dump_json(indent=2).encode() + b"\n")
     except ObjectExists:
         raise RefusedError(
-            f"somebody else has just made {_name(number)} in {store.url}: see 'holdfast key show'"
+            f"somebody else has just made {_name(document.number)} in {store.url}: see 'holdfast key show'"
         ) from None
-    return document
 
 
 def _name(number: int) -> str:

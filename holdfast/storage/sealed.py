@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from holdfast.errors import DamagedError, UsageError
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.key_source import ENVIRONMENT, find_key
-from holdfast.storage.keyring import KEYS, KeyRing, create_ring, open_ring, read_document, renew_ring
+from holdfast.storage.keyring import KEYS, KeyRing, create_ring, open_ring, read_document, renew_ring, store_document
 from holdfast.storage.keys import check_key
 from holdfast.storage.parts import AHEAD_BYTES, RangeReader
 from holdfast.storage.sealing import HEADER_BYTES, SealingWriter, Unsealer, content_size, key_id, seal, unseal
@@ -89,10 +89,13 @@ class SealedStore(ObjectStore):
     def is_encrypted(self) -> bool:
         return self.ring() is not None
 
-    def begin(self) -> None:
-        """Make the keys of an archive that is about to be created here; those that were made already are taken."""
+    def begin(self, like: ObjectStore | None = None) -> None:
         if self.key is not None and self.ring(anew=True) is None:
-            create_ring(self._inner, find_key(self.key))
+            theirs = like.ring() if isinstance(like, SealedStore) and like.key == self.key else None
+            if theirs is not None:
+                store_document(self._inner, theirs.document)
+            else:
+                create_ring(self._inner, find_key(self.key))
             self.ring(anew=True)
 
     def renew(self, key: str) -> KeyRing:

@@ -309,3 +309,12 @@ def test_what_a_drill_must_find_is_of_one_source(file: Path) -> None:
         file.write_text(two % words)
         with pytest.raises(UsageError, match=sentence):
             load_config(file)
+
+
+def test_where_a_key_is_may_be_said_but_never_the_key(file: Path) -> None:
+    file.write_text("archives: {a: {url: u, encryption: {key: 'file:/etc/key'}}, b: {url: u}}")
+    assert (load_config(file).archive("a").key, load_config(file).archive("b").key) == ("file:/etc/key", None)
+    file.write_text("archives: {a: {url: u, encryption: {key: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}}}")
+    with pytest.raises(UsageError, match=r"encryption.key: write file:/path, env:VARIABLE, command:WORDS") as refused:
+        load_config(file)
+    assert "AAEC" not in str(refused.value)

@@ -73,6 +73,11 @@ def test_the_password_goes_by_environment_and_nowhere_else(tmp_path: Path) -> No
         assert "PGPASSWORD" not in jobs.job_environment("postgresql://me@here/shop", None, held, "target")
 
 
+def test_where_the_archives_key_is_goes_by_environment(tmp_path: Path) -> None:
+    assert jobs.job_environment(None, None, None, key="file:/etc/key")["HOLDFAST_KEY"] == "file:/etc/key"
+    assert "HOLDFAST_KEY" not in jobs.job_environment(None, None, None)
+
+
 def test_a_job_without_a_database_is_told_of_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "s3cret")
     store = Archive.create(open_store(str(tmp_path)), name="shop").store

@@ -16,7 +16,9 @@ import psutil
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
-from holdfast.storage import ObjectStore
+from holdfast.archive import Archive
+from holdfast.storage import ObjectStore, open_store
+from holdfast.storage.key_source import new_key
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
 from holdfast_airflow.operators import BackupOperator, RestoreOperator
 from holdfast_airflow.operators.job import ArchiveJobOperator
@@ -81,6 +83,21 @@ def test_password_is_in_the_jobs_environment_and_nowhere_else(
     runs = [store.get(info.key) for info in store.list("runs/").objects]
     assert runs
     assert not any(b"hunter2" in body for body in runs)
+
+
+def test_an_encrypted_archives_key_is_looked_up_by_the_job_itself(
+    configuration: Path, tmp_path: Path, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    (tmp_path / "key").write_text(new_key())
+    key = f"file:{tmp_path / 'key'}"
+    sources = "sources: {shop_db: {connection: shop_postgres}}"
+    configuration.write_text(f"archives: {{shop: {{url: secret, encryption: {{key: '{key}'}}, {sources}}}}}")
+    encrypted = open_store(str(tmp_path / "secret"), key)
+    Archive.create(encrypted, name="shop")
+    spark.play("succeed")
+    run(backup(), context)
+    assert spark.seen()["env"]["HOLDFAST_KEY"] == key
+    assert [each for each in encrypted.list("runs/").objects if each.size > 0]
 
 
 def test_password_is_masked_where_the_job_prints_it(

@@ -172,6 +172,9 @@ def test_a_copy_is_encrypted_with_a_key_of_its_own(shop: Shop, tmp_path: Path) -
     shop.run("copy", "shop", str(same))
     assert in_the_clear(same) == []
     assert command.run("status", str(same), more={"HOLDFAST_KEY": shop.key}).code == 0
+    (path,) = list(same.rglob("data/**/00000*"))[:1]
+    shutil.copy(path, shop.archive / path.relative_to(same))  # under one key, objects can be put back by hand
+    assert shop.run("verify", "shop", "--deep")["damage"] == []
 
 
 def test_an_archive_in_the_clear_gets_an_encrypted_copy_but_never_the_other_way_round(

@@ -105,7 +105,7 @@ def test_a_lock_is_explained_by_what_can_be_seen(holdfast: RunCommand, store: Ob
     assert "backup" not in found["history"]["keeps_out"]
     assert "kill" in found["history"]["advice"]
     assert (found["ingest-shop"]["safe"], found["ingest-shop"]["process"]) == ("wait", "unknown")
-    assert found["ingest-shop"]["keeps_out"] == ["backup"]
+    assert found["ingest-shop"]["keeps_out"] == ["backup", "repair"]
     assert "on far only" in found["ingest-shop"]["advice"]
     assert (found["format"]["safe"], found["format"]["state"]) == ("remove", "foreign")
     assert {"backup", "restore", "verification"} <= set(found["format"]["keeps_out"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.archive import Archive
 from holdfast.archive.scrub import RUN
-from holdfast.storage import ObjectStore
+from holdfast.storage import ObjectStore, open_store
 from locking import RWLock, inspect
 from tests.support.command import RunCommand
 
@@ -90,8 +91,8 @@ def test_files_are_spread_over_spark_where_that_is_wanted(
 ) -> None:
     asked: list[Any] = []
 
-    def run_job(operation: str, url: str, arguments: Sequence[str], **more: Any) -> dict[str, Any]:
-        asked.append((operation, url, list(arguments), more["wait"]))
+    def run_job(operation: str, store: ObjectStore, arguments: Sequence[str], **more: Any) -> dict[str, Any]:
+        asked.append((operation, store.url, list(arguments), more["wait"]))
         value = {"commits": 1, "blocks": 1, "files": 2, "bytes": 10, "deep": True, "costs": [], "read_since": None}
         return {**value, "damage": ["data/x is missing"]}
 
@@ -99,3 +100,50 @@ def test_files_are_spread_over_spark_where_that_is_wanted(
     done = holdfast("verify", filled.url, "--deep", "--spark", "--budget", "1 GB", "--wait", "3")
     assert asked == [("verification", filled.url, ["--deep", "--budget", "1000000000B"], 3)]
     assert (done.code, "damaged: data/x is missing" in done.out) == (4, True)
+
+
+def test_damaged_files_are_put_back_from_a_copy(holdfast: RunCommand, filled: ObjectStore, tmp_path: Path) -> None:
+    to = str(tmp_path / "copy")
+    assert holdfast("copy", filled.url, to).code == 0
+    changed, missing = paths(filled)
+    filled.put(changed, filled.get(changed)[:-1] + b"?")
+    filled.delete(missing)
+    done = holdfast("verify", filled.url, "--deep", "--repair-from", to, "--json")
+    assert done.code == 0, done.err
+    assert sorted(done.value["repaired"]) == [changed, missing]
+    assert (len(done.value["damage"]), done.value["not_repaired"]) == (2, {})
+    assert holdfast("verify", filled.url, "--deep").code == 0
+
+
+def test_what_cannot_be_put_back_is_said_and_stays_damage(
+    holdfast: RunCommand, filled: ObjectStore, tmp_path: Path
+) -> None:
+    to = str(tmp_path / "copy")
+    assert holdfast("copy", filled.url, to).code == 0
+    first, second = paths(filled)
+    for path in (first, second):
+        filled.put(path, b"?")
+    open_store(to).delete(first)
+    done = holdfast("verify", filled.url, "--repair-from", to)
+    assert done.code == 4
+    assert f"repaired: {second}" in done.out.splitlines()
+    assert f"not repaired: {first}: {first} is missing from {to}" in done.out
+    assert one_sentence(done.err) == "1 of 2 files are damaged or missing"
+
+
+def test_a_repair_waits_for_nobody_that_is_at_work(holdfast: RunCommand, filled: ObjectStore, tmp_path: Path) -> None:
+    to = str(tmp_path / "copy")
+    assert holdfast("copy", filled.url, to).code == 0
+    path = paths(filled)[0]
+    filled.put(path, b"?")
+    with RWLock(filled, "ingest-shop_db").write(purpose="backup", wait=0):
+        done = holdfast("verify", filled.url, "--repair-from", to)
+    assert done.code == 3
+    assert filled.get(path) == b"?"
+
+
+def test_nothing_is_looked_at_where_the_copy_is_none(holdfast: RunCommand, filled: ObjectStore, tmp_path: Path) -> None:
+    Archive.create(open_store(str(tmp_path / "other")), name="other")
+    done = holdfast("verify", filled.url, "--repair-from", str(tmp_path / "other"))
+    assert (done.code, done.out) == (2, "")
+    assert "is no copy of" in done.err

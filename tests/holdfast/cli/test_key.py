@@ -1,0 +1,97 @@
+"""`holdfast key`, and archives that it opens."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from holdfast.storage.key_source import ENVIRONMENT
+from tests.support.command import RunCommand
+
+
+@pytest.fixture
+def key(holdfast: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a key, which the environment says, too."""
+    assert holdfast("key", "new", str(tmp_path / "key")).code == 0
+    monkeypatch.setenv(ENVIRONMENT, address := f"file:{tmp_path / 'key'}")
+    return address
+
+
+@pytest.fixture
+def archive(holdfast: RunCommand, key: str, tmp_path: Path) -> str:
+    """An encrypted archive."""
+    assert holdfast("init", str(tmp_path / "archive")).code == 0
+    return str(tmp_path / "archive")
+
+
+def test_a_new_key_is_for_its_owner_alone_and_is_not_shown(holdfast: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    done = holdfast("key", "new", str(path), "--json")
+    assert done.value["key"] == f"file:{path}"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text().strip() not in done.out + done.err
+
+
+def test_no_key_is_written_over_another(holdfast: RunCommand, key: str) -> None:
+    path = Path(key.removeprefix("file:"))
+    before = path.read_text()
+    done = holdfast("key", "new", str(path))
+    assert (done.code, "may be the only key of an archive" in done.err) == (2, True)
+    assert path.read_text() == before
+
+
+def test_a_folder_that_is_not_there_is_said_so(holdfast: RunCommand, tmp_path: Path) -> None:
+    done = holdfast("key", "new", str(tmp_path / "no" / "key"))
+    assert (done.code, "cannot be written" in done.err) == (2, True)
+
+
+def test_init_says_that_the_archive_is_encrypted(holdfast: RunCommand, key: str, tmp_path: Path) -> None:
+    done = holdfast("init", str(tmp_path / "archive"))
+    assert done.out == f"created encrypted archive archive at {tmp_path / 'archive'}, opened by {key}\n"
+    assert holdfast("init", str(tmp_path / "other"), "--json").value["encrypted"] is True
+
+
+def test_the_keys_of_an_archive_are_shown_without_a_secret(holdfast: RunCommand, archive: str, key: str) -> None:
+    done = holdfast("key", "show", archive)
+    assert done.out.startswith("opened by the key ")
+    assert f"found here by {key}" in done.out
+    value = holdfast("key", "show", archive, "--json").value
+    assert value["key"] == key
+    assert len(value["document"]["keys"]) == 1
+    assert Path(key.removeprefix("file:")).read_text().strip() not in str(value)
+
+
+def test_keys_are_exchanged(
+    holdfast: RunCommand, archive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert holdfast("key", "new", str(tmp_path / "next")).code == 0
+    done = holdfast("key", "rotate", archive, "--to", f"file:{tmp_path / 'next'}")
+    assert (done.code, done.out.count("reading")) == (0, 2)
+    assert holdfast("status", archive).code == 2
+    monkeypatch.setenv(ENVIRONMENT, f"file:{tmp_path / 'next'}")
+    assert holdfast("status", archive).code == 0
+
+
+def test_a_key_that_is_not_there_exchanges_nothing(holdfast: RunCommand, archive: str) -> None:
+    done = holdfast("key", "rotate", archive, "--to", "file:/no/such/key")
+    assert (done.code, "cannot be read" in done.err) == (2, True)
+    assert len(holdfast("key", "show", archive, "--json").value["document"]["keys"]) == 1
+
+
+@pytest.mark.parametrize("word", ["show", "rotate"])
+def test_an_archive_in_the_clear_has_no_keys(holdfast: RunCommand, tmp_path: Path, word: str) -> None:
+    assert holdfast("init", str(tmp_path / "plain")).code == 0
+    done = holdfast("key", word, str(tmp_path / "plain"))
+    assert (done.code, "is not encrypted" in done.err) == (2, True)
+
+
+def test_archives_yaml_says_where_the_key_is(
+    holdfast: RunCommand, archive: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ENVIRONMENT)
+    assert holdfast("status", archive).code == 2
+    Path("archives.yaml").write_text(f"archives: {{shop: {{url: {archive}, encryption: {{key: '{key}'}}}}}}")
+    assert holdfast("status", "shop").code == 0
+    assert holdfast("status", archive).code == 0
