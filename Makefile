@@ -55,8 +55,8 @@ format: setup ## Rewrite the code in the house style.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup-tests ## Measure backups, restores and opening, beside PostgreSQL's own and Spark's JDBC; report in bench/results/.
-	@missed=0; for each in bench bench.changes bench.opening; do ($(IN_ENV) python -m $$each) || missed=$$?; done; exit $$missed
+bench: setup-tests ## Measure all but the locks, beside PostgreSQL's own and Spark's JDBC; report in bench/results/.
+	@missed=0; for each in bench bench.changes bench.opening bench.encryption bench.compaction; do ($(IN_ENV) python -m $$each) || missed=$$?; done; exit $$missed
 
 bench-locks: setup-tests ## Measure the locks beside a port of the paper's algorithm; report in bench/results/.
 	@$(IN_ENV) python -m bench.locks

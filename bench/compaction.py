@@ -21,7 +21,7 @@ from bench.forked import run_forked
 from bench.holdfast_command import working_seconds
 from bench.paper_archive import PaperArchive
 from bench.processes import ProgramError, run
-from bench.results import ratio_row, table
+from bench.results import ratio_row, series_rows, table
 from bench.spark_jdbc import spark_environment
 from holdfast.archive.runs import RunRecord
 from holdfast.storage import open_store
@@ -172,16 +172,7 @@ def _lines(found: Found) -> Iterator[str]:
     yield from ("", "## How many times faster", "")
     yield from ("Of the best times; in brackets the least and the most of the single rounds.", "")
     yield from table(["what", "times", "rounds", "wanted"], [ratio_row(each) for each in found.ratios])
-    yield from ("", "## Times", "")
-    head = ["what", "best s", "median s", "worst s", "spread"]
-    yield from table(
-        head,
-        [
-            [each.name, f"{each.best:.2f}", f"{each.median:.2f}", f"{each.worst:.2f}", f"{each.spread:.0%}"]
-            for each in found.series.values()
-        ],
-    )
-    yield from ("", "## How it was measured", "")
+    yield from ("", "## Times", "", *series_rows(found.series), "", "## How it was measured", "")
     yield from (f"- {note}" for note in NOTES)
     yield from ("", "## Where", "")
     yield from table(["", ""], [[name, value] for name, value in found.machine.items()])

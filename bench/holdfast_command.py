@@ -69,14 +69,18 @@ def working_seconds(records: Sequence[RunRecord]) -> float:
 
 
 class HoldfastCommand:
-    """Runs the command against one server."""
+    """Runs the command against one server.
 
-    def __init__(self, server: PostgresServer) -> None:
+    :param key: address of the key of its archives; None where they are not encrypted.
+    """
+
+    def __init__(self, server: PostgresServer, key: str | None = None) -> None:
         self._server = server
+        self._key = key
 
     def init(self, archive: Path) -> None:
         """Create an archive."""
-        run([*_command("init"), str(archive)], spark_environment())
+        run([*_command("init"), str(archive)], self._environment())
 
     def backup(
         self, archive: Path, database: str, watch: Callable[[int], None] | None = None, *, kind: str = "full"
@@ -95,21 +99,23 @@ class HoldfastCommand:
     def _run(
         self, operation: str, archive: Path, arguments: list[str], watch: Callable[[int], None] | None
     ) -> Measured:
-        before = {record.run for record in _records(archive)}
+        before = {record.run for record in self._records(archive)}
         done = run(
             [*_command(operation), str(archive), "--json", *arguments],
-            {**spark_environment(), "PGPASSWORD": self._server.password},
+            {**self._environment(), "PGPASSWORD": self._server.password},
             watch=watch,
         )
         result = json.loads(done.output)
-        records = tuple(record for record in _records(archive) if record.run not in before)
+        records = tuple(record for record in self._records(archive) if record.run not in before)
         return Measured(done.seconds, result["rows"], result["bytes"], records)
+
+    def _environment(self) -> dict[str, str]:
+        return {**spark_environment(), **({"HOLDFAST_KEY": self._key} if self._key else {})}
+
+    def _records(self, archive: Path) -> list[RunRecord]:
+        store = open_store(str(archive), self._key)
+        return [RunRecord.from_bytes(store.get(found.key), found.key) for found in store.list("runs/").objects]
 
 
 def _command(name: str) -> list[str]:
     return [str(Path(sys.executable).with_name("holdfast")), name]
-
-
-def _records(archive: Path) -> list[RunRecord]:
-    store = open_store(str(archive))
-    return [RunRecord.from_bytes(store.get(found.key), found.key) for found in store.list("runs/").objects]

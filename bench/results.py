@@ -140,6 +140,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
+def series_rows(series: Mapping[str, Series]) -> Iterator[str]:
+    """Yield the lines of a table of times."""
+    yield from table(
+        ["what", "best s", "median s", "worst s", "spread"],
+        [
+            [each.name, f"{each.best:.2f}", f"{each.median:.2f}", f"{each.worst:.2f}", f"{each.spread:.0%}"]
+            for each in series.values()
+        ],
+    )
+
+
 def ratio_row(ratio: Ratio) -> list[str]:
     """Return the cells of a comparison."""
     target = ratio.comparison.target
