@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     Reporter = Callable[[int, int], None]
 
-SPLIT_BYTES = 128 << 20
-"""Stored changes of one table; more are shared by several tasks. Each of them reads all, and writes its part."""
+SPLIT_BYTES = 16 << 20
+"""Stored changes of one table; more are shared by several tasks. Each reads all, and sorts and writes its part."""
 
 ROWS_BYTES = 128 << 20
 """DuckDB's memory where one task makes the rows of a table; what is more goes to its disk."""

@@ -1,31 +1,34 @@
 """Put the changes of one form of a table together, sorted by key, position and order, in bounded memory.
 
-What fits is sorted in memory. Of more, DuckDB sorts the keys alone; then each row goes to one of several files beside,
-each of which fits. Files are read twice for that, and no row goes through DuckDB, which takes 2048 of them at a time,
-however large they are.
+What fits is sorted in memory. Of more, each row goes to one of several files beside, by ranges of its key, and each of
+those is sorted alone; one that turns out too large is spread once more. Where a single value of the key's first column
+has more rows than fit, DuckDB sorts the keys alone, to say where each row goes: no row goes through DuckDB, which takes
+2048 of them at a time, however large they are.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.engine import open_engine
 from holdfast.archive.shape import name_of, sql_type
 from holdfast.errors import DamagedError
 from holdfast.fields import EXACT_FIELD_IDS, LSN, SEQ, field_id
+from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
@@ -43,6 +46,13 @@ _SLICE_BYTES: Final = 8 << 20
 """Of rows that are given out together."""
 
 _KEYS_AT_ONCE: Final = 1 << 16
+
+_RANGES: Final = 32
+"""Files that rows are spread over, at most; of what does not fit in so many, each is spread again."""
+
+_SAMPLED_FILES: Final = 16
+_SAMPLED_VALUES: Final = 4096
+"""Of each file, or batch."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +80,54 @@ EVERYTHING: Final = KeyRange()
 
 
 def split_keys(store: ObjectStore, files: Sequence[FileRecord], key: int, count: int) -> tuple[KeyRange, ...]:
-    """Return so many ranges with about as many changes in each, judged by the largest file; fewer where keys are few.
+    """Return so many ranges with about as many changes in each, judged by some of them; fewer where keys are few.
 
     :param key: number of the first column of the key.
     """
-    largest = max(files, key=lambda file: file.size)
-    columns = [batch.column(_places(batch.schema)[key]) for batch in read_batches(store, largest)]
-    values = pa.chunked_array(columns).drop_null()
-    ordered = values.take(pc.sort_indices(values))
-    bounds = [ordered.slice(len(ordered) * each // count, 1) for each in range(1, count)]
-    found = pa.chunked_array([chunk for bound in bounds for chunk in bound.chunks], values.type).unique()
-    cuts = [None, *(found.slice(each, 1) for each in range(len(found))), None]
-    return tuple(KeyRange(low, high) for low, high in pairwise(cuts))
+    bounds = _bounds(_sample(store, files, key), count)
+    return tuple(KeyRange(low, high) for low, high in pairwise([None, *bounds, None]))
+
+
+def _sample(store: ObjectStore, files: Sequence[FileRecord], key: int) -> list[pa.Array]:
+    """Return some values of a column, from files all along the log.
+
+    They are not compared with any checksum, and say nothing but where to cut.
+    """
+    chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]
+    return [values for file in chosen if (values := _some_of(store, file, key)) is not None]
+
+
+def _some_of(store: ObjectStore, record: FileRecord, key: int) -> pa.Array | None:
+    """Return values from the middle of a file; None where it has none, or cannot be read."""
+    with suppress(ObjectNotFound, DamagedError, pa.ArrowException), store.open_read(record.path) as file:
+        found = pq.ParquetFile(file)
+        name = found.schema_arrow.names[_places(found.schema_arrow)[key]]
+        if found.num_row_groups:
+            return _some(found.read_row_group(found.num_row_groups // 2, columns=[name]).column(0).combine_chunks())
+    return None
+
+
+def _some(values: pa.Array) -> pa.Array:
+    """Return values from all along an array."""
+    return values.take(pa.array(np.arange(0, len(values), max(1, len(values) // _SAMPLED_VALUES))))
+
+
+def _bounds(sample: Sequence[pa.Array], count: int) -> list[pa.Array]:
+    """Return the first values of all ranges but the first, as arrays of one; at most so many ranges, each with a value.
+
+    None where all values are alike, or none is known.
+    """
+    if not sample:
+        return []
+    values = pa.chunked_array(sample).drop_null()
+    ordered = values.take(pc.sort_indices(values)).combine_chunks()
+    cuts = sorted({len(ordered) * each // count for each in range(1, count)})
+    found = ordered.take(pa.array(cuts, pa.int64())).unique()
+    larger = ordered.filter(pc.greater(ordered, ordered[0])) if len(ordered) else ordered
+    found = found.filter(pc.greater(found, ordered[0])) if len(ordered) else found
+    if not len(found):  # more than half of them are the least one
+        found = larger.slice(0, 1)
+    return [found.slice(each, 1) for each in range(len(found))]
 
 
 def _places(schema: pa.Schema) -> dict[int, int]:
@@ -135,19 +181,65 @@ class Merge:
         return batch.filter(self.within.has(batch.column(_places(batch.schema)[self.key[0]])))
 
     def _sorted(self, spill: Path) -> Iterator[pa.RecordBatch]:
-        waiting = self._all()
-        yield from _in_order(waiting, self._order) if waiting is not None else self._spread(spill)
-
-    def _all(self) -> list[pa.RecordBatch] | None:
-        """Return all changes; None where they are too many."""
-        found: list[pa.RecordBatch] = []
+        waiting: list[pa.RecordBatch] = []
         size = 0
-        for batch in self.read():
-            found.append(batch)
+        rows = self.read()
+        for batch in rows:
+            waiting.append(batch)
             size += batch.nbytes
             if size > self.memory_bytes:
-                return None
-        return found
+                break
+        else:
+            yield from _in_order(waiting, self._order)
+            return
+        whole = size * sum(file.rows for file in self.files) // sum(batch.num_rows for batch in waiting)
+        sample = _sample(self.store, self.files, self.key[0])
+        bounds = self._cut([values.filter(self.within.has(values)) for values in sample], whole)
+        with TemporaryDirectory(dir=spill) as folder:
+            if bounds:
+                yield from self._spread(chain(_emptied(waiting), rows), bounds, Path(folder))
+            else:
+                waiting.clear()
+                yield from self._by_engine(self.read, Path(folder))
+
+    def _cut(self, sample: Sequence[pa.Array], size: int) -> list[pa.Array]:
+        """Return the bounds of ranges, each of which is expected to fit.
+
+        :param size: bytes of all rows.
+        """
+        return _bounds(sample, max(2, min(_RANGES, 2 * size // self.memory_bytes + 1)))
+
+    def _spread(
+        self, rows: Iterable[pa.RecordBatch], bounds: Sequence[pa.Array], folder: Path
+    ) -> Iterator[pa.RecordBatch]:
+        """Sort more than fits: range by range.
+
+        :param folder: an empty one.
+        """
+
+        def numbers(batch: pa.RecordBatch) -> NDArray[np.uint16]:
+            values = batch.column(_places(batch.schema)[self.key[0]])
+            found = np.zeros(batch.num_rows, dtype=np.uint16)
+            for bound in bounds:
+                found += _reaches(values, bound)
+            return found
+
+        for path, size in _spread_out(rows, numbers, folder):
+            if size <= self.memory_bytes:
+                yield from _in_order(list(_spilled(path)), self._order)
+            else:
+                yield from self._spread_again(path, size)
+            path.unlink()
+
+    def _spread_again(self, path: Path, size: int) -> Iterator[pa.RecordBatch]:
+        """Sort a range that does not fit."""
+        sample = [_some(batch.column(_places(batch.schema)[self.key[0]])) for batch in _spilled(path)]
+        bounds = self._cut(sample, size)
+        with TemporaryDirectory(dir=path.parent) as folder:
+            if bounds:
+                yield from self._spread(_spilled(path), bounds, Path(folder))
+            else:
+                yield from self._by_engine(lambda: _spilled(path), Path(folder))
 
     def _order(self, schema: pa.Schema) -> list[int]:
         """Return where the columns stand that rows are sorted by."""
@@ -155,18 +247,32 @@ class Merge:
         wanted = [number for each in self.key for number in (each, each + EXACT_FIELD_IDS)]
         return [places[number] for number in (*wanted, LSN, SEQ) if number in places]
 
-    def _spread(self, spill: Path) -> Iterator[pa.RecordBatch]:
-        """Sort more than fits: bucket by bucket, each of which does."""
-        with TemporaryDirectory(dir=spill) as name:
-            folder = spill / name
-            with open_engine(ENGINE_BYTES, folder) as connection:
-                buckets = _Buckets(connection, self.read, self._order, self.memory_bytes // 2).of_rows()
-            paths = _spread_out(self.read(), buckets, folder)
-            for path in paths:
-                with pa.OSFile(str(path)) as file:
-                    batches = list(pa.ipc.open_stream(file))
-                path.unlink()
-                yield from _in_order(batches, self._order)
+    def _by_engine(self, read: Callable[[], Iterable[pa.RecordBatch]], folder: Path) -> Iterator[pa.RecordBatch]:
+        """Sort more than fits of rows whose keys begin with the same value."""
+        with open_engine(ENGINE_BYTES, folder) as connection:
+            buckets = _Buckets(connection, read, self._order, self.memory_bytes // 2).of_rows()
+        ends = 0
+
+        def numbers(batch: pa.RecordBatch) -> NDArray[np.uint16]:
+            nonlocal ends
+            ends += batch.num_rows
+            return buckets[ends - batch.num_rows : ends]
+
+        for path, _ in _spread_out(read(), numbers, folder):
+            yield from _in_order(list(_spilled(path)), self._order)
+            path.unlink()
+
+
+def _reaches(values: pa.Array, bound: pa.Array) -> NDArray[np.bool_]:
+    """Say which values are not less than another; those that are none, and NaN, come last."""
+    found: NDArray[np.bool_] = KeyRange(low=bound).has(values).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _emptied(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    batches.reverse()
+    while batches:
+        yield batches.pop()
 
 
 def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -236,21 +342,33 @@ class _Buckets:
         return names, rows
 
 
-def _spread_out(batches: Iterable[pa.RecordBatch], buckets: NDArray[np.uint16], folder: Path) -> list[Path]:
-    """Write the rows of each bucket to a file of its own; return the files in the order of the buckets."""
-    paths = [folder / f"{number}.arrow" for number in range(int(buckets.max(initial=0)) + 1)]
-    start = 0
+def _spread_out(
+    batches: Iterable[pa.RecordBatch], numbers: Callable[[pa.RecordBatch], NDArray[np.uint16]], folder: Path
+) -> list[tuple[Path, int]]:
+    """Write the rows of each number to a file of its own; return the files and their bytes, by number.
+
+    :param numbers: called for each batch, in order.
+    """
+    sizes: dict[int, int] = {}
     with ExitStack() as stack:
         writers: dict[int, pa.RecordBatchStreamWriter] = {}
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         for batch in batches:
-            mine = buckets[start : start + batch.num_rows]
-            start += batch.num_rows
+            mine = numbers(batch)
             ordered = batch.take(pa.array(np.argsort(mine, kind="stable")))
-            numbers, firsts = np.unique(np.sort(mine), return_index=True)
-            for number, first, end in zip(numbers, firsts, [*firsts[1:], len(mine)], strict=True):
+            found, counts = np.unique(mine, return_counts=True)
+            first = 0
+            for number, count in zip(found.tolist(), counts.tolist(), strict=True):
                 if number not in writers:
-                    file = stack.enter_context(pa.OSFile(str(paths[number]), "wb"))
+                    file = stack.enter_context(pa.OSFile(str(folder / f"{number}.arrow"), "wb"))
                     writers[number] = stack.enter_context(pa.ipc.new_stream(file, batch.schema, options=options))
-                writers[number].write_batch(ordered.slice(first, end - first))
-    return [path for path in paths if path.exists()]
+                rows = ordered.slice(first, count)
+                writers[number].write_batch(rows)
+                sizes[number] = sizes.get(number, 0) + rows.nbytes
+                first += count
+    return [(folder / f"{number}.arrow", sizes[number]) for number in sorted(sizes)]
+
+
+def _spilled(path: Path) -> Iterator[pa.RecordBatch]:
+    with pa.OSFile(str(path)) as file:
+        yield from pa.ipc.open_stream(file)
