@@ -1,0 +1,104 @@
+"""The maintenance of an archive as Airflow runs it: its DAGs, one after the other, on an encrypted archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.airflow import AirflowStandalone
+from holdfast.archive import Archive
+from holdfast.archive.points import intervals
+from holdfast.archive.verify import verify
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.storage import ObjectStore, open_store
+from holdfast.storage.key_source import ENVIRONMENT, new_key
+from locking import inspect
+from tests.support.followed import open_followed
+from tests.support.servers import passing_database
+
+pytestmark = pytest.mark.service
+
+ROOT = Path(__file__).parents[2]
+
+CONFIGURATION = """
+archives:
+  shop:
+    url: archive
+    encryption: {{key: "file:{key}"}}
+    compaction: {{min_blocks: 2, min_age: 0s}}
+    vacuum: {{grace: 0s}}
+    drill: {{assertions: ["select count(*) = 100 from orders"]}}
+    sources:
+      shop: {{url: "{url}"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> ObjectStore:
+    """An encrypted archive with a full backup and four of changes, and archives.yaml beside it."""
+    folder = tmp_path_factory.mktemp("maintenance")
+    (folder / "key").write_text(new_key())
+    with pytest.MonkeyPatch.context() as patch, passing_database(postgres) as source:
+        patch.setenv(ENVIRONMENT, f"file:{folder / 'key'}")
+        (folder / "archives.yaml").write_text(CONFIGURATION.format(key=folder / "key", url=source.url))
+        with open_followed(source, folder / "archive") as followed:
+            followed.run("create table orders (id int primary key, word text)")
+            followed.run("insert into orders select i, 'new' from generate_series(1, 100) i")
+            for number in range(5):
+                followed.run(f"update orders set word = 'after {number}'")
+                followed.back_up("changes")
+    return open_store(str(folder / "archive"), f"file:{folder / 'key'}")
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory, archive: ObjectStore) -> Iterator[AirflowStandalone]:
+    with AirflowStandalone(
+        home=tmp_path_factory.mktemp("airflow"),
+        dags=ROOT / "dags",
+        plugins=ROOT / "plugins",
+        env={
+            "HOLDFAST_ARCHIVES": str(Path(archive.url).with_name("archives.yaml")),
+            "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+        },
+    ) as running:
+        yield running
+
+
+def run(airflow: AirflowStandalone, operation: str, task: str, **form: Any) -> dict[str, Any]:
+    """Run a DAG with what its form says; return what a task passed on."""
+    name = f"{operation}_shop"
+    airflow.api.wait_for_dag(name)
+    run_id = airflow.api.trigger(name, form)
+    state = airflow.api.wait_for_run(name, run_id, timeout=240)
+    assert state == "success", airflow.api.task_log(name, run_id, task)[-3000:]
+    passed_on = airflow.api.xcom(name, run_id, task)
+    assert isinstance(passed_on, dict)
+    return passed_on
+
+
+def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, archive: ObjectStore) -> None:
+    begin = intervals(Archive.open(archive).state, "shop")
+    assert run(airflow, "migration", "migrate")["format"] == 2
+    assert run(airflow, "truncation", "truncate", keep=["last=1"], dry_run=True)["dry_run"]
+    assert intervals(Archive.open(archive).state, "shop") == begin
+
+    compacted = run(airflow, "compaction", "compact", consolidate=True)
+    assert compacted["blocks_removed"] >= 4
+    assert (compacted["blocks_added"], compacted["consolidated"]) == (2, ["shop"])
+
+    run(airflow, "truncation", "truncate", keep=["last=1"])  # and the vacuum behind it
+    assert run(airflow, "vacuum", "vacuum", dry_run=True)["files"] == 0
+
+    verified = run(airflow, "archive_verification", "verify", deep=True)
+    assert verified["files"] > 0
+    drilled = run(airflow, "restore_drill", "drill_shop", at="latest")
+    assert drilled["equal"]
+    assert [each["holds"] for each in drilled["assertions"]] == [True]
+
+    assert verify(Archive.open(archive), deep=True).damage == ()
+    assert len(intervals(Archive.open(archive).state, "shop")) == 1
+    assert [info for info in inspect(archive) if info.state not in ("dead", "expired")] == []
+    assert airflow.api.import_errors() == {}
