@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -28,6 +30,15 @@ _RUN_BYTES: Final = 1 << 20
 
 _PART_BYTES: Final = 4 << 20
 """Of small batches that are put together."""
+
+_KEPT_BYTES: Final = 16 << 20
+"""Of rows of small files, in Arrow, that are kept for the next reading."""
+
+_AT_ONCE: Final = 4
+"""Small files that are read at the same time: from a cloud, each takes a request's time."""
+
+_FEW_ROWS: Final = 8192
+"""No more are in a small file, so that few of those at once take little memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,8 @@ class Files:
     def __init__(self, store: ObjectStore, files: Sequence[FileRecord]) -> None:
         self._store = store
         self._files = files
+        self._kept: dict[int, list[pa.RecordBatch]] = {}
+        self._room = _KEPT_BYTES
 
     def read(self, wanted: Callable[[int, int], bool] = lambda start, end: True) -> Iterator[Part]:
         """Yield the rows of the files, a row group or less at a time; those of small files come together.
@@ -68,13 +81,28 @@ class Files:
             behind the last: whether to read it.
         """
         start = 0
-        for files in self._runs():
+        for number, files in enumerate(self._runs()):
             end = start + sum(file.rows for file in files)
             if end > start and wanted(start, end):
-                for batch in _joined(batch for file in files for batch in read_batches(self._store, file)):
+                for batch in self._batches(number, files):
                     yield Part(start, batch)
                     start += batch.num_rows
             start = end
+
+    def _batches(self, number: int, files: Sequence[FileRecord]) -> Iterable[pa.RecordBatch]:
+        """Return the rows of a run of files; where they are few they are kept, since most are read twice."""
+        if number in self._kept:
+            return self._kept[number]
+        if any(not _is_small(file) for file in files):
+            return _joined(batch for file in files for batch in read_batches(self._store, file))
+        with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as pool:
+            read = pool.map(lambda file: list(read_batches(self._store, file)), files)
+            found = list(_joined(chain.from_iterable(read)))
+        size = sum(batch.nbytes for batch in found)
+        if size <= self._room:
+            self._room -= size
+            self._kept[number] = found
+        return found
 
     def _runs(self) -> Iterator[list[FileRecord]]:
         """Yield the files in their order, small ones together."""
@@ -86,6 +114,10 @@ class Files:
             run.append(file)
         if run:
             yield run
+
+
+def _is_small(file: FileRecord) -> bool:
+    return file.size <= _RUN_BYTES and file.rows <= _FEW_ROWS
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

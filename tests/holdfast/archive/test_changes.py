@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pytest
@@ -11,7 +13,8 @@ from holdfast.archive import changes
 from holdfast.archive.blocks import write_parquet
 from holdfast.archive.changes import Files
 from holdfast.archive.model import FileRecord
-from holdfast.storage import ObjectStore, open_store
+from holdfast.errors import DamagedError
+from holdfast.storage import FolderStore, ObjectStore, open_store
 
 
 @pytest.fixture
@@ -54,3 +57,41 @@ def test_forms_stay_apart_and_parts_stay_small(store: ObjectStore, monkeypatch: 
     assert [part.column(1).to_pylist() for part in Files(store, files).read()] == [[1], [2, 3]]
     monkeypatch.setattr(changes, "_PART_BYTES", 8)
     assert [(part.start, part.end) for part in Files(store, files).read()] == [(0, 1), (1, 2), (2, 3)]
+
+
+class Counted(FolderStore):
+    """A folder that notes which files are opened."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.opened: list[str] = []
+
+    def open_read(self, key: str) -> IO[bytes]:
+        self.opened.append(key)
+        return super().open_read(key)
+
+
+def test_what_is_small_is_read_once(tmp_path: Path) -> None:
+    store = Counted(tmp_path)
+    files = Files(store, [written(store, f"f{number}", [number]) for number in range(5)])
+    first, second = list(files.read()), list(files.read())
+    assert [part.batch for part in first] == [part.batch for part in second]
+    assert len(store.opened) == 5
+
+
+@pytest.mark.parametrize("bound", ["_KEPT_BYTES", "_FEW_ROWS"])
+def test_what_is_large_is_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    monkeypatch.setattr(changes, bound, 1)
+    store = Counted(tmp_path)
+    files = Files(store, [written(store, f"f{number}", [number, number]) for number in range(3)])
+    for _ in range(2):
+        (part,) = files.read()
+        assert part.column(1).to_pylist() == [0, 0, 1, 1, 2, 2]
+    assert len(store.opened) == 6
+
+
+def test_a_small_file_that_is_damaged_is_named(store: ObjectStore) -> None:
+    files = [written(store, f"f{number}", [number]) for number in range(5)]
+    store.put(files[3].path, b"damaged")
+    with pytest.raises(DamagedError, match=re.escape(files[3].path)):
+        list(Files(store, files).read())
