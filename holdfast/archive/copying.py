@@ -197,6 +197,10 @@ def _check_place(archive: Archive, target: ObjectStore) -> None:
         )
 
 
+def _is_empty(target: ObjectStore) -> bool:
+    return all(found.key.startswith(_NOT_COPIED) for found in target.list("").objects)
+
+
 def _same(archive: Archive, target: ObjectStore, key: str, body: bytes) -> None:
     """Make sure that the target has the same commit as the source."""
     if archive.store.get(key) != body:
@@ -218,6 +222,8 @@ def _begin(archive: Archive, target: ObjectStore) -> RunLog:
             f"{target.url} let several requests create the same object at once: a backup into the copy could overwrite "
             "another one's commit. Copy to a store with conditional writes (If-None-Match)."
         )
+    if target.key is not None and not target.is_encrypted and not _is_empty(target):
+        raise UsageError(f"a copy in the clear was begun in {target.url}: empty it first, or name another place")
     target.begin(like=archive.store)
     log = RunLog(target, _run(archive), "copy")
     log.progress("copying files")

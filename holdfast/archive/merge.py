@@ -52,7 +52,7 @@ _RANGES: Final = 32
 
 _SAMPLED_FILES: Final = 16
 _SAMPLED_VALUES: Final = 4096
-"""Of each file, or batch."""
+"""Of each file."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ def _some_of(store: ObjectStore, record: FileRecord, key: int) -> pa.Array | Non
     return None
 
 
-def _some(values: pa.Array) -> pa.Array:
-    """Return values from all along an array."""
-    return values.take(pa.array(np.arange(0, len(values), max(1, len(values) // _SAMPLED_VALUES))))
+def _some(values: pa.Array, most: int = _SAMPLED_VALUES) -> pa.Array:
+    """Return so many values at most, and one at least, from all along an array."""
+    return values.take(pa.array(np.arange(0, len(values), max(1, -(-len(values) // max(1, most))))))
 
 
 def _bounds(sample: Sequence[pa.Array], count: int) -> list[pa.Array]:
@@ -120,13 +120,14 @@ def _bounds(sample: Sequence[pa.Array], count: int) -> list[pa.Array]:
     if not sample:
         return []
     values = pa.chunked_array(sample).drop_null()
+    if not len(values):
+        return []
     ordered = values.take(pc.sort_indices(values)).combine_chunks()
     cuts = sorted({len(ordered) * each // count for each in range(1, count)})
     found = ordered.take(pa.array(cuts, pa.int64())).unique()
-    larger = ordered.filter(pc.greater(ordered, ordered[0])) if len(ordered) else ordered
-    found = found.filter(pc.greater(found, ordered[0])) if len(ordered) else found
-    if not len(found):  # more than half of them are the least one
-        found = larger.slice(0, 1)
+    found = found.filter(pc.greater(found, ordered[0]))
+    if not len(found):  # most of them are the least one
+        found = ordered.filter(pc.greater(ordered, ordered[0])).slice(0, 1)
     return [found.slice(each, 1) for each in range(len(found))]
 
 
@@ -233,7 +234,13 @@ class Merge:
 
     def _spread_again(self, path: Path, size: int) -> Iterator[pa.RecordBatch]:
         """Sort a range that does not fit."""
-        sample = [_some(batch.column(_places(batch.schema)[self.key[0]])) for batch in _spilled(path)]
+        sample = [
+            _some(
+                batch.column(_places(batch.schema)[self.key[0]]),
+                _SAMPLED_FILES * _SAMPLED_VALUES * batch.nbytes // size,
+            )
+            for batch in _spilled(path)
+        ]
         bounds = self._cut(sample, size)
         with TemporaryDirectory(dir=path.parent) as folder:
             if bounds:

@@ -41,6 +41,9 @@ def new(
             file.write(new_key())
             file.flush()
             os.fsync(file.fileno())
+        folder = os.open(path.absolute().parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
     except FileExistsError:
         raise UsageError(f"{path} is there already, and may be the only key of an archive: name another file") from None
     except OSError as error:

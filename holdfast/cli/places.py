@@ -29,10 +29,10 @@ def _configured(url: str) -> ArchiveConfig | None:
 def archive_store(url: str, key: str | None = None, default_key: str | None = None) -> SealedStore:
     """Return an archive's store, given its URL or its name in archives.yaml.
 
-    :param key: address of its key, whatever archives.yaml says; `default_key`: where that says nothing.
+    :param key: address of its key, whatever archives.yaml says; `default_key`: where that does not know the archive.
     """
     configured = _configured(url)
-    key = key or (configured.key if configured else None) or default_key
+    key = key or (configured.key if configured else default_key)
     return open_store(configured.only_url() if configured else url, key)
 
 

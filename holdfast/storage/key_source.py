@@ -109,7 +109,7 @@ class _Service(WrappingKey):
 
 
 def find_key(address: str) -> WrappingKey:
-    """Return the key at an address.
+    """Return the key at an address; looks there each time.
 
     :raises UsageError: this is no address, or there is no key.
     :raises HoldfastError: its command failed.
@@ -124,14 +124,14 @@ def find_key(address: str) -> WrappingKey:
         return _Secret(address, parse_key(text, f"the key file {path}"))
     if kind == "env" and rest:
         if rest not in os.environ:
-            raise UsageError(f"the key's variable {rest} is not set in this process's environment")
+            raise UsageError(f"the key's variable of {shown(address)} is not set in this process's environment")
         return _Secret(address, parse_key(os.environ[rest], f"the variable {rest}"))
     if kind in ("command", "kms") and (words := _words(address, rest)):
         if kind == "kms":
             return _Service(address, words)
         printed = _run(address, words, b"")
         return _Secret(address, parse_key(printed.decode("ascii", "replace"), f"what {address} printed"))
-    raise UsageError(f"the key is said to be at {_shown(address)}, which is no address of one: write {SUPPORTED}")
+    raise UsageError(f"the key is said to be at {shown(address)}, which is no address of one: write {SUPPORTED}")
 
 
 def new_key() -> str:
@@ -182,7 +182,11 @@ def _run(address: str, words: list[str], body: bytes) -> bytes:
     return ended.stdout
 
 
-def _shown(address: str) -> str:
+def shown(address: str) -> str:
     """Return an address as messages may show it: whoever writes the key itself there made a mistake once."""
-    kind, separator, _ = address.partition(":")
+    kind, separator, rest = address.partition(":")
+    if kind == "env" and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,40}", rest):
+        return "'env:…'"
+    if kind in ("file", "env", "command", "kms"):
+        return address
     return f"'{kind}:…'" if separator and len(kind) < len("command:") else "a place without a kind"

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from holdfast.errors import DamagedError, UsageError
 from holdfast.storage.base import ObjectStore
-from holdfast.storage.key_source import ENVIRONMENT, find_key
+from holdfast.storage.key_source import ENVIRONMENT, shown
 from holdfast.storage.keyring import KEYS, KeyRing, create_ring, open_ring, read_document, renew_ring, store_document
 from holdfast.storage.keys import check_key
 from holdfast.storage.parts import AHEAD_BYTES, RangeReader
@@ -74,8 +74,8 @@ class SealedStore(ObjectStore):
         if document is None:
             if self.key is not None and self._inner.first("archive.json", 1):
                 raise UsageError(
-                    f"{self.url} is not encrypted, but there is a key for it ({self.key}): look whether this is the "
-                    f"archive you mean, or leave the key out ({ENVIRONMENT}, or encryption in archives.yaml)"
+                    f"{self.url} is not encrypted, but there is a key for it ({shown(self.key)}): look whether this is "
+                    f"the archive you mean, or leave the key out ({ENVIRONMENT}, or encryption in archives.yaml)"
                 )
             return None
         if self.key is None:
@@ -95,7 +95,7 @@ class SealedStore(ObjectStore):
             if theirs is not None:
                 store_document(self._inner, theirs.document)
             else:
-                create_ring(self._inner, find_key(self.key))
+                create_ring(self._inner, self.key)
             self.ring(anew=True)
 
     def renew(self, key: str) -> KeyRing:
@@ -108,7 +108,7 @@ class SealedStore(ObjectStore):
         ring = self.ring(anew=True)
         if ring is None:
             raise UsageError(f"{self.url} is not encrypted: 'holdfast copy' makes an encrypted copy of an archive")
-        document = renew_ring(self._inner, ring, find_key(key))
+        document = renew_ring(self._inner, ring, key)
         with self._loading:
             self.key, self._ring = key, open_ring(document, key, self.url)
             return self._ring

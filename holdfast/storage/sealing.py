@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from holdfast.errors import DamagedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Buffer
 
@@ -38,6 +38,9 @@ HEADER_BYTES = len(MAGIC) + KEY_ID_BYTES + _SALT_BYTES + _PREFIX_BYTES
 _TAG_BYTES = 16
 _SEGMENT_BYTES = 256 << 10
 _CONTENT_BYTES = _SEGMENT_BYTES - _TAG_BYTES
+
+_SEGMENTS_AT_ONCE = 16
+"""Fetched and opened at once, so that beside what is asked for little is in memory."""
 
 
 @dataclass(frozen=True)
@@ -180,13 +183,22 @@ class Unsealer:
         last = max(first, (offset + length - 1) // _CONTENT_BYTES)
         if first == last == self._newest[0]:
             return self._newest[1][skip : skip + length]
+        found = [
+            content
+            for number in range(first, last + 1, _SEGMENTS_AT_ONCE)
+            for content in self._contents(number, min(number + _SEGMENTS_AT_ONCE - 1, last))
+        ]
+        found[0] = found[0][skip:]
+        found[-1] = found[-1][: length - sum(map(len, found[:-1]))]
+        return b"".join(found)
+
+    def _contents(self, first: int, last: int) -> Iterator[bytes]:
+        """Yield what is in some segments."""
         begin = HEADER_BYTES + first * _SEGMENT_BYTES
         end = min(HEADER_BYTES + (last + 1) * _SEGMENT_BYTES, self._sealed_size)
         sealed = memoryview(self._fetch(begin, end - begin))
-        contents = [
-            self._cipher.unseal(number, sealed[at : at + _SEGMENT_BYTES], last=number == self._last)
-            for number, at in zip(range(first, last + 1), range(0, end - begin, _SEGMENT_BYTES), strict=True)
-        ]
-        self._newest = last, contents[-1]
-        whole = contents[0] if len(contents) == 1 else b"".join(contents)
-        return whole[skip : skip + length]
+        for number in range(first, last + 1):
+            at = (number - first) * _SEGMENT_BYTES
+            content = self._cipher.unseal(number, sealed[at : at + _SEGMENT_BYTES], last=number == self._last)
+            self._newest = number, content
+            yield content

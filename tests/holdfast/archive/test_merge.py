@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from holdfast.archive.asof import as_of
 from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.compaction import FormRun
-from holdfast.archive.merge import EVERYTHING, Merge, split_keys
+from holdfast.archive.merge import EVERYTHING, Merge, _bounds, split_keys
 from holdfast.archive.model import FileRecord, TableRecord
 from holdfast.errors import DamagedError
 from holdfast.fields import LSN, SEQ, numbered
@@ -234,3 +234,32 @@ def test_an_empty_file_among_others_changes_nothing(store: ObjectStore, tmp_path
     assert len(written(store, joined)) == 10
     nothing = records[0].model_copy(update={"files": empty, "rows": 0})
     assert put_together(store, [nothing], tmp_path, memory=MEMORY, pieces=1, name="nothing").files == ()
+
+
+@pytest.mark.parametrize("sample", [[], [[]], [[None, None]], [[None], [3, 3]]])
+def test_nothing_is_cut_where_all_values_are_alike_or_none_is_known(sample: list[list[int | None]]) -> None:
+    assert _bounds([pa.array(each, pa.int64()) for each in sample], 4) == []
+
+
+def test_each_range_has_a_value_however_they_are_spread() -> None:
+    for values in ([1, 1, 1, 1, 1, 2], [1, 2], [1] * 100 + [5], [3, None, 1, 2], list(range(100))):
+        bounds = [bound[0].as_py() for bound in _bounds([pa.array(values, pa.int64())], 4)]
+        known = sorted({each for each in values if each is not None})
+        assert bounds == sorted(set(bounds))
+        assert known[0] < bounds[0]
+        assert set(bounds) <= set(known)
+
+
+@pytest.mark.parametrize("ids", [[None] * 400, [7] * 400, [None, 7] * 200, [*range(200), *[7] * 200]])
+def test_keys_that_hardly_differ_are_sorted_in_little_memory(
+    store: ObjectStore, tmp_path: Path, ids: list[int | None]
+) -> None:
+    """A first column without values, as where all of them are in the exact column, or with a single one."""
+    changes = [Change(0, 1000 + 10 * n, 2, "U", {1: each, 100_002: f"k{n % 7}"}) for n, each in enumerate(ids)]
+    records = write_changes(store, changes, block_of=50, file_of=50, key=KEY)
+    joined = put_together(store, records, tmp_path, memory=2000, pieces=3, name="joined")
+    after = [(row.get(1), row[LSN]) for row in written(store, joined)]
+    assert Counter(after) == Counter((each, 1000 + 10 * n) for n, each in enumerate(ids))
+    first = [each for each, _ in after]
+    assert first == sorted(first, key=lambda each: (each is None, each or 0))
+    assert list(tmp_path.glob("spill*")) == []

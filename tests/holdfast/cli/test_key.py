@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.storage import ObjectStore
 from holdfast.storage.key_source import ENVIRONMENT
 from tests.support.command import RunCommand
 
@@ -85,6 +86,35 @@ def test_an_archive_in_the_clear_has_no_keys(holdfast: RunCommand, tmp_path: Pat
     assert holdfast("init", str(tmp_path / "plain")).code == 0
     done = holdfast("key", word, str(tmp_path / "plain"))
     assert (done.code, "is not encrypted" in done.err) == (2, True)
+
+
+def test_a_copy_that_was_begun_in_the_clear_is_not_gone_on_with_encrypted(
+    holdfast: RunCommand, filled: ObjectStore, tmp_path: Path
+) -> None:
+    to = str(tmp_path / "copy")
+    assert holdfast("copy", filled.url, to).code == 0
+    (tmp_path / "copy" / "archive.json").unlink()  # as if it had been killed before its last step
+    assert holdfast("key", "new", str(tmp_path / "key")).code == 0
+    done = holdfast("copy", filled.url, to, "--to-key", f"file:{tmp_path / 'key'}")
+    assert (done.code, "a copy in the clear was begun in" in done.err) == (2, True)
+    assert not (tmp_path / "copy" / "keys").exists()
+    assert holdfast("copy", filled.url, to).code == 0
+
+
+def test_an_encrypted_archive_is_repaired_from_a_copy_in_the_clear(
+    holdfast: RunCommand, filled: ObjectStore, tmp_path: Path
+) -> None:
+    to, key = str(tmp_path / "copy"), f"file:{tmp_path / 'key'}"
+    assert holdfast("key", "new", str(tmp_path / "key")).code == 0
+    assert holdfast("copy", filled.url, to, "--to-key", key).code == 0
+    Path("archives.yaml").write_text(
+        f"archives: {{plain: {{url: {filled.url}}}, shop: {{url: {to}, encryption: {{key: '{key}'}}}}}}"
+    )
+    (path,) = [each for each in (tmp_path / "copy").rglob("data/**/00000*") if each.is_file()]
+    path.write_bytes(b"damaged")
+    assert holdfast("verify", "shop", "--deep").code == 4
+    assert holdfast("verify", "shop", "--deep", "--repair-from", "plain").code == 0
+    assert holdfast("verify", "shop", "--deep").code == 0
 
 
 def test_archives_yaml_says_where_the_key_is(

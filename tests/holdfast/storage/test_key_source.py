@@ -85,7 +85,7 @@ def test_a_service_that_prints_something_else_is_said_so() -> None:
     [
         ("file:/nowhere/key", r"the key file /nowhere/key cannot be read: .*No such file"),
         ("file:/usr", r"cannot be read: .*Is a directory"),
-        ("env:NO_SUCH_VARIABLE", "variable NO_SUCH_VARIABLE is not set"),
+        ("env:NO_SUCH_VARIABLE", "variable of env:NO_SUCH_VARIABLE is not set"),
         ("command:echo nothing", "is no key: a key is 32 bytes in base64 or hexadecimal, as 'holdfast key new' makes"),
         ("command:/no/such/program", "cannot be started"),
         ("command:'unclosed", "cannot be read: No closing quotation"),

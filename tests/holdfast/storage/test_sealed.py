@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.errors import DamagedError, RefusedError, UsageError
+from holdfast.errors import DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.storage import FolderStore, SealedStore, open_store
-from holdfast.storage.key_source import ENVIRONMENT, find_key, new_key
+from holdfast.storage.key_source import ENVIRONMENT, new_key
 from holdfast.storage.keyring import renew_ring
 from holdfast.storage.sealing import MAGIC
 
@@ -114,10 +118,104 @@ def test_an_archive_whose_keys_are_gone_is_never_written_in_the_clear(store: Sea
             Archive.open(open_store(str(place), key))
 
 
-def test_keys_that_are_damaged_are_said_to_be(store: SealedStore, place: Path) -> None:
-    (place / "keys" / "00000001.json").write_text("{")
+def ring_of(place: Path, number: int = 1) -> dict[str, Any]:
+    found = json.loads((place / "keys" / f"{number:08d}.json").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"root": "AAAA"},
+        {"root": "A"},
+        {"sealed": "AAAA"},
+        {"created": "2020-01-01T00:00:00Z"},
+        {"ring": "another"},
+        {"number": 2},
+        {"version": 2},
+        {"more": 1},
+        {"keys": []},
+        {"keys": [{"id": "00000000", "created": "2020-01-01T00:00:00Z"}]},
+    ],
+)
+def test_keys_that_are_damaged_are_said_to_be(store: SealedStore, place: Path, change: dict[str, Any]) -> None:
+    (place / "keys" / "00000001.json").write_text(json.dumps(ring_of(place) | change))
     with pytest.raises(DamagedError, match=r"keys/00000001.json in .* is damaged, and without it nothing"):
         Archive.open(open_store(str(place), store.key))
+
+
+def test_who_can_write_to_the_store_cannot_make_an_old_data_key_the_newest(store: SealedStore, place: Path) -> None:
+    assert store.key is not None
+    store.renew(store.key)
+    found = ring_of(place, 2)
+    for change in ({"number": 3}, {"number": 3, "keys": found["keys"][::-1]}):
+        (place / "keys" / "00000003.json").write_text(json.dumps(found | change))
+        with pytest.raises(DamagedError, match=r"keys/00000003.json in .* is damaged"):
+            Archive.open(open_store(str(place), store.key))
+
+
+def test_what_else_lies_beside_the_keys_is_none(store: SealedStore, place: Path) -> None:
+    (place / "keys" / "backup.json").write_text("{}")
+    assert Archive.open(open_store(str(place), store.key)).identity.name == "shop"
+
+
+def test_a_key_that_does_not_open_what_it_wraps_is_not_taken(store: SealedStore, place: Path, tmp_path: Path) -> None:
+    """Or a rotation to a service that may wrap, and not unwrap, would cost the archive."""
+    (tmp_path / "service.py").write_text("import sys; print(sys.stdin.read() if sys.argv[1] == 'wrap' else 'AAAA')")
+    changing = f"command:{sys.executable} -c 'import os, base64; print(base64.b64encode(os.urandom(32)).decode())'"
+    for address in (f"kms:{sys.executable} {tmp_path / 'service.py'}", changing):
+        with pytest.raises(HoldfastError, match="does not open what it has just wrapped, so nothing was changed"):
+            store.renew(address)
+        with pytest.raises(HoldfastError, match="does not open what it has just wrapped"):
+            open_store(str(tmp_path / "other"), address).begin()
+    assert not (tmp_path / "other").exists()
+    assert Archive.open(open_store(str(place), store.key)).identity.name == "shop"
+
+
+def test_a_service_opens_an_archive_and_rotates_its_keys(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "service.py").write_text(
+        "import base64, sys; print(base64.b64encode(base64.b64decode(sys.stdin.read())[::-1]).decode())"
+    )
+    with_service = open_store(str(place), f"kms:{sys.executable} {tmp_path / 'service.py'}")
+    Archive.create(with_service, name="shop")
+    with_service.put("data/x", b"1")
+    with_service.renew(with_service.key or "")
+    assert open_store(str(place), with_service.key).get("data/x") == b"1"
+
+
+class Exchanged(FolderStore):
+    """A place whose keys are exchanged between two requests."""
+
+    def __init__(self, root: Path, exchange: Callable[[], object]) -> None:
+        super().__init__(root)
+        self.exchange: Callable[[], object] | None = exchange
+
+    def get(self, key: str) -> bytes:
+        if key.startswith("keys/") and self.exchange is not None:
+            exchange, self.exchange = self.exchange, None
+            exchange()
+        return super().get(key)
+
+
+def test_keys_that_are_exchanged_meanwhile_are_looked_for_again(store: SealedStore, place: Path) -> None:
+    store.put("data/x", b"1")
+    assert store.key is not None
+    meanwhile = SealedStore(Exchanged(place, lambda: store.renew(store.key or "")), store.key)
+    assert meanwhile.get("data/x") == b"1"
+
+
+def test_the_key_itself_in_place_of_its_address_is_never_shown(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Archive.create(open_store(str(place)), name="shop")
+    secret = new_key().strip()
+    for wrong in (secret, f"env:{secret}"):
+        monkeypatch.setenv(ENVIRONMENT, wrong)
+        for where in (str(place), str(tmp_path / "new")):
+            with pytest.raises(UsageError) as refused:
+                Archive.create(open_store(where), name="shop")
+            assert secret not in str(refused.value)
 
 
 def test_an_older_format_cannot_be_encrypted(place: Path, keys: list[str]) -> None:
@@ -175,7 +273,7 @@ def test_of_two_rotations_at_once_one_is_refused(store: SealedStore, place: Path
     store.renew(store.key)
     assert other_ring is not None
     with pytest.raises(RefusedError, match=r"somebody else has just made keys/00000002.json"):
-        renew_ring(FolderStore(place), other_ring, find_key(store.key))
+        renew_ring(FolderStore(place), other_ring, store.key)
 
 
 def test_a_rotation_that_was_killed_before_it_removed_the_old_keys_is_completed_by_the_next(
