@@ -16,6 +16,7 @@ from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads th
 from holdfast.cli.output import Output
 from holdfast.errors import UsageError
 from holdfast.storage.key_source import find_key, new_key
+from holdfast.storage.keyring import document_names
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def show(url: Url, as_json: Json = False) -> None:
     ring = store.ring()
     if ring is None:
         raise UsageError(f"{store.url} is not encrypted")
+    for name in document_names(store)[:-1]:
+        output.say(
+            f"{name} is still there, and its key opens the archive: a rotation was ended early, rotate once more"
+        )
     output.result(_value(ring.document, store.key), lambda console: _show(console, ring.document, store.key))
 
 

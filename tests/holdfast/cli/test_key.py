@@ -75,6 +75,15 @@ def test_keys_are_exchanged(
     assert holdfast("status", archive).code == 0
 
 
+def test_a_rotation_that_was_ended_early_is_told(holdfast: RunCommand, archive: str) -> None:
+    old = (Path(archive) / "keys" / "00000001.json").read_bytes()
+    assert holdfast("key", "rotate", archive).code == 0
+    (Path(archive) / "keys" / "00000001.json").write_bytes(old)
+    assert "keys/00000001.json is still there, and its key opens the archive" in holdfast("key", "show", archive).err
+    assert holdfast("key", "rotate", archive).code == 0
+    assert "is still there" not in holdfast("key", "show", archive).err
+
+
 def test_a_key_that_is_not_there_exchanges_nothing(holdfast: RunCommand, archive: str) -> None:
     done = holdfast("key", "rotate", archive, "--to", "file:/no/such/key")
     assert (done.code, "cannot be read" in done.err) == (2, True)
