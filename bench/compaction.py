@@ -21,7 +21,7 @@ from bench.forked import run_forked
 from bench.holdfast_command import working_seconds
 from bench.paper_archive import PaperArchive
 from bench.processes import ProgramError, run
-from bench.results import ratio_row, series_rows, table
+from bench.results import comparison_lines
 from bench.spark_jdbc import spark_environment
 from holdfast.archive.runs import RunRecord
 from holdfast.storage import open_store
@@ -169,13 +169,7 @@ def _lines(found: Found) -> Iterator[str]:
     loads = ", ".join(f"{load:.1f}" for load in found.loads)
     yield from ("", f"{found.date}, {len(found.loads)} rounds. Load average before each round: {loads}. The changes "
                 f"are in {found.blocks} blocks, {found.size / 1e6:,.0f} MB.")  # fmt: skip
-    yield from ("", "## How many times faster", "")
-    yield from ("Of the best times; in brackets the least and the most of the single rounds.", "")
-    yield from table(["what", "times", "rounds", "wanted"], [ratio_row(each) for each in found.ratios])
-    yield from ("", "## Times", "", *series_rows(found.series), "", "## How it was measured", "")
-    yield from (f"- {note}" for note in NOTES)
-    yield from ("", "## Where", "")
-    yield from table(["", ""], [[name, value] for name, value in found.machine.items()])
+    yield from comparison_lines(found.ratios, found.series, NOTES, found.machine)
 
 
 def as_json(found: Found) -> str:

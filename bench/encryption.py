@@ -15,7 +15,7 @@ from bench.command import measure_and_report, new_parser, say
 from bench.figures import Comparison, Ratio, Series, collect, compare
 from bench.holdfast_command import HoldfastCommand
 from bench.processes import ProgramError
-from bench.results import ratio_row, series_rows, table
+from bench.results import comparison_lines
 from holdfast.storage.key_source import new_key
 
 if TYPE_CHECKING:
@@ -110,13 +110,7 @@ def _lines(found: Found) -> Iterator[str]:
     yield f"# Backups and restores of {found.rows:,} rows, encrypted and not"
     loads = ", ".join(f"{load:.1f}" for load in found.loads)
     yield from ("", f"{found.date}, {len(found.loads)} rounds. Load average before each round: {loads}.")
-    yield from ("", "## How many times faster", "")
-    yield from ("Of the best times; in brackets the least and the most of the single rounds.", "")
-    yield from table(["what", "times", "rounds", "wanted"], [ratio_row(each) for each in found.ratios])
-    yield from ("", "## Times", "", *series_rows(found.series), "", "## How it was measured", "")
-    yield from (f"- {note}" for note in NOTES)
-    yield from ("", "## Where", "")
-    yield from table(["", ""], [[name, value] for name, value in found.machine.items()])
+    yield from comparison_lines(found.ratios, found.series, NOTES, found.machine)
 
 
 def as_json(found: Found) -> str:

@@ -140,6 +140,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
+def comparison_lines(
+    ratios: Sequence[Ratio], series: Mapping[str, Series], notes: Sequence[str], machine: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the lines of a report that only compares times: what was faster, all times, how and where."""
+    yield from ("", "## How many times faster", "")
+    yield from ("Of the best times; in brackets the least and the most of the single rounds.", "")
+    yield from table(["what", "times", "rounds", "wanted"], [ratio_row(each) for each in ratios])
+    yield from ("", "## Times", "", *series_rows(series), "", "## How it was measured", "")
+    yield from (f"- {note}" for note in notes)
+    yield from ("", "## Where", "")
+    yield from table(["", ""], [[name, value] for name, value in machine.items()])
+
+
 def series_rows(series: Mapping[str, Series]) -> Iterator[str]:
     """Yield the lines of a table of times."""
     yield from table(

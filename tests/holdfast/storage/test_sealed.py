@@ -317,3 +317,16 @@ def test_a_file_is_read_in_parts(store: SealedStore) -> None:
         assert file.read(300_000) == content[700_000:1_000_000]
         file.seek(0)
         assert file.read() == content
+
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "encrypted"
+"""Bytes as they were written when encryption began, with two data keys."""
+
+
+def test_what_was_encrypted_first_stays_readable() -> None:
+    store = open_store(str(FIXTURE / "archive"), f"file:{FIXTURE / 'key'}")
+    assert Archive.open(store).identity.name == "shop"
+    assert (store.get("runs/a/000000.json"), store.get("data/shop/1/x")) == (b"before", b"after")
+    ring = store.ring()
+    assert ring is not None
+    assert len(ring.keys) == 2
