@@ -27,7 +27,6 @@ from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import max_value_bytes
 from holdfast.sources.postgresql.dump import begin_dump
 from holdfast.sources.postgresql.export import Snapshot
-from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.obstacles import choice_obstacles, named, refuse
 from holdfast.sources.postgresql.read import cut
 from holdfast.sources.postgresql.session import connect
@@ -35,6 +34,7 @@ from holdfast.sources.postgresql.snapshot import open_snapshot
 from holdfast.sources.postgresql.stream import schema_fingerprint
 from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.pieces import PieceReader, most_pieces, task_bytes
+from sparkjobs.table_records import table_record
 from sparkjobs.tasks import pack
 
 if TYPE_CHECKING:
@@ -306,15 +306,7 @@ def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snap
 
 def _table_record(table: Table, pieces: Iterable[FinishedPiece]) -> TableRecord:
     records = tuple(file for piece in sorted(pieces, key=lambda piece: piece.number) for file in piece.files)
-    total = sum((ContentHash.parse(record.digest or "0:0") for record in records), ContentHash(0, 0))
-    return TableRecord(
-        id=str(table.oid),
-        table_schema=table.table_schema,
-        name=table.name,
-        rows=total.rows,
-        digest=str(total),
-        files=records,
-    )
+    return table_record(table, records)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -32,10 +32,10 @@ from holdfast.archive.points import only_source, source_names
 from holdfast.errors import RefusedError
 from holdfast.moments import catalog_of, history_of
 from holdfast.sources.postgresql.catalog import Catalog
-from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.obstacles import named
 from sparkjobs.driver import Job, run_application
 from sparkjobs.merging import Lister, MadeTable, MergedPiece, Merger, TableMaker, cut
+from sparkjobs.table_records import table_record
 from sparkjobs.tasks import pack
 
 if TYPE_CHECKING:
@@ -256,7 +256,9 @@ class _Rows:
         :param made: the files that were written, by table.
         """
         return [
-            _record(table, made[str(table.oid)] if str(table.oid) in made else self._parts[str(table.oid)].base.files)
+            table_record(
+                table, made[str(table.oid)] if str(table.oid) in made else self._parts[str(table.oid)].base.files
+            )
             for table in self._kept
         ]
 
@@ -275,18 +277,6 @@ class _Rows:
             found = Catalog.model_validate_json(read_file(self._job.store, parts.catalog))
             self._before[path] = {table.oid: table for table in found.tables}
         return self._before[path]
-
-
-def _record(table: Table, files: Sequence[FileRecord]) -> TableRecord:
-    total = sum((ContentHash.parse(file.digest or "0:0") for file in files), ContentHash(0, 0))
-    return TableRecord(
-        id=str(table.oid),
-        table_schema=table.table_schema,
-        name=table.name,
-        rows=total.rows,
-        digest=str(total),
-        files=tuple(files),
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
