@@ -11,7 +11,7 @@ IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
 # Each process has servers and a Spark of its own, so that more than a few only get in each other's way. The tests of one
 # file stay together: they share what is dear to make.
-PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
+PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --max-worker-restart=0
 
 .PHONY: help setup setup-tests demo demo-stop test test-fast soak lint types format bench bench-locks lock wheel clean
 

@@ -218,7 +218,6 @@ def test_sequences_never_give_a_value_again(
     followed.back_up()
     first = len(followed.moments)
     monkeypatch.setattr(following, "WINDOW_BYTES", 20_000)
-    monkeypatch.setattr(following, "_MOST_WINDOW_BYTES", 20_000)
     for _ in range(2):
         followed.run("insert into t (pad) select repeat('x', 500) from generate_series(1, 20)")
     followed.session.execute("alter table t add later int default 3")
