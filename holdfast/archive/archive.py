@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from holdfast.archive.commits import COMMITS, commit_key, missing_commit, parse_commit, read_commit
-from holdfast.archive.model import FORMAT, FORMATS, WRITER, Commit, Identity, read_versions
+from holdfast.archive.model import FORMAT, FORMATS, REPLICAS_SINCE, WRITER, Commit, Identity, read_versions
 from holdfast.archive.state import Change, State, check_readable, check_writable, validate
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Self
 
     from holdfast.storage import ObjectStore
 
@@ -50,10 +51,13 @@ class Archive:
     """How many commits were read beyond the newest checkpoint, or made since."""
 
     @classmethod
-    def create(cls, store: ObjectStore, *, name: str, number: int = FORMAT) -> Archive:
+    def create(
+        cls, store: ObjectStore, *, name: str, number: int = FORMAT, replica_of: Identity | None = None
+    ) -> Archive:
         """Create an archive in an empty place.
 
         :param number: its format.
+        :param replica_of: the archive that it is to be a replica of; it has that one's id.
         :raises UsageError: there is an archive already, or other objects; or no such format.
         :raises RefusedError: the store cannot create an object only if it is absent.
         """
@@ -61,7 +65,7 @@ class Archive:
             raise UsageError(f"there is no format {number}; {WRITER} writes {' and '.join(map(str, FORMATS))}")
         if store.key is not None and number < ENCRYPTED_SINCE:
             raise UsageError(f"an archive of format {number} cannot be encrypted: leave --format out, or the key")
-        _refuse_used_place(store)
+        _refuse_used_place(store, (*_NOT_USED, "locks/") if replica_of else _NOT_USED)
         if not store.probe_create_if_absent():
             raise RefusedError(
                 f"{store.url} let several requests create the same object at once, so two backups could "
@@ -70,7 +74,12 @@ class Archive:
         store.begin()
         now = store.list(IDENTITY_KEY).now
         identity = Identity(
-            id=str(uuid.uuid4()), name=name, created=now, format=number, min_reader=number, writer=WRITER
+            id=replica_of.id if replica_of else str(uuid.uuid4()),
+            name=name,
+            created=now,
+            format=number,
+            min_reader=number,
+            writer=WRITER,
         )
         try:
             store.create(IDENTITY_KEY, identity.to_bytes())
@@ -79,11 +88,12 @@ class Archive:
         return cls.open(store)
 
     @classmethod
-    def open(cls, store: ObjectStore) -> Archive:
+    def open(cls, store: ObjectStore, *, recovering: bool = False) -> Self:
         """Open an archive: read its identity, its newest checkpoint, and the commits since.
 
+        :param recovering: also one that is a replica which is being made anew.
         :raises UsageError: there is no archive, or it needs a newer release.
-        :raises DamagedError: the identity or a commit is missing, cut or not what it should be.
+        :raises DamagedError: the identity or a commit is missing, cut or not what it should be; or it is such one.
         """
         try:
             body = store.get(IDENTITY_KEY)
@@ -103,6 +113,12 @@ class Archive:
         identity = Identity.from_bytes(body, IDENTITY_KEY)
         archive = cls(store, identity, read_newest(store, identity.id) or State.begun(identity.format))
         archive.refresh()
+        place = archive.state.log
+        if place is not None and place.recovering and not recovering:
+            raise DamagedError(
+                f"{store.url} is replica {place.replica}, which is being recovered from another one: read that one, or "
+                "wait ('holdfast replica status' shows both)"
+            )
         return archive
 
     def refresh(self) -> None:
@@ -192,7 +208,7 @@ class Archive:
             kind=change.kind,
             format=change.format or self.state.format,
             min_reader=change.format or self.state.min_reader,
-            min_writer=change.format or self.state.min_writer,
+            min_writer=max(change.format or self.state.min_writer, REPLICAS_SINCE if change.log else 0),
             fence=fence,
             committed_at=self.store.list(IDENTITY_KEY).now,
             writer=WRITER,
@@ -203,11 +219,14 @@ class Archive:
             holds=change.holds,
             released=change.released,
             reason=change.reason,
+            log=change.log or self.state.log,
+            adopted=change.adopted,
+            aside=change.aside,
         )
 
 
-def _refuse_used_place(store: ObjectStore) -> None:
-    there = [found.key for found in store.list("").objects if not found.key.startswith(_NOT_USED)]
+def _refuse_used_place(store: ObjectStore, but_for: tuple[str, ...]) -> None:
+    there = [found.key for found in store.list("").objects if not found.key.startswith(but_for)]
     if IDENTITY_KEY in there:
         raise UsageError(f"{store.url} is an archive already")
     if there:

@@ -13,11 +13,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from holdfast.archive.blocks import read_batches, write_parquet
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.changes import Shaper
 from holdfast.archive.engine import open_engine
 from holdfast.archive.keyless import alike
 from holdfast.archive.net import net_changes
+from holdfast.archive.newest import find_newest, snapshot_rows
 from holdfast.archive.shape import Shape, name_of
+from holdfast.archive.share import ALL
 from holdfast.errors import DamagedError
 from holdfast.fields import field_id, number_of
 from locking.store import ObjectNotFound
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
+    from holdfast.archive.share import Share
     from holdfast.storage import ObjectStore
 
 BATCH_BYTES: Final = 16 << 20
@@ -202,16 +206,26 @@ class View:
         return parts
 
 
-def as_of(store: ObjectStore, history: TableHistory, *, memory_bytes: int, spill: Path) -> Iterator[pa.RecordBatch]:
+def as_of(
+    store: ObjectStore, history: TableHistory, *, memory_bytes: int, spill: Path, share: Share = ALL
+) -> Iterator[pa.RecordBatch]:
     """Yield all rows of the table at the position, in no order, in the wanted form.
 
-    :param memory_bytes: DuckDB's; beside it are a few row groups in Arrow.
+    :param memory_bytes: DuckDB's, or that of the changes' keys; beside it are a file and a few row groups in Arrow.
     :param spill: an existing folder for what does not fit; what is written there is gone at the end.
+    :param share: only this one; where rows cannot be shared out, the first one has all of them.
     :raises DamagedError: a file is not what was written, or changes do not fit the snapshot.
     """
     if not history.relevant():
-        yield from _snapshot(store, history)
-        return
+        shaper = Shaper(history.wanted, history.missing)
+        yield from map(shaper.apply, snapshot_rows(store, history, share))
+    elif newest := find_newest(store, history, memory_bytes):
+        yield from newest.batches(share)
+    elif share.number == 0:
+        yield from _by_engine(store, history, memory_bytes, spill)
+
+
+def _by_engine(store: ObjectStore, history: TableHistory, memory_bytes: int, spill: Path) -> Iterator[pa.RecordBatch]:
     with TemporaryDirectory(dir=spill) as folder, open_engine(memory_bytes, Path(folder)) as connection:
         try:
             view = View(connection, store, history, name="t", memory_bytes=memory_bytes, spill=Path(folder))
@@ -220,12 +234,6 @@ def as_of(store: ObjectStore, history: TableHistory, *, memory_bytes: int, spill
                 yield pa.RecordBatch.from_arrays(arrays, schema=history.wanted)
         except (duckdb.Error, OSError, pa.ArrowException) as error:
             raise explain(error, store, history.base) from error
-
-
-def _snapshot(store: ObjectStore, history: TableHistory) -> Iterator[pa.RecordBatch]:
-    for file in history.base:
-        for batch in read_batches(store, file):
-            yield Shape(batch.schema, history.wanted, history.missing).apply(batch)
 
 
 def _rows_of(history: TableHistory) -> int:

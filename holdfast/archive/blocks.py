@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 
 from holdfast.archive.model import FileRecord
 from holdfast.errors import DamagedError
+from holdfast.fields import field_id
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from holdfast.storage import ObjectStore
@@ -245,11 +246,30 @@ def read_file(store: ObjectStore, record: FileRecord) -> bytes:
 
 def read_batches(store: ObjectStore, record: FileRecord) -> Iterator[pa.RecordBatch]:
     """Yield a data file's rows, a row group at a time, after its checksum was found right."""
+    return (batch for _, batch in read_groups(store, record))
+
+
+def read_groups(
+    store: ObjectStore,
+    record: FileRecord,
+    *,
+    ids: Container[int] | None = None,
+    wanted: Callable[[int, int], bool] = lambda start, end: True,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield a data file's rows as `read_batches` does, with the number of the first one of each batch.
+
+    :param ids: of the fields to read, and maybe others; None: all.
+    :param wanted: asked of each row group, with the numbers of its first row in the file and of the one behind its
+        last: whether to read it.
+    """
     file = pq.ParquetFile(pa.BufferReader(read_file(store, record)))
-    rows = 0
+    columns = None if ids is None else [field.name for field in file.schema_arrow if field_id(field) in ids]
+    end = 0
     for group in range(file.num_row_groups):
-        for batch in file.read_row_group(group).to_batches():
-            rows += batch.num_rows
-            yield batch
-    if rows != record.rows:
-        raise DamagedError(f"{record.path} holds {rows} rows; its record says {record.rows}")
+        start, end = end, end + file.metadata.row_group(group).num_rows
+        if wanted(start, end):
+            for batch in file.read_row_group(group, columns=columns).to_batches():
+                yield start, batch
+                start += batch.num_rows
+    if end != record.rows:
+        raise DamagedError(f"{record.path} holds {end} rows; its record says {record.rows}")

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.archive.blocks import read_batches
+from holdfast.archive.blocks import read_groups
 from holdfast.archive.shape import Shape
 from holdfast.fields import LSN, OP, SEQ, field_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -74,35 +74,63 @@ class Files:
         self._kept: dict[int, list[pa.RecordBatch]] = {}
         self._room = _KEPT_BYTES
 
-    def read(self, wanted: Callable[[int, int], bool] = lambda start, end: True) -> Iterator[Part]:
+    def read(
+        self, wanted: Callable[[int, int], bool] = lambda start, end: True, *, ids: Container[int] | None = None
+    ) -> Iterator[Part]:
         """Yield the rows of the files, a row group or less at a time; those of small files come together.
 
-        :param wanted: asked of each file, or of small ones that follow each other, with the places of the first row and
-            behind the last: whether to read it.
+        :param wanted: asked of each file, of each row group of a large one, or of small ones that follow each other, with
+            the places of the first row and behind the last: whether to read it.
+        :param ids: of the fields to read, and maybe others; None: all.
         """
-        start = 0
+        end = 0
         for number, files in enumerate(self._runs()):
-            end = start + sum(file.rows for file in files)
+            start, end = end, end + sum(file.rows for file in files)
             if end > start and wanted(start, end):
-                for batch in self._batches(number, files):
-                    yield Part(start, batch)
-                    start += batch.num_rows
-            start = end
+                yield from self._parts(number, files, start, wanted, ids)
 
-    def _batches(self, number: int, files: Sequence[FileRecord]) -> Iterable[pa.RecordBatch]:
+    def _parts(
+        self,
+        number: int,
+        files: Sequence[FileRecord],
+        start: int,
+        wanted: Callable[[int, int], bool],
+        ids: Container[int] | None,
+    ) -> Iterator[Part]:
+        if len(files) == 1 and not _is_small(files[0]):
+            groups = read_groups(
+                self._store, files[0], ids=ids, wanted=lambda first, behind: wanted(start + first, start + behind)
+            )
+            for first, batch in groups:
+                yield Part(start + first, batch)
+            return
+        for batch in self._batches(number, files, ids):
+            yield Part(start, batch)
+            start += batch.num_rows
+
+    def _batches(
+        self, number: int, files: Sequence[FileRecord], ids: Container[int] | None
+    ) -> Iterable[pa.RecordBatch]:
         """Return the rows of a run of files; where they are few they are kept, since most are read twice."""
         if number in self._kept:
             return self._kept[number]
         if any(not _is_small(file) for file in files):
-            return _joined(batch for file in files for batch in read_batches(self._store, file))
+            return _joined(batch for file in files for batch in self._read(file, ids))
+        keep = self._room > 0
+        some = None if keep else ids
         with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as pool:
-            read = pool.map(lambda file: list(read_batches(self._store, file)), files)
+            read = pool.map(lambda file: list(self._read(file, some)), files)
             found = list(_joined(chain.from_iterable(read)))
         size = sum(batch.nbytes for batch in found)
-        if size <= self._room:
+        if keep and size <= self._room:
             self._room -= size
             self._kept[number] = found
+        elif keep:
+            self._room = 0
         return found
+
+    def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
+        return (batch for _, batch in read_groups(self._store, file, ids=ids))
 
     def _runs(self) -> Iterator[list[FileRecord]]:
         """Yield the files in their order, small ones together."""

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from holdfast.archive.commits import commit_key, read_commit
-from holdfast.archive.model import Block, Hold, Moment, SealedDocument, TableRecord, read_versions
+from holdfast.archive.model import Block, Hold, LogPlace, Moment, SealedDocument, TableRecord, read_versions
 from holdfast.archive.placed import Placed
 from holdfast.archive.state import Removed, State, check_readable
 from holdfast.errors import DamagedError
@@ -73,6 +73,8 @@ class Header(SealedDocument):
     removed: tuple[Removed, ...]
     holds: tuple[Hold, ...]
     abandoned: tuple[str, ...]
+    log: LogPlace | None = None
+    aside: tuple[Removed, ...] = ()
     digest: str
 
 
@@ -135,6 +137,8 @@ def _to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
         removed=tuple(state.removed.values()),
         holds=tuple(state.holds.values()),
         abandoned=tuple(sorted(state.abandoned)),
+        log=state.log,
+        aside=tuple(state.aside.values()),
         digest=_digest(table),
     )
     body = io.BytesIO()
@@ -206,6 +210,8 @@ def _from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> Stat
         abandoned=frozenset(header.abandoned),
         ends=header.ends,
         streams=header.streams,
+        log=header.log,
+        aside={each.id: each for each in header.aside},
     )
 
 

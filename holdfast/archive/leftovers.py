@@ -63,14 +63,10 @@ def survey(state: State, named: Container[str], listing: Listing, grace: timedel
     :param named: as of `named_files`.
     :param grace: what is younger is left out, by the listing's own clock.
     """
-    folders: dict[Place, list[ObjectInfo]] = {}
+    folders, unknown = _by_folder(listing)
     found: dict[str, Leftovers] = {}
-    for info in listing.objects:
-        place = place_of(info.key)
-        if place is not None:
-            folders.setdefault(place, []).append(info)
-        elif info.key not in named:
-            found.setdefault("", Leftovers()).unknown.append(info.key)
+    if strange := [key for key in unknown if key not in named]:
+        found[""] = Leftovers(unknown=strange)
     for place, infos in folders.items():
         unnamed = [info for info in infos if info.key not in named]
         old = [info for info in unnamed if listing.now - info.modified >= grace]
@@ -83,9 +79,22 @@ def survey(state: State, named: Container[str], listing: Listing, grace: timedel
             left.returned += unnamed
         elif len(old) < len(unnamed):
             left.young.append(place.block)
-        elif unnamed:
+        elif unnamed and place.block not in state.aside:  # those are nobody's to remove
             left.orphans[place.block] = unnamed
     return found
+
+
+def _by_folder(listing: Listing) -> tuple[dict[Place, list[ObjectInfo]], list[str]]:
+    """Return what is in the folder of each block, and the keys of what is in none."""
+    folders: dict[Place, list[ObjectInfo]] = {}
+    unknown: list[str] = []
+    for info in listing.objects:
+        place = place_of(info.key)
+        if place is None:
+            unknown.append(info.key)
+        else:
+            folders.setdefault(place, []).append(info)
+    return folders, unknown
 
 
 def _strays(placed: Placed, infos: Iterable[ObjectInfo], old: list[ObjectInfo]) -> list[ObjectInfo]:

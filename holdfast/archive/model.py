@@ -24,6 +24,12 @@ FORMATS = (1, 2)
 
 SEALED_SINCE = 2
 
+WRITES = 3
+"""The newest writers' version of this release. 2: format 2. 3: replicas, whose every commit follows an update log."""
+
+REPLICAS_SINCE = 3
+"""The version of writers that know replicas."""
+
 WRITER = f"holdfast {holdfast.__version__}"
 
 
@@ -313,6 +319,33 @@ class Hold(Document):
     created: Moment
 
 
+class LogPlace(Document):
+    """How far a replica has come in the update log of its archive, which its replicas share.
+
+    :param store: id of the coordination store that the log is in.
+    :param replica: the name of this replica there.
+    :param index: of the last entry whose change is here; 0: none was appended yet.
+    :param entry: id of that entry; "" where the replica joined the others at this index.
+    :param recovering: it is being made anew from another replica, and must not be read until that is done.
+    """
+
+    store: str
+    replica: str
+    index: int = Field(ge=0)
+    entry: str = ""
+    recovering: bool = False
+
+
+class Adopted(Document):
+    """What a replica took over from another one, beside its blocks and holds.
+
+    :param ends: the position each source's backups have reached, by source name; `streams`: each one's changes.
+    """
+
+    ends: dict[str, str]
+    streams: dict[str, str]
+
+
 class Commit(SealedDocument):
     """One atomic change to an archive: the only truth.
 
@@ -323,6 +356,10 @@ class Commit(SealedDocument):
     :param vacuumed: ids of removed or abandoned blocks whose files are gone.
     :param holds: new ones; `released`: ids of those that hold no more.
     :param reason: why, in words, where a person has to say so.
+    :param log: of a replica, where it stands in the update log from then on. A commit that executes no entry repeats
+        the last index.
+    :param adopted: the replica was made equal to another one: what it has is in `add` or was here, and all else goes.
+    :param aside: ids of blocks that the other one does not have: no part of the archive, and their files stay.
     """
 
     sequence: int = Field(ge=1)
@@ -341,6 +378,9 @@ class Commit(SealedDocument):
     holds: tuple[Hold, ...] = ()
     released: tuple[str, ...] = ()
     reason: str = ""
+    log: LogPlace | None = None
+    adopted: Adopted | None = None
+    aside: tuple[str, ...] = ()
 
 
 class Versions(BaseModel):

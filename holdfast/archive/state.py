@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.folders import check_rows
-from holdfast.archive.model import FORMAT, WRITER, Document, Moment
+from holdfast.archive.model import FORMAT, WRITER, WRITES, Document, Moment
 from holdfast.archive.placed import Placed
 from holdfast.errors import DamagedError, RefusedError, UsageError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from holdfast.archive.model import Block, Commit, Hold, Versions
+    from holdfast.archive.model import Adopted, Block, Commit, Hold, LogPlace, Versions
 
 
 class Removed(Document):
@@ -51,6 +51,10 @@ class State:
     """The position each source's backups have reached, by source name."""
     streams: Mapping[str, str] = field(default_factory=dict)
     """The position up to which each source's changes are here, where they are followed."""
+    log: LogPlace | None = None
+    """Where a replica stands in its archive's update log; None: the archive is at one place only."""
+    aside: Mapping[str, Removed] = field(default_factory=dict)
+    """Blocks that are no part of the archive, and whose files nobody removes: other replicas never had them."""
 
     @classmethod
     def begun(cls, number: int) -> State:
@@ -93,6 +97,7 @@ class _Fold:
         self._abandoned = set(state.abandoned)
         self._ends = dict(state.ends)
         self._streams = dict(state.streams)
+        self._aside = dict(state.aside)
         self._versions = state
 
     @property
@@ -105,6 +110,7 @@ class _Fold:
             abandoned=frozenset(self._abandoned),
             ends=self._ends,
             streams=self._streams,
+            aside=self._aside,
         )
 
     def add(self, commit: Commit) -> None:
@@ -116,13 +122,19 @@ class _Fold:
                 "is not what was written. Restore the commits folder from a copy of the archive."
             )
         self._remove(commit)
-        self._blocks.update((block.id, Placed(block, commit.sequence)) for block in commit.add)
+        for block in commit.add:
+            self._blocks[block.id] = Placed(block, commit.sequence)
+            self._aside.pop(block.id, None)
         for block in commit.add:
             # What was made of blocks that were here says nothing of how far the source's backups have come.
             if not block.parts and block.after is None:
                 self._ends[block.source.name] = block.covers.to_position
                 if end := _stream_end(block):
                     self._streams[block.source.name] = end
+        if commit.adopted is not None:
+            self._ends, self._streams = dict(commit.adopted.ends), dict(commit.adopted.streams)
+            for block in commit.add:
+                self._removed.pop(block.id, None)
         self._abandoned.update(commit.abandoned)
         for key in commit.released:
             self._holds.pop(key, None)
@@ -135,22 +147,24 @@ class _Fold:
             min_reader=commit.min_reader,
             min_writer=commit.min_writer,
             at=commit.committed_at,
+            log=commit.log or before.log,
         )
 
     def _remove(self, commit: Commit) -> None:
         for key in commit.vacuumed:
             self._removed.pop(key, None)
-        for key in commit.remove:
-            placed = self._blocks.pop(key, None)
-            if placed is None:
-                raise DamagedError(f"commit {commit.sequence} removes block {key}, which is not in the archive")
-            self._removed[key] = Removed(
-                id=key,
-                source=placed.source,
-                added=placed.commit,
-                removed=commit.sequence,
-                at=commit.committed_at,
-            )
+        for gone, into in ((commit.remove, self._removed), (commit.aside, self._aside)):
+            for key in gone:
+                placed = self._blocks.pop(key, None)
+                if placed is None:
+                    raise DamagedError(f"commit {commit.sequence} removes block {key}, which is not in the archive")
+                into[key] = Removed(
+                    id=key,
+                    source=placed.source,
+                    added=placed.commit,
+                    removed=commit.sequence,
+                    at=commit.committed_at,
+                )
 
 
 def _stream_end(block: Block) -> str | None:
@@ -167,6 +181,8 @@ class Change:
     :param expected_ends: per source the end position the work started from (None: no backup yet).
     :param reason: why, in words, where a person has to say so.
     :param format: the one that the archive has from then on; None: the one it has.
+    :param log: of a replica: where it then stands in the update log; None: where it stood.
+    :param adopted, aside: as in `Commit`.
     """
 
     kind: str
@@ -179,6 +195,9 @@ class Change:
     reason: str = ""
     expected_ends: Mapping[str, str | None] = field(default_factory=dict)
     format: int | None = None
+    log: LogPlace | None = None
+    adopted: Adopted | None = None
+    aside: tuple[str, ...] = ()
 
 
 def validate(state: State, change: Change) -> None:
@@ -189,9 +208,11 @@ def validate(state: State, change: Change) -> None:
     """
     if change.format is not None and change.format != state.format + 1:
         raise RefusedError(f"the archive has format {state.format} now: it cannot be lifted to {change.format}")
+    _validate_place(state, change)
     _validate_removals(state, change)
     for block in change.add:
-        _validate_block(state, block)
+        if change.adopted is None:
+            _validate_block(state, block)
     for source, expected in change.expected_ends.items():
         if state.ends.get(source) != expected:
             raise RefusedError(
@@ -200,8 +221,30 @@ def validate(state: State, change: Change) -> None:
             )
 
 
+def _validate_place(state: State, change: Change) -> None:
+    """Let a replica follow its log entry by entry, and change nothing beside that others would have to know.
+
+    :raises UsageError: it is a replica, and this is to be done through the update log.
+    """
+    was, now = state.log, change.log
+    if was is None or change.adopted is not None:
+        return
+    if now is None or not now.entry:
+        if change.add or change.remove or change.holds or change.released:
+            raise UsageError(
+                f"this is replica {was.replica} of a replicated archive: what all replicas are to have goes through "
+                "their update log. Say where that is: 'replicas' and 'store' in archives.yaml, or HOLDFAST_STORE"
+            )
+        return
+    if (now.store, now.index) != (was.store, was.index + 1) or was.recovering:
+        raise RefusedError(
+            f"replica {was.replica} stands at entry {was.index} of log {was.store}"
+            f"{' and is being recovered' if was.recovering else ''}: entry {now.index} of {now.store} does not follow"
+        )
+
+
 def _validate_removals(state: State, change: Change) -> None:
-    for identity in change.remove:
+    for identity in (*change.remove, *change.aside):
         if identity not in state.blocks:
             raise RefusedError(f"block {identity} is no longer in the archive: plan again")
     for identity in change.abandoned:
@@ -250,8 +293,8 @@ def check_writable(state: State) -> None:
 
     :raises UsageError: naming the format needed.
     """
-    if state.min_writer > FORMAT:
+    if state.min_writer > WRITES:
         raise UsageError(
             f"this archive needs a writer of format {state.min_writer}; {WRITER} writes up to format "
-            f"{FORMAT}. Upgrade holdfast."
+            f"{WRITES}. Upgrade holdfast."
         )

@@ -1,0 +1,21 @@
+"""What can be in the way of what a replica is to do."""
+
+from __future__ import annotations
+
+from holdfast.errors import DamagedError, HoldfastError, RefusedError
+
+
+class EpochOverError(HoldfastError):
+    """The replica was activated by somebody else after its lease had ended: this process no longer acts for it."""
+
+
+class LostReplicaError(RefusedError):
+    """The replica lacks entries that the log no longer has, or was found damaged: it has to be recovered first."""
+
+
+class OldStoreError(DamagedError):
+    """The store and a replica tell different stories: one of both was brought back from an older copy."""
+
+
+class HeadMovedError(HoldfastError):
+    """The log has grown since the change was planned: it is to be planned anew."""

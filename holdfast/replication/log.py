@@ -1,0 +1,242 @@
+"""The update log of an archive: what its replicas are to commit, in order. One transaction each.
+
+An index is taken by adding one to the head in the transaction that appends, so that there is no hole and the order is
+that of the commits: a sequence of the database would give neither. Whatever is to be refused is refused here: an entry
+that was appended is executed by every replica.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.archive.model import Block, Document, Hold
+from holdfast.archive.state import Change
+from holdfast.errors import BusyError, RefusedError
+from holdfast.replication import schema
+from holdfast.replication.errors import HeadMovedError
+from holdfast.replication.replicas import guard
+from holdfast.replication.store import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.model import LogPlace
+    from holdfast.replication.replicas import Acting
+
+SOURCE_LEASE_S = 900.0
+"""So long after its last renewal a backup keeps other replicas from backing up the same source."""
+
+_E = schema.entries.c
+_S = schema.sources.c
+
+Ends = tuple[str, str]
+"""Positions that a source's backups, and its changes, have reached; "" for none."""
+
+
+class EntryChange(Document):
+    """What an entry makes of every replica; its fields are those of a commit."""
+
+    kind: str
+    add: tuple[Block, ...] = ()
+    remove: tuple[str, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    released: tuple[str, ...] = ()
+    reason: str = ""
+
+    @classmethod
+    def of(cls, change: Change) -> EntryChange:
+        """Return what of a change all replicas are to have."""
+        return cls(
+            kind=change.kind,
+            add=change.add,
+            remove=change.remove,
+            holds=change.holds,
+            released=change.released,
+            reason=change.reason,
+        )
+
+    def change(self, log: LogPlace) -> Change:
+        """Return the commit that a replica makes of it."""
+        return Change(
+            kind=self.kind,
+            add=self.add,
+            remove=self.remove,
+            holds=self.holds,
+            released=self.released,
+            reason=self.reason,
+            log=log,
+        )
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An entry that is to be appended.
+
+    :param id: its own: by it one finds out whether an append took effect whose answer was lost.
+    :param planned_at: index of the last entry that was known when it was planned. What adds a backup may be appended
+        behind others, since only `expected` matters to it; all else may not.
+    :param expected, becomes: what each source's ends must be, and what they are then.
+    """
+
+    id: str
+    change: EntryChange
+    planned_at: int
+    expected: Mapping[str, Ends] = field(default_factory=dict)
+    becomes: Mapping[str, Ends] = field(default_factory=dict)
+
+    @property
+    def only_adds(self) -> bool:
+        """Say whether it may stand behind entries that were not known when it was planned."""
+        change = self.change
+        return not (change.remove or change.holds or change.released)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the log.
+
+    :param appended_at: seconds since 1970 by the store's clock.
+    """
+
+    index: int
+    id: str
+    change: EntryChange
+    appended_by: str
+    appended_at: float
+
+
+def append(connection: Connection, acting: Acting, draft: Draft) -> int:
+    """Append an entry, and return its index; one that was appended already is found by its id.
+
+    :raises EpochOverError, LostReplicaError: the replica must not append.
+    :raises HeadMovedError: it is to be planned anew.
+    :raises RefusedError: another backup of the source was appended meanwhile, or a block's id was used.
+    """
+    there = connection.execute(sa.select(_E.index).where(_E.entry == draft.id)).scalar_one_or_none()
+    if there is not None:
+        return int(there)
+    guard(connection, acting)
+    _move_ends(connection, acting.archive, draft)
+    c = schema.archives.c
+    index = connection.execute(
+        schema.archives.update().where(c.archive == acting.archive).values(head=c.head + 1).returning(c.head)
+    ).scalar_one()
+    if not draft.only_adds and index != draft.planned_at + 1:
+        raise HeadMovedError(f"the log has entries up to {index - 1}, and this was planned after {draft.planned_at}")
+    for block in draft.change.add:
+        _add_block(connection, acting.archive, block, index)
+    connection.execute(
+        schema.entries.insert(),
+        {
+            "archive": acting.archive,
+            "index": index,
+            "entry": draft.id,
+            "kind": draft.change.kind,
+            "change": draft.change.model_dump_json(exclude_defaults=True),
+            "size": sum(block.size for block in draft.change.add),
+            "appended_by": acting.name,
+            "appended_at": clock(connection),
+        },
+    )
+    return int(index)
+
+
+def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:
+    for source, expected in draft.expected.items():
+        here = ends_of(connection, archive, source)
+        if here != expected:
+            raise RefusedError(
+                f"another backup of {source} was appended meanwhile (its end is {here[0] or 'none'}, this one started "
+                f"from {expected[0] or 'none'}): nothing was added. Start a new backup."
+            )
+        end, stream = draft.becomes.get(source, expected)
+        changed = connection.execute(
+            schema.sources.update()
+            .where(_S.archive == archive, _S.source == source)
+            .values(end_position=end, stream_end=stream)
+        )
+        if not changed.rowcount:
+            _insert_source(connection, archive, source, end_position=end, stream_end=stream)
+
+
+def _insert_source(connection: Connection, archive: str, source: str, **values: object) -> None:
+    row = {"archive": archive, "source": source, "end_position": "", "stream_end": "", "owner": "", "owned_until": 0.0}
+    connection.execute(schema.sources.insert(), row | values)
+
+
+def _add_block(connection: Connection, archive: str, block: Block, index: int) -> None:
+    c = schema.blocks.c
+    used = connection.execute(sa.select(c.index).where(c.archive == archive, c.block == block.id)).scalar_one_or_none()
+    if used is not None:
+        raise RefusedError(f"block {block.id} was added by entry {used} already")
+    connection.execute(schema.blocks.insert(), {"archive": archive, "block": block.id, "index": index})
+
+
+def ends_of(connection: Connection, archive: str, source: str) -> Ends:
+    """Return what a source's backups and changes have reached."""
+    query = sa.select(_S.end_position, _S.stream_end).where(_S.archive == archive, _S.source == source)
+    row = connection.execute(query).one_or_none()
+    return (row[0], row[1]) if row else ("", "")
+
+
+def entries(connection: Connection, archive: str, since: int, *, most: int = 100) -> Sequence[Entry]:
+    """Return entries in order.
+
+    :param since: index of the first one.
+    """
+    query = (
+        sa.select(_E.index, _E.entry, _E.change, _E.appended_by, _E.appended_at)
+        .where(_E.archive == archive, _E.index >= since)
+        .order_by(_E.index)
+        .limit(most)
+    )
+    return [
+        Entry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4])
+        for row in connection.execute(query)
+    ]
+
+
+def entry_id(connection: Connection, archive: str, index: int) -> str | None:
+    """Return the id of an entry; None where the log does not have it, or no longer."""
+    return connection.execute(sa.select(_E.entry).where(_E.archive == archive, _E.index == index)).scalar_one_or_none()
+
+
+def take_source(
+    connection: Connection, acting: Acting, source: str, owner: str, *, lease: float = SOURCE_LEASE_S
+) -> Ends:
+    """Begin to back up a source through a replica, or go on doing so; return what its backups have reached.
+
+    That keeps others from work in vain. What makes a backup safe is that it is appended only where the source's ends
+    are those that it started from.
+
+    :raises BusyError: it is being backed up through another replica, or by another run; names that.
+    """
+    guard(connection, acting)
+    now = clock(connection)
+    query = sa.select(_S.owner, _S.owned_until).where(_S.archive == acting.archive, _S.source == source)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        _insert_source(connection, acting.archive, source, owner=owner, owned_until=now + lease)
+        return ("", "")
+    if row[0] not in ("", owner) and row[1] > now:
+        raise BusyError(f"{source} is being backed up by {row[0]}, whose lease ends in {row[1] - now:.0f} s")
+    connection.execute(
+        schema.sources.update()
+        .where(_S.archive == acting.archive, _S.source == source)
+        .values(owner=owner, owned_until=now + lease)
+    )
+    return ends_of(connection, acting.archive, source)
+
+
+def release_source(connection: Connection, archive: str, source: str, owner: str) -> None:
+    """Let others back up a source, if one still has it."""
+    connection.execute(
+        schema.sources.update()
+        .where(_S.archive == archive, _S.source == source, _S.owner == owner)
+        .values(owner="", owned_until=0.0)
+    )

@@ -1,0 +1,349 @@
+"""Making a lost replica anew from another one: only what is missing is copied.
+
+The order is what makes it safe. The replica gets a new epoch while it is still lost, and says in its own archive that
+it must not be read. What it is to have comes from *one* commit of the other one, whose pointer was taken before and
+keeps the log from being trimmed. It is no longer lost only after all is there, and only where nobody else took over.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.archive import locks
+from holdfast.archive.archive import IDENTITY_KEY, Archive
+from holdfast.archive.model import Adopted
+from holdfast.archive.placed import load
+from holdfast.archive.state import Change
+from holdfast.archive.transfer import is_whole, replace_file
+from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
+from holdfast.replication import schema
+from holdfast.replication.errors import EpochOverError
+from holdfast.replication.replica import fetch, missing_files
+from holdfast.replication.replicas import LEASE_S, Acting, log_state, replica, replicas
+from holdfast.replication.store import clock
+from holdfast.storage import open_store
+from locking import LockError, Owner
+from locking.store import ObjectNotFound, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.model import Block, FileRecord
+    from holdfast.archive.state import State
+    from holdfast.replication.replicas import ReplicaRow
+    from holdfast.replication.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+_AT_ONCE = 8
+"""Files that are read at a time."""
+
+_PART_FILES = 64
+_PART_BYTES = 1 << 30
+"""After so much the lease is renewed: with 2 MB a second that is still in time."""
+
+_R = schema.replicas.c
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What a recovery has done.
+
+    :param index: of the last entry that the replica has.
+    :param files, size: that were copied, and their bytes; `kept`: files that were there.
+    :param aside: ids of blocks that only this replica had: their files stay where they are.
+    """
+
+    replica: str
+    source: str
+    index: int
+    files: int
+    size: int
+    kept: int
+    aside: tuple[str, ...]
+
+
+def begin(
+    connection: Connection, archive: str, name: str, *, source: str | None = None, lease: float = LEASE_S
+) -> tuple[Acting, ReplicaRow]:
+    """Begin to act for a lost replica, and choose whom it is made anew from: that one's pointer is the replica's now.
+
+    :param source: a replica; None: the one that has executed most.
+    :raises RefusedError: the replica is not lost, or all are.
+    :raises BusyError: another recovery of it is under way.
+    """
+    row = replica(connection, archive, name)
+    now = clock(connection)
+    if not row.is_lost:
+        raise RefusedError(f"replica {name} is not lost: 'holdfast replica sync {name}' brings it up to date")
+    if row.recovers_from and row.is_active(now):
+        raise BusyError(
+            f"replica {name} is being recovered from {row.recovers_from}; if that has died, its lease ends in "
+            f"{row.active_until - now:.0f} s"
+        )
+    good = [each for each in replicas(connection, archive) if not each.is_lost]
+    if not good:
+        raise RefusedError(
+            "all replicas are lost: 'holdfast replica status' shows what each of them has; 'holdfast replica elect' "
+            "makes one of them the one to go on with"
+        )
+    if source is not None and source not in {each.name for each in good}:
+        raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(each.name for each in good)}")
+    chosen = max((each for each in good if source in (None, each.name)), key=lambda each: (each.pointer, each.name))
+    acting = Acting(archive, name, row.epoch + 1)
+    _change(
+        connection,
+        Acting(archive, name, row.epoch),
+        epoch=acting.epoch,
+        active_until=now + lease,
+        recovers_from=chosen.name,
+        pointer=chosen.pointer,
+    )
+    return acting, chosen
+
+
+def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
+    """Renew the lease of a recovery.
+
+    :raises EpochOverError: somebody else has begun another one.
+    """
+    _recovering(connection, acting)
+    _change(connection, acting, active_until=clock(connection) + lease)
+
+
+def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> None:
+    """Set the pointer of a replica that has all that entries before it have brought.
+
+    :raises EpochOverError: somebody else has begun another recovery.
+    :raises RefusedError: the other replica is lost by now, or the log was trimmed beyond the pointer: begin again.
+    """
+    row = _recovering(connection, acting)
+    source = replica(connection, acting.archive, row.recovers_from)
+    start = log_state(connection, acting.archive).start
+    if source.is_lost or start > pointer:
+        why = f"{source.name} was lost meanwhile" if source.is_lost else f"the log begins at {start} by now"
+        raise RefusedError(f"replica {acting.name} cannot go on at entry {pointer}: {why}. Recover it again")
+    _change(connection, acting, pointer=pointer)
+
+
+def finish(connection: Connection, acting: Acting) -> None:
+    """Say that a replica is no longer lost: the last step.
+
+    :raises EpochOverError: somebody else has begun another recovery, or may have: the lease is over.
+    :raises RefusedError: the log was trimmed beyond its pointer.
+    """
+    row = _recovering(connection, acting)
+    if not row.is_active(clock(connection)):
+        raise EpochOverError(f"the recovery of {acting.name} took longer than its lease: recover it again")
+    start = log_state(connection, acting.archive).start
+    if start > row.pointer:
+        raise RefusedError(f"the log begins at {start}, and {acting.name} needs entry {row.pointer}: recover it again")
+    _change(connection, acting, is_lost=False, lost_reason="", recovers_from="", synced_at=clock(connection))
+
+
+def _recovering(connection: Connection, acting: Acting) -> ReplicaRow:
+    row = replica(connection, acting.archive, acting.name)
+    if row.epoch != acting.epoch or not row.is_lost or not row.recovers_from:
+        raise EpochOverError(f"the recovery of {acting.name} was given up, or begun anew by somebody else")
+    return row
+
+
+def _change(connection: Connection, acting: Acting, **values: object) -> None:
+    found = connection.execute(
+        schema.replicas.update()
+        .where(_R.archive == acting.archive, _R.name == acting.name, _R.epoch == acting.epoch)
+        .values(**values)
+    )
+    if found.rowcount != 1:
+        raise EpochOverError(f"replica {acting.name} was changed by somebody else at the same time: start again")
+
+
+def recover(
+    coordination: CoordinationStore,
+    archive: str,
+    name: str,
+    *,
+    source: str | None = None,
+    deep: bool = True,
+    wait: float = 0.0,
+    lease: float = LEASE_S,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> Recovered:
+    """Make a lost replica anew from another one; one that was killed is run again, and goes on with what is there.
+
+    :param archive: its id.
+    :param source: the replica to copy from; None: the one that has executed most.
+    :param deep: read what is there, too, and replace what is not what was written; else sizes are compared.
+    :param wait: seconds for locks that others hold.
+    :raises UsageError: something else than this replica is at its place.
+    :raises DamagedError: the source has not all that it names: what is missing is said, and the replica stays lost.
+    """
+    row = coordination.run(lambda c: replica(c, archive, name))
+    target = places(row.url)
+    with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
+        acting, chosen = coordination.run(lambda c: begin(c, archive, name, source=source, lease=lease))
+
+        def check() -> None:
+            own.check()
+            coordination.run(lambda c: go_on(c, acting, lease=lease))
+
+        origin = places(chosen.url)
+        with locks.acquire(origin, "source-side", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as reading:
+            work = _Recovery(coordination, acting, _read(origin, archive, chosen), target, own.fence)
+            work.open_target()
+
+            def check_both() -> None:
+                check()
+                reading.check()
+
+            files, size, kept = work.bring(deep=deep, check=check_both)
+        check()
+        coordination.run(lambda c: take_pointer(c, acting, pointer=work.index + 1))
+        aside = work.adopt(check)
+        coordination.run(lambda c: finish(c, acting))
+    return Recovered(name, chosen.name, work.index, files, size, kept, aside)
+
+
+def _read(origin: ObjectStore, archive: str, row: ReplicaRow) -> Archive:
+    try:
+        found = Archive.open(origin)
+    except (HoldfastError, LockError, StoreError) as error:
+        raise HoldfastError(f"replica {row.name} cannot be copied from: {error}") from error
+    place = found.state.log
+    if found.identity.id != archive or place is None or place.replica != row.name:
+        raise DamagedError(f"{row.url} is not replica {row.name} of archive {archive}: something else lies there")
+    if place.index < row.pointer - 1:
+        raise DamagedError(
+            f"{row.url} ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of "
+            f"itself. 'holdfast replica sync {row.name}' says more"
+        )
+    return found
+
+
+class _Recovery:
+    """One recovery under way.
+
+    :param origin: the other replica, as of one commit of it.
+    """
+
+    def __init__(
+        self, coordination: CoordinationStore, acting: Acting, origin: Archive, target: ObjectStore, fence: str | None
+    ) -> None:
+        self._coordination = coordination
+        self._acting = acting
+        self._origin = origin
+        self._target = target
+        self._fence = fence
+        self._archive: Archive | None = None
+        place = origin.state.log
+        if place is None:
+            raise UsageError(f"{origin.store.url} is no replica")
+        self._place = place.model_copy(update={"replica": acting.name, "entry": ""})
+
+    @property
+    def index(self) -> int:
+        """Return the index of the last entry that the replica will have."""
+        return self._place.index
+
+    def open_target(self) -> None:
+        """Make the target a replica that must not be read, if it is not one already."""
+        try:
+            self._target.head(IDENTITY_KEY)
+        except ObjectNotFound:
+            identity = self._origin.identity
+            self._archive = Archive.create(
+                self._target, name=identity.name, number=self._origin.state.format, replica_of=identity
+            )
+        else:
+            self._archive = Archive.open(self._target, recovering=True)
+        archive = self._archive
+        there = archive.state.log
+        if archive.identity.id != self._acting.archive or (there is not None and there.replica != self._acting.name):
+            raise UsageError(
+                f"{self._target.url} is not the place of replica {self._acting.name}: it is "
+                f"{'replica ' + there.replica if there else 'an archive of its own'} ({archive.identity.name}, "
+                f"{archive.identity.id})"
+            )
+        if archive.state.format < self._origin.state.format:
+            raise UsageError(
+                f"{self._target.url} has format {archive.state.format}, and {self._origin.store.url} "
+                f"{self._origin.state.format}: recover it at an empty place"
+            )
+        # Its own index goes back to where no entry can follow, whatever it had executed: it stands nowhere for now.
+        place = self._place.model_copy(update={"index": 0, "recovering": True})
+        archive.add(lambda state: Change(kind="recovering", log=place), check=lambda: None, fence=self._fence)
+
+    def _opened(self) -> Archive:
+        if self._archive is None:
+            raise RuntimeError("the target was not opened")
+        return self._archive
+
+    def bring(self, *, deep: bool, check: Callable[[], object]) -> tuple[int, int, int]:
+        """Copy what is missing; return how many files that were, their bytes, and how many were there."""
+        load(self._origin.state.blocks.values())
+        wanted = {file.path: file for block in self._blocks() for file in block.files()}
+        missing = list(missing_files(self._target, wanted.values()))
+        for some in _some(missing):
+            check()
+            fetch(self._origin.store, self._target, some)
+        damaged = self._damaged(wanted.keys() - {file.path for file in missing}, wanted, check) if deep else []
+        for file in damaged:
+            check()
+            replace_file(self._origin.store, self._target, file)
+        copied = missing + damaged
+        return len(copied), sum(file.size for file in copied), len(wanted) - len(copied)
+
+    def _damaged(
+        self, there: Iterable[str], wanted: Mapping[str, FileRecord], check: Callable[[], object]
+    ) -> list[FileRecord]:
+        """Return which files are not what was written; reads them."""
+        damaged: list[FileRecord] = []
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for some in _some([wanted[path] for path in sorted(there)]):
+                check()
+                whole = pool.map(lambda file: is_whole(self._target, file), some)
+                damaged += [file for file, good in zip(some, whole, strict=True) if not good]
+        return damaged
+
+    def _blocks(self) -> list[Block]:
+        """Return the blocks of the other replica, in the order in which they were added."""
+        placed = sorted(self._origin.state.blocks.values(), key=lambda each: each.commit)
+        return [each.block for each in placed]
+
+    def adopt(self, check: Callable[[], None]) -> tuple[str, ...]:
+        """Commit that the replica has what the other one has; return the ids of blocks that are set aside."""
+        theirs = self._origin.state
+        aside: tuple[str, ...] = ()
+
+        def plan(state: State) -> Change:
+            nonlocal aside
+            aside = tuple(key for key in state.blocks if key not in theirs.blocks)
+            return Change(
+                kind="recovered",
+                add=tuple(block for block in self._blocks() if block.id not in state.blocks),
+                aside=aside,
+                holds=tuple(hold for key, hold in theirs.holds.items() if key not in state.holds),
+                released=tuple(key for key in state.holds if key not in theirs.holds),
+                log=self._place,
+                adopted=Adopted(ends=dict(theirs.ends), streams=dict(theirs.streams)),
+            )
+
+        self._opened().add(plan, check=check, fence=self._fence)
+        return aside
+
+
+def _some(files: Sequence[FileRecord]) -> Iterator[Sequence[FileRecord]]:
+    """Cut files into parts between which one looks whether the work may go on."""
+    part: list[FileRecord] = []
+    size = 0
+    for file in files:
+        part.append(file)
+        size += file.size
+        if len(part) >= _PART_FILES or size >= _PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

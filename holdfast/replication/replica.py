@@ -1,0 +1,354 @@
+"""An archive that is a replica: it follows the update log entry by entry, and adds to it what it wants to have itself.
+
+A replica makes exactly one commit for each entry, in the order of the log, its own entries included: so its commits
+alone tell how far it is, and the log can be told from them again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from holdfast.archive import locks
+from holdfast.archive.archive import Archive
+from holdfast.archive.model import LogPlace
+from holdfast.archive.state import check_writable, validate
+from holdfast.archive.transfer import is_whole, replace_file, send_file
+from holdfast.errors import DamagedError, HoldfastError, OutcomeUnknownError, UsageError, sentence
+from holdfast.replication import log
+from holdfast.replication.errors import HeadMovedError, OldStoreError
+from holdfast.replication.replicas import (
+    Acting,
+    activate,
+    log_state,
+    lost,
+    mark_lost,
+    move_pointer,
+    note_synced,
+    replica,
+    replicas,
+)
+from holdfast.storage import open_store
+from locking import LockError, Owner
+from locking.store import ObjectExists, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.model import Commit, FileRecord
+    from holdfast.archive.state import Change, State
+    from holdfast.replication.log import Draft, Entry
+    from holdfast.replication.replicas import ReplicaRow
+    from holdfast.replication.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+    Check = Callable[[], None]
+
+_AT_ONCE = 8
+"""Files that are on their way."""
+
+_ENTRIES = 64
+"""Read of the log at once."""
+
+_APPENDS = 5
+"""So often an append is repeated whose answer was lost."""
+
+_WAIT_S = 120.0
+"""For another replica's `history`: a vacuum that has it ends within 30 s."""
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What executing entries has done.
+
+    :param index: of the last entry that is here.
+    :param entries: how many were executed; `files` and `size` of what was fetched for them.
+    """
+
+    replica: str
+    index: int
+    entries: int
+    files: int
+    size: int
+
+
+@dataclass
+class ReplicatedArchive(Archive):
+    """One replica, opened by who acts for it.
+
+    :param coordination: the store with the update log.
+    :param acting: whom one acts for; None until `activate`.
+    :param places: opens another replica by its URL.
+    """
+
+    coordination: CoordinationStore | None = None
+    acting: Acting | None = None
+    places: Callable[[str], ObjectStore] = open_store
+    fetched: tuple[int, int] = field(default=(0, 0))
+    """Files and bytes that came from other replicas since this was opened."""
+
+    @classmethod
+    def begin(
+        cls, store: ObjectStore, coordination: CoordinationStore, places: Callable[[str], ObjectStore] = open_store
+    ) -> ReplicatedArchive:
+        """Open a replica and begin to act for it.
+
+        :raises UsageError: the archive is at one place only, or follows the log of another store.
+        :raises LostReplicaError: the replica has to be recovered first.
+        :raises OldStoreError: store and archive contradict each other.
+        """
+        archive = cls.open(store)
+        archive.coordination, archive.places = coordination, places
+        archive._agree()
+        place = archive._place()
+        archive.acting = coordination.run(lambda c: activate(c, archive.identity.id, place.replica))
+        return archive
+
+    def _place(self) -> LogPlace:
+        if self.state.log is None:
+            raise UsageError(f"{self.store.url} has no replicas: 'holdfast replica add' makes it the first of several")
+        return self.state.log
+
+    def _in_use(self) -> tuple[CoordinationStore, Acting]:
+        if self.coordination is None or self.acting is None:
+            raise RuntimeError("nobody acts for this replica")
+        return self.coordination, self.acting
+
+    def _agree(self) -> None:
+        """Make sure that this replica and the store tell the same of the log.
+
+        A process that is killed between its commit and its note of it leaves the pointer one behind: it is moved on.
+        """
+        place, coordination = self._place(), self.coordination
+        if coordination is None:
+            raise RuntimeError("no store was given")
+
+        def look(c: Connection) -> tuple[str, int, ReplicaRow, str | None]:
+            state = log_state(c, self.identity.id)
+            row = replica(c, self.identity.id, place.replica)
+            return state.store, state.head, row, log.entry_id(c, self.identity.id, place.index)
+
+        store, head, row, entry = coordination.run(look)
+        if row.is_lost:
+            raise lost(row)
+        if store != place.store:
+            raise OldStoreError(
+                f"{self.store.url} follows the log of store {place.store}, and {coordination.url} has {store}: it is "
+                "another store, or one that was made anew"
+            )
+        if place.index > head or (place.entry and entry not in (None, place.entry)):
+            raise OldStoreError(
+                f"{self.store.url} has executed entry {place.index} ({place.entry}), which {coordination.url} does not "
+                f"know (its log ends at {head}): the store was brought back from an older copy. Nothing may be "
+                "added until 'holdfast replica rebuild-store'"
+            )
+        if place.index < row.pointer - 1:
+            reason = (
+                f"it ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of itself"
+            )
+            coordination.run(lambda c: mark_lost(c, self.identity.id, place.replica, reason))
+            raise lost(replace(row, lost_reason=reason))
+
+    def sync(self, *, check: Check, fence: str | None, upto: int | None = None) -> Synced:
+        """Execute the entries that are not here yet, in order.
+
+        :param check: raises if a lock of the plan "sync" is no longer held.
+        :param upto: index of the last one; None: the head of the log.
+        :raises DamagedError: no replica has what an entry adds; those that could not be asked are named.
+        :raises EpochOverError: somebody else acts for the replica now.
+        """
+        coordination, acting = self._in_use()
+        before, fetched = self._place().index, self.fetched
+        with ExitStack() as reading:
+            others = _Others(self, reading)
+            while entries := self._to_execute(upto):
+                for entry in entries:
+                    check()
+                    self._execute(entry, others, check, fence)
+        place = self._place()
+        coordination.run(lambda c: move_pointer(c, acting, done=place.index) if place.index else None)
+        coordination.run(lambda c: note_synced(c, acting))
+        return Synced(
+            replica=acting.name,
+            index=place.index,
+            entries=place.index - before,
+            files=self.fetched[0] - fetched[0],
+            size=self.fetched[1] - fetched[1],
+        )
+
+    def _to_execute(self, upto: int | None) -> Sequence[Entry]:
+        coordination, acting = self._in_use()
+        here = self._place().index
+        if upto is not None and here >= upto:
+            return ()
+        found = coordination.run(lambda c: log.entries(c, acting.archive, here + 1, most=_ENTRIES))
+        return [entry for entry in found if upto is None or entry.index <= upto]
+
+    def _execute(self, entry: Entry, others: _Others, check: Check, fence: str | None) -> None:
+        """Commit an entry once everything that it adds is here, then say so."""
+        coordination, acting = self._in_use()
+        others.bring(entry)
+        was = self._place()
+        place = LogPlace(store=was.store, replica=was.replica, index=entry.index, entry=entry.id)
+
+        def plan(state: State) -> Change:
+            return entry.change.change(place)
+
+        super().add(plan, check=check, fence=fence)
+        coordination.run(lambda c: move_pointer(c, acting, done=entry.index))
+
+    def add(self, plan: Callable[[State], Change], *, check: Check, fence: str | None) -> Commit:
+        """Append what is planned to the log, and execute the log up to it. What others need not know is only committed.
+
+        :param plan: makes the change for a state; called again where the log has grown.
+        :param check: raises if a lock this work stands under is no longer held.
+        :raises RefusedError: the change is not valid behind what the log has by now.
+        :raises OutcomeUnknownError: the store never told whether the entry was appended; nothing may be cleaned up.
+        """
+        with locks.acquire(
+            self.store, "sync", owner=Owner(), purpose="executing the update log", wait=_WAIT_S
+        ) as executing:
+
+            def check_all() -> None:
+                check()
+                executing.check()
+
+            while True:
+                self.sync(check=check_all, fence=executing.fence)
+                check_writable(self.state)
+                change = plan(self.state)
+                if not (change.add or change.remove or change.holds or change.released):
+                    return super().add(plan, check=check_all, fence=fence)
+                draft = self._draft(change)
+                check_all()
+                try:
+                    index = self._append(draft)
+                except HeadMovedError:
+                    continue
+                self.sync(check=check_all, fence=executing.fence, upto=index)
+                return self.commit(self.state.sequence)
+
+    def _draft(self, change: Change) -> Draft:
+        """Return the entry that makes a change, once that is known to be valid in the state that is here."""
+        place = self._place()
+        ours = replace(change, log=place.model_copy(update={"index": place.index + 1, "entry": "planned"}))
+        validate(self.state, ours)
+        after = self.state.after([self._next(ours, "planned", None)])
+        sources = {block.source.name for block in change.add if not block.parts and block.after is None}
+        return log.Draft(
+            id=str(uuid.uuid4()),
+            change=log.EntryChange.of(change),
+            planned_at=place.index,
+            expected={source: _ends(self.state, source) for source in sources},
+            becomes={source: _ends(after, source) for source in sources},
+        )
+
+    def _append(self, draft: Draft) -> int:
+        coordination, acting = self._in_use()
+        for _ in range(_APPENDS):
+            try:
+                return coordination.run(lambda c: log.append(c, acting, draft))
+            except OutcomeUnknownError:
+                continue  # the next one finds it by its id, if it is there
+        raise OutcomeUnknownError(
+            f"the coordination store {coordination.url} did not tell whether entry {draft.id} was appended; nothing "
+            "was cleaned up: look with 'holdfast replica status', and sync before trying again"
+        )
+
+
+def _ends(state: State, source: str) -> log.Ends:
+    return (state.ends.get(source, ""), state.streams.get(source, ""))
+
+
+class _Others:
+    """The other replicas, as far as they can be read now: where files of blocks are fetched from.
+
+    :param reading: what was opened to read them is held until it ends.
+    """
+
+    def __init__(self, archive: ReplicatedArchive, reading: ExitStack) -> None:
+        self._archive = archive
+        self._reading = reading
+        self._opened: dict[str, ObjectStore | str] = {}
+
+    def bring(self, entry: Entry) -> None:
+        """Fetch the files that an entry adds and that are not here.
+
+        :raises DamagedError: nobody who could be asked has one of them.
+        """
+        missing = list(
+            missing_files(self._archive.store, (file for block in entry.change.add for file in block.files()))
+        )
+        if not missing:
+            return
+        refused: dict[str, str] = {}
+        for row in self._rows(entry):
+            store = self._open(row)
+            if isinstance(store, str):
+                refused[row.name] = store
+                continue
+            try:
+                files, size = fetch(store, self._archive.store, missing)
+            except (DamagedError, StoreError) as error:
+                refused[row.name] = sentence(error)
+                missing = list(missing_files(self._archive.store, missing))
+                continue
+            self._archive.fetched = (self._archive.fetched[0] + files, self._archive.fetched[1] + size)
+            return
+        said = "; ".join(f"{name}: {why}" for name, why in refused.items()) or "there is no other one that is not lost"
+        raise DamagedError(
+            f"no replica could give {missing[0].path}, which entry {entry.index} (of {entry.appended_by}) adds: "
+            f"{said}. It is tried again by the next sync; 'holdfast replica status' shows who has executed that entry"
+        )
+
+    def _rows(self, entry: Entry) -> list[ReplicaRow]:
+        """Return whom to ask: the one that has made it, then those who have executed it, then the others."""
+        coordination, acting = self._archive._in_use()
+        rows = coordination.run(lambda c: replicas(c, acting.archive))
+        rows = [row for row in rows if row.name != acting.name and not row.is_lost]
+        return sorted(rows, key=lambda row: (row.name != entry.appended_by, -row.pointer, row.name))
+
+    def _open(self, row: ReplicaRow) -> ObjectStore | str:
+        """Return a replica's store, under the locks of one who reads it; or why that cannot be."""
+        if row.name not in self._opened:
+            try:
+                store = self._archive.places(row.url)
+                self._reading.enter_context(
+                    locks.acquire(store, "source-side", owner=Owner(), purpose="sync of a replica", wait=_WAIT_S)
+                )
+                self._opened[row.name] = store
+            except (HoldfastError, LockError, StoreError) as error:
+                self._opened[row.name] = sentence(error)
+        return self._opened[row.name]
+
+
+def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:
+    """Yield those files that are not there in their size. What is there was checked when it was written."""
+    wanted = {file.path: file for file in files}
+    folders = {path.rpartition("/")[0] + "/" for path in wanted}
+    sizes = {found.key: found.size for folder in sorted(folders) for found in store.list(folder).objects}
+    return (file for path, file in wanted.items() if sizes.get(path) != file.size)
+
+
+def fetch(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
+    """Copy files from one store to another, several at a time; return how many there were, and their bytes.
+
+    :raises DamagedError: one is missing, or not what was written: nothing of that one appears.
+    """
+
+    def bring(file: FileRecord) -> None:
+        try:
+            send_file(source, target, file)
+        except ObjectExists:  # another process of the same replica was faster, or something else lies there
+            if not is_whole(target, file):
+                replace_file(source, target, file)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(bring, files):
+            pass
+    return len(files), sum(file.size for file in files)

@@ -1,0 +1,68 @@
+"""How the replicas of an archive stand, from one reading of the store: the replicas themselves are not asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.replication import schema
+from holdfast.replication.replicas import LogState, ReplicaRow, log_state, log_states, replicas
+from holdfast.replication.store import clock
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+@dataclass(frozen=True)
+class ReplicaStatus:
+    """How one replica stands.
+
+    :param entries, size: of the log that it has still to execute, and the bytes of what they add.
+    :param seconds: since the first of these was appended; 0 where there is none.
+    :param lease_s: so long its lease runs on; 0: it is not active.
+    """
+
+    row: ReplicaRow
+    entries: int
+    size: int
+    seconds: float
+    lease_s: float
+
+
+@dataclass(frozen=True)
+class ArchiveStatus:
+    """How an archive's replicas stand."""
+
+    log: LogState
+    replicas: tuple[ReplicaStatus, ...]
+
+
+def status(connection: Connection, archive: str | None = None) -> list[ArchiveStatus]:
+    """Return how the replicas of an archive stand, or of all archives in the store."""
+    now = clock(connection)
+    logs = log_states(connection) if archive is None else [log_state(connection, archive)]
+    return [
+        ArchiveStatus(
+            log,
+            tuple(_status(connection, log, row, now) for row in replicas(connection, log.archive)),
+        )
+        for log in logs
+    ]
+
+
+def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) -> ReplicaStatus:
+    e = schema.entries.c
+    behind = max(0, log.head + 1 - max(row.pointer, 1))
+    size, first = 0, now
+    if behind:
+        query = sa.select(sa.func.coalesce(sa.func.sum(e.size), 0), sa.func.min(e.appended_at))
+        size, first = connection.execute(query.where(e.archive == log.archive, e.index >= row.pointer)).one()
+    return ReplicaStatus(
+        row=row,
+        entries=behind,
+        size=int(size),
+        seconds=max(0.0, now - (first or now)),
+        lease_s=max(0.0, row.active_until - now),
+    )

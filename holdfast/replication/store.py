@@ -1,0 +1,212 @@
+"""The coordination store: SQLite beside one machine's archives, PostgreSQL where several machines take part.
+
+Every transaction is serializable, and is begun anew where the database gave it up for another one. What a transaction
+does must therefore be only in the database. An answer that was lost is told as unknown: whoever asked looks by the id
+that he had given.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from holdfast.errors import HoldfastError, OutcomeUnknownError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import URL, Connection, Engine
+
+T = TypeVar("T")
+
+ENVIRONMENT = "HOLDFAST_STORE"
+"""The environment variable that says where the store is."""
+
+PASSWORD = "HOLDFAST_STORE_PASSWORD"  # noqa: S105 - the name of a variable
+"""The environment variable with its password, where ~/.pgpass has none."""
+
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgresql+psycopg": "postgresql+psycopg"}
+_ATTEMPTS = 12
+_BUSY_S = 30
+"""So long SQLite waits for another process's transaction."""
+
+_GIVEN_UP = frozenset({"40001", "40P01"})
+"""SQL states of a transaction that another one was in the way of. Source: PostgreSQL manual, appendix A."""
+
+_CLOCKS = {
+    "sqlite": "select (julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "select extract(epoch from clock_timestamp())::float8",
+}
+
+
+class CoordinationStore:
+    """A coordination store that is ready for use.
+
+    :param url: as it may be shown: without a password.
+    """
+
+    def __init__(self, engine: Engine, url: str) -> None:
+        self._engine = engine
+        self.url = url
+
+    @classmethod
+    def open(cls, address: str) -> CoordinationStore:
+        """Open a store; one that is empty, or of an older release, is brought to this release's tables.
+
+        :param address: `sqlite:///file` or `postgresql://user@host/database`, without a password.
+        :raises UsageError: it is no such address, or the store is of a newer release.
+        :raises HoldfastError: it cannot be reached.
+        """
+        url = _parse(address)
+        store = cls(_engine(url), url.render_as_string(hide_password=True))
+        try:
+            store._upgrade()
+        except DBAPIError as error:
+            store.close()
+            raise store._unreachable(error) from error
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        """End its connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> CoordinationStore:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Run a transaction; `work` may be called several times, and each but the last one was undone.
+
+        :raises HoldfastError: the store cannot be reached; nothing was changed.
+        :raises OutcomeUnknownError: the answer to the end of the transaction was lost.
+        """
+        for attempt in Retrying(
+            retry=retry_if_exception(_was_given_up),
+            wait=wait_random_exponential(multiplier=0.02, max=1),
+            stop=stop_after_attempt(_ATTEMPTS),
+            reraise=True,
+        ):
+            with attempt:
+                return self._once(work)
+        raise AssertionError  # it returns or raises
+
+    def _once(self, work: Callable[[Connection], T]) -> T:
+        try:
+            with self._engine.connect() as connection:
+                with connection.begin() as transaction:
+                    result = work(connection)
+                    try:
+                        transaction.commit()
+                    except OperationalError as error:
+                        if error.connection_invalidated:
+                            raise OutcomeUnknownError(
+                                f"the coordination store {self.url} did not tell whether it has taken what was to be "
+                                "changed: look with 'holdfast replica status' before trying again"
+                            ) from error
+                        raise
+                return result
+        except DBAPIError as error:
+            if _was_given_up(error):
+                raise
+            if isinstance(error, OperationalError):
+                raise self._unreachable(error) from error
+            raise
+
+    def _unreachable(self, error: DBAPIError) -> HoldfastError:
+        said = " ".join(str(error.orig).split())
+        return HoldfastError(
+            f"the coordination store {self.url} cannot be used: {said}. Backups need it; a restore from one replica "
+            "does not"
+        )
+
+    def _upgrade(self) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(resources.files("holdfast.replication") / "migrations"))
+        scripts = ScriptDirectory.from_config(config)
+
+        def upgrade(connection: Connection) -> None:
+            is_at = MigrationContext.configure(connection).get_current_revision()
+            if is_at == scripts.get_current_head():
+                return
+            if is_at is not None and is_at not in {script.revision for script in scripts.walk_revisions()}:
+                raise UsageError(f"the coordination store {self.url} is of a newer release: upgrade holdfast")
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+        self.run(upgrade)
+
+
+def clock(connection: Connection) -> float:
+    """Return the store's time, in seconds since 1970."""
+    return float(connection.execute(sa.text(_CLOCKS[connection.dialect.name])).scalar_one())
+
+
+def _parse(address: str) -> URL:
+    try:
+        url = make_url(address)
+    except ArgumentError:
+        url = None
+    if url is None or url.drivername not in _DRIVERS:
+        raise UsageError(
+            "a coordination store is given as sqlite:////path/to/file.db or postgresql://user@host:port/database"
+        )
+    if url.password is not None:
+        raise UsageError(f"leave the password out of the store's address: {PASSWORD} or ~/.pgpass may have it")
+    return url.set(drivername=_DRIVERS[url.drivername])
+
+
+def _engine(url: URL) -> Engine:
+    if url.drivername == "sqlite":
+        engine = sa.create_engine(url, connect_args={"timeout": _BUSY_S})
+        # The driver would begin a transaction at the first change only, after what was read for it.
+        sa.event.listen(engine, "connect", _leave_transactions_alone)
+        sa.event.listen(engine, "begin", _begin_immediately)
+        return engine
+    password = os.environ.get(PASSWORD)
+    return sa.create_engine(
+        url.set(password=password) if password else url,
+        isolation_level="SERIALIZABLE",
+        pool_pre_ping=True,
+        connect_args={"connect_timeout": 15, "application_name": "holdfast"},
+    )
+
+
+def _leave_transactions_alone(connection: Any, record: Any) -> None:
+    connection.isolation_level = None
+
+
+def _begin_immediately(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _was_given_up(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _GIVEN_UP
+
+
+@contextmanager
+def opened(address: str | None) -> Iterator[CoordinationStore]:
+    """Open the store at an address, or else where the environment says.
+
+    :raises UsageError: neither says where it is.
+    """
+    found = address or os.environ.get(ENVIRONMENT)
+    if not found:
+        raise UsageError(f"say where the coordination store is: --store, {ENVIRONMENT}, or 'store' in archives.yaml")
+    with CoordinationStore.open(found) as store:
+        yield store

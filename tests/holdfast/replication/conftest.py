@@ -1,0 +1,52 @@
+"""Coordination stores in SQLite and in PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from holdfast.replication.store import PASSWORD, CoordinationStore
+from holdfast.sources.postgresql.server import PostgresServer
+from tests.support.replicated import Replicas
+from tests.support.servers import create_database
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def coordination(tmp_path: Path) -> Iterator[CoordinationStore]:
+    """A store in a file."""
+    with CoordinationStore.open(f"sqlite:///{quote(str(tmp_path))}/coordination.db") as store:
+        yield store
+
+
+@pytest.fixture
+def both(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CoordinationStore]:
+    """A store of each kind, by `indirect` parameters `sqlite` and `postgresql`."""
+    if request.param == "sqlite":
+        with CoordinationStore.open(f"sqlite:///{tmp_path}/coordination.db") as store:
+            yield store
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    address = create_database(server)
+    monkeypatch.setenv(PASSWORD, server.password)
+    with CoordinationStore.open(server.url(address.database)) as store:
+        yield store
+
+
+@pytest.fixture
+def two(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
+    """An archive with one backup and the replicas `near` and `far`."""
+    return Replicas.begun(tmp_path, coordination, "far")
+
+
+@pytest.fixture
+def three(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
+    """An archive with one backup and the replicas `near`, `far` and `off`."""
+    return Replicas.begun(tmp_path, coordination, "far", "off")

@@ -1,0 +1,125 @@
+"""Archives with replicas, in folders, whose backups are made up and have real files."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.blocks import read_file
+from holdfast.archive.model import Block, FileRecord, TableRecord
+from holdfast.archive.state import State
+from holdfast.replication.membership import found
+from holdfast.replication.recovery import Recovered, recover
+from holdfast.replication.replica import ReplicatedArchive, Synced
+from holdfast.replication.replicas import add
+from holdfast.replication.store import CoordinationStore
+from holdfast.storage import ObjectStore, open_store
+from tests.support.archives import make_block
+
+_numbers = itertools.count(1)
+
+
+def nothing() -> None:
+    """Stand for a check of locks that are held."""
+
+
+@dataclass
+class Replicas:
+    """The replicas of one archive.
+
+    :param folder: in which each has a folder by its name.
+    :param coordination: the store with their log.
+    """
+
+    folder: Path
+    coordination: CoordinationStore
+    archive: str = ""
+    backups: list[str] = field(default_factory=list)
+
+    @classmethod
+    def begun(cls, folder: Path, coordination: CoordinationStore, *others: str, backups: int = 1) -> Replicas:
+        """Make an archive with backups, and replicas of it; the first is called `near`."""
+        replicas = cls(folder, coordination)
+        archive = Archive.create(replicas.place("near"), name="shop")
+        replicas.archive = archive.identity.id
+        for _ in range(backups):
+            archive.add(replicas.backup(archive.store), check=nothing, fence=None)
+        found(coordination, archive.store, "near")
+        for name in others:
+            replicas.add(name)
+        return replicas
+
+    def place(self, name: str) -> ObjectStore:
+        """Return the store of a replica."""
+        return open_store(str(self.folder / name))
+
+    def add(self, name: str) -> Recovered:
+        """Add a replica, and make it what the others are."""
+        url = self.place(name).url
+        self.coordination.run(lambda c: add(c, self.archive, name=name, url=url))
+        return self.recover(name)
+
+    def recover(self, name: str, *, source: str | None = None, deep: bool = True) -> Recovered:
+        """Recover a replica."""
+        return recover(self.coordination, self.archive, name, source=source, deep=deep)
+
+    def open(self, name: str) -> ReplicatedArchive:
+        """Open a replica, and begin to act for it."""
+        return ReplicatedArchive.begin(self.place(name), self.coordination)
+
+    def sync(self, name: str, upto: int | None = None) -> Synced:
+        """Bring a replica to the head of the log."""
+        return self.open(name).sync(check=nothing, fence=None, upto=upto)
+
+    def back_up(self, name: str, source: str = "shop_db") -> int:
+        """Make a backup through a replica; return the index of its entry."""
+        archive = self.open(name)
+        archive.add(self.backup(archive.store, source), check=nothing, fence=None)
+        assert archive.state.log is not None
+        return archive.state.log.index
+
+    def backup(self, store: ObjectStore, source: str = "shop_db") -> Callable[[State], Change]:
+        """Write the files of a backup, and return what plans its commit."""
+        number = next(_numbers)
+        block = _block(store, source, number)
+        self.backups.append(block.id)
+        return lambda state: Change("backup", add=(block,), expected_ends={source: state.ends.get(source)})
+
+    def state(self, name: str) -> State:
+        """Return what a replica's archive holds."""
+        return Archive.open(self.place(name)).state
+
+    def is_whole(self, name: str) -> bool:
+        """Say whether every file that a replica names is there as it was written; raises where one is not."""
+        store = self.place(name)
+        for placed in Archive.open(store).state.blocks.values():
+            for file in placed.block.files():
+                read_file(store, file)
+        return True
+
+
+def _block(store: ObjectStore, source: str, number: int) -> Block:
+    identity = f"{number:032x}"
+    folder = f"data/{source}"
+
+    def write(path: str, body: bytes) -> FileRecord:
+        with store.open_write(path) as file:
+            file.write(body)
+        return FileRecord(path=path, size=len(body), sha256=hashlib.sha256(body).hexdigest())
+
+    rows = write(f"{folder}/16384/snapshot/{identity}/00000-a.parquet", b"rows of %d " % number * 50)
+    catalog = write(f"{folder}/schema/{identity}/catalog-a.json", b"{}")
+    table = TableRecord(id="16384", table_schema="public", name="t", rows=1, digest="1:1", files=(rows,))
+    block = make_block(
+        identity=identity,
+        source=source,
+        position=f"0/{number:X}",
+        at=datetime(2026, 3, 1, tzinfo=UTC) + timedelta(hours=number),
+        tables=(table,),
+    )
+    return block.model_copy(update={"catalog": catalog})
