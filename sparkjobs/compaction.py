@@ -34,7 +34,7 @@ from holdfast.moments import catalog_of, history_of
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.obstacles import named
 from sparkjobs.driver import Job, run_application
-from sparkjobs.merging import Lister, MadeTable, MergedPiece, Merger, TableMaker, cut
+from sparkjobs.merging import Lister, MadeShare, MadeTable, MergedPiece, Merger, TableMaker, cut
 from sparkjobs.table_records import table_record
 from sparkjobs.tasks import pack
 
@@ -178,10 +178,14 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
     rows = _Rows(job, moment)
     rows.check()
     identity = uuid.uuid4().hex
-    tasks = pack(rows.to_make(identity), lambda made: made.size, room=_TASK_BYTES)
-    found: Mapping[str, tuple[FileRecord, ...]] = dict(
-        job.map("making tables", tasks, TableMaker(job.store), estimated_rows=rows.estimated)
-    )
+    cores = job.spark.defaultParallelism
+    shares = [share for made in rows.to_make(identity) for share in made.shared_out(cores)]
+    # Shares of one table are for tasks of their own, however small they are.
+    tasks = pack(shares, lambda made: _TASK_BYTES if made.share.count > 1 else made.size, room=_TASK_BYTES)
+    done: list[MadeShare] = job.map("making tables", tasks, TableMaker(job.store), estimated_rows=rows.estimated)
+    found: dict[str, tuple[FileRecord, ...]] = {}
+    for share in sorted(done, key=lambda each: each.number):
+        found[share.table] = (*found.get(share.table, ()), *share.files)
     block = synthetic_block(ends, identity=identity, run=job.run, tables=rows.records(found), left_out=rows.left_out)
 
     def plan(state: State) -> Change:
@@ -244,7 +248,7 @@ class _Rows:
             MadeTable(
                 table,
                 history_of(self._moment, self._parts[str(table.oid)], table),
-                f"{table_folder(source, str(table.oid), block)}/00000",
+                table_folder(source, str(table.oid), block),
             )
             for table in self._kept
             if not self._is_same(table)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.archive.asof import as_of
 from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.merge import EVERYTHING, KeyRange, Merge, split_keys
+from holdfast.archive.share import ALL, Share
 from holdfast.sources.postgresql.hashing import ContentHash, digest
 
 if TYPE_CHECKING:
@@ -28,8 +30,12 @@ if TYPE_CHECKING:
 SPLIT_BYTES = 16 << 20
 """Stored changes of one table; more are shared by several tasks. Each reads all, and sorts and writes its part."""
 
+SHARE_BYTES = 16 << 20
+"""Stored rows and changes of one table; where there are more, several tasks make its rows. Each reads the keys of all
+changes, and of the rest its share."""
+
 ROWS_BYTES = 128 << 20
-"""DuckDB's memory where one task makes the rows of a table; what is more goes to its disk."""
+"""Of keys, or DuckDB's memory, where one task makes the rows of a table; of DuckDB, what is more goes to its disk."""
 
 
 @dataclass(frozen=True)
@@ -114,21 +120,39 @@ class Lister:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A table whose rows are to be made of its snapshot and the changes since.
+    """A table whose rows are to be made of its snapshot and the changes since, or a share of them.
 
     :param table: as it is at the moment; without stored generated columns.
-    :param stem: of the new files.
+    :param folder: of the new files.
     """
 
     table: Table
     history: TableHistory
-    stem: str
+    folder: str
+    share: Share = ALL
 
     @property
     def size(self) -> int:
         """Return the stored bytes that are read for it."""
         changes = (file for record in self.history.changes for file in record.files)
-        return sum(file.size for file in (*self.history.base, *changes))
+        return sum(file.size for file in (*self.history.base, *changes)) // self.share.count
+
+    def shared_out(self, most: int) -> list[MadeTable]:
+        """Return what single tasks do: several, where the table is large.
+
+        :param most: into so many shares at most.
+        """
+        count = max(1, min(most, -(-self.size // SHARE_BYTES)))
+        return [replace(self, share=Share(number, count)) for number in range(count)]
+
+
+@dataclass(frozen=True)
+class MadeShare:
+    """The files that a share of a table's rows has become."""
+
+    table: str
+    number: int
+    files: tuple[FileRecord, ...]
 
 
 class TableMaker:
@@ -137,27 +161,34 @@ class TableMaker:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    def __call__(self, tables: Sequence[MadeTable], report: Reporter) -> Iterator[tuple[str, tuple[FileRecord, ...]]]:
-        """Yield the id and the files of each table."""
+    def __call__(self, tables: Sequence[MadeTable], report: Reporter) -> Iterator[MadeShare]:
+        """Yield the files of each share; of the first one of a table there is one at least."""
         for made in tables:
             with tempfile.TemporaryDirectory(prefix="holdfast-") as spill:
                 files = []
                 for file in self._files(made, Path(spill)):
                     report(file.rows, file.size)
                     files.append(file)
-            yield made.history.table, tuple(files)
+            yield MadeShare(made.history.table, made.share.number, tuple(files))
 
     def _files(self, made: MadeTable, spill: Path) -> Iterator[FileRecord]:
         columns = [column for column in made.table.columns if not column.generated]
+        rows = as_of(self._store, made.history, memory_bytes=ROWS_BYTES, spill=spill, share=made.share)
         found = ContentHash()
 
         def batches() -> Iterator[pa.RecordBatch]:
             nonlocal found
-            for batch in as_of(self._store, made.history, memory_bytes=ROWS_BYTES, spill=spill):
+            for batch in rows:
                 found += digest(columns, batch)
                 yield batch
 
+        hashed = batches()
+        first = next(hashed, None)
+        if first is None and made.share.number:
+            return
         key = made.table.key[0] if made.table.key else None
-        for record in write_parquet(self._store, made.stem, made.history.wanted, batches(), key=key):
+        stem = f"{made.folder}/{made.share.number:05d}"
+        all_rows = hashed if first is None else chain([first], hashed)
+        for record in write_parquet(self._store, stem, made.history.wanted, all_rows, key=key):
             yield record.model_copy(update={"digest": str(found)})
             found = ContentHash()

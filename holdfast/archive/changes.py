@@ -79,7 +79,7 @@ class Files:
     ) -> Iterator[Part]:
         """Yield the rows of the files, a row group or less at a time; those of small files come together.
 
-        :param wanted: asked of each file, of each row group of a large one, or of small ones that follow each other, with
+        :param wanted: asked of each file, of each row group of a large one, or of small ones together, with
             the places of the first row and behind the last: whether to read it.
         :param ids: of the fields to read, and maybe others; None: all.
         """
