@@ -19,6 +19,7 @@ from holdfast.archive.runs import RunLog, read_last
 from holdfast.errors import HoldfastError, SparkEndedError, exit_code_of
 from holdfast.following import Wanted, decide
 from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
+from holdfast.replication.backing_up import source_taken
 from holdfast.sources.postgresql import outages
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.session import server_error
@@ -50,6 +51,7 @@ def run_to_the_end(
     arguments: Sequence[str],
     attempt: Callable[[Mapping[str, str]], str],
     say: Callable[[str], None] = lambda words: None,
+    coordination: str | None = None,
 ) -> None:
     """Run a backup's job until it has said a result or an error of its own.
 
@@ -61,17 +63,28 @@ def run_to_the_end(
     :param attempt: runs the job once, with these environment variables, until none of its processes is left;
         returns the sentence that its driver ended with, if there is one.
     :param say: is told what happens beside the job's own progress; the run's records tell it, too.
-    :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed.
+    :param coordination: address of the store with the update log, where the archive is a replica; None for what the
+        environment says.
+    :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed; or it is being backed
+        up through another replica.
     """
-    with _failure_told(store, run):
-        decision = _decide(store, address, Wanted.of(arguments), say)
-    jobs = _Jobs(store, run, address, attempt, say)
+    wanted = Wanted.of(arguments)
+    with ExitStack() as taken:
+        with _failure_told(store, run):
+            taken.enter_context(source_taken(store, wanted.source, run, coordination))
+            decision = _decide(store, address, wanted, say)
+        _run_jobs(_Jobs(store, run, address, attempt, say), decision)
+
+
+def _run_jobs(jobs: _Jobs, decision: Decision) -> None:
     if decision.kind == "changes":
         begin = jobs.changes(decision)
         if not begin:
             return
-        reasons = _reasons(store, run)
-        say(f"a snapshot of its own is taken of {named([f'{each} ({reasons.get(each, _NEW)})' for each in begin])}")
+        reasons = _reasons(jobs.store, jobs.run)
+        jobs.say(
+            f"a snapshot of its own is taken of {named([f'{each} ({reasons.get(each, _NEW)})' for each in begin])}"
+        )
         jobs.snapshot(decision.model_copy(update={"kind": "snapshot", "begin": begin}))
         if jobs.succeeded():
             jobs.changes(decision)

@@ -116,7 +116,7 @@ def back_up(job: Job, source: str, choice: Choice = Choice(), limits: Limits = L
 
 def back_up_snapshot(job: Job, source: str, choice: Choice, limits: Limits, decision: Decision) -> dict[str, Any]:
     """Back up what is in the snapshot that this job was given, or what is left of it."""
-    archive = Archive.open(job.store)
+    archive = job.open_archive()
     placed = archive.state.of_run(job.run)
     if placed is not None and placed.block.kind == "snapshot":
         job.say("the commit was made before the job was ended")

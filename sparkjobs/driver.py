@@ -25,6 +25,7 @@ from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
 from holdfast.errors import HoldfastError, ReportedError, SparkEndedError, UsageError, exit_code_of, sentence
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, RECORDS_VARIABLE, URL_VARIABLES, process_start
+from holdfast.replication.backing_up import open_to_write
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
 
+    from holdfast.archive import Archive
     from holdfast.storage import ObjectStore
 
 _WATCH_S = 1.0
@@ -96,6 +98,10 @@ class Job:
             raise self._abort
         self._check_parent()
         self.locks.check()
+
+    def open_archive(self) -> Archive:
+        """Open the archive to add to it; a replica goes on by the update log, which it is brought to the head of."""
+        return open_to_write(self.store, check=self.check)
 
     def say(self, *words: str) -> None:
         """Tell people something: in the run's record, and in the log of whoever runs Spark."""

@@ -101,7 +101,7 @@ class Segment:
 
 def follow(job: Job, source: str, decision: Decision) -> dict[str, Any]:
     """Back up what has changed since the last backup, and return a summary."""
-    archive = Archive.open(job.store)
+    archive = job.open_archive()
     newest = newest_with_stream(archive.state, source)
     if newest is None or decision.stream is None:
         raise HoldfastError("this archive follows no stream of the source: start the backup again")

@@ -114,7 +114,8 @@ class ReplicatedArchive(Archive):
             raise UsageError(f"{self.store.url} has no replicas: 'holdfast replica add' makes it the first of several")
         return self.state.log
 
-    def _in_use(self) -> tuple[CoordinationStore, Acting]:
+    def in_use(self) -> tuple[CoordinationStore, Acting]:
+        """Return the store, and whom one acts for."""
         if self.coordination is None or self.acting is None:
             raise RuntimeError("nobody acts for this replica")
         return self.coordination, self.acting
@@ -154,6 +155,22 @@ class ReplicatedArchive(Archive):
             coordination.run(lambda c: mark_lost(c, self.identity.id, place.replica, reason))
             raise lost(replace(row, lost_reason=reason))
 
+    def catch_up(self, *, check: Check = lambda: None) -> Synced:
+        """Execute what the log has beyond this replica, under the locks that this needs.
+
+        :param check: raises if this work must not go on.
+        """
+        with self._executing() as held:
+
+            def check_all() -> None:
+                check()
+                held.check()
+
+            return self.sync(check=check_all, fence=held.fence)
+
+    def _executing(self) -> locks.HeldLocks:
+        return locks.acquire(self.store, "sync", owner=Owner(), purpose="executing the update log", wait=_WAIT_S)
+
     def sync(self, *, check: Check, fence: str | None, upto: int | None = None) -> Synced:
         """Execute the entries that are not here yet, in order.
 
@@ -162,7 +179,7 @@ class ReplicatedArchive(Archive):
         :raises DamagedError: no replica has what an entry adds; those that could not be asked are named.
         :raises EpochOverError: somebody else acts for the replica now.
         """
-        coordination, acting = self._in_use()
+        coordination, acting = self.in_use()
         before, fetched = self._place().index, self.fetched
         with ExitStack() as reading:
             others = _Others(self, reading)
@@ -182,7 +199,7 @@ class ReplicatedArchive(Archive):
         )
 
     def _to_execute(self, upto: int | None) -> Sequence[Entry]:
-        coordination, acting = self._in_use()
+        coordination, acting = self.in_use()
         here = self._place().index
         if upto is not None and here >= upto:
             return ()
@@ -191,7 +208,7 @@ class ReplicatedArchive(Archive):
 
     def _execute(self, entry: Entry, others: _Others, check: Check, fence: str | None) -> None:
         """Commit an entry once everything that it adds is here, then say so."""
-        coordination, acting = self._in_use()
+        coordination, acting = self.in_use()
         others.bring(entry)
         was = self._place()
         place = LogPlace(store=was.store, replica=was.replica, index=entry.index, entry=entry.id)
@@ -210,9 +227,7 @@ class ReplicatedArchive(Archive):
         :raises RefusedError: the change is not valid behind what the log has by now.
         :raises OutcomeUnknownError: the store never told whether the entry was appended; nothing may be cleaned up.
         """
-        with locks.acquire(
-            self.store, "sync", owner=Owner(), purpose="executing the update log", wait=_WAIT_S
-        ) as executing:
+        with self._executing() as executing:
 
             def check_all() -> None:
                 check()
@@ -249,7 +264,7 @@ class ReplicatedArchive(Archive):
         )
 
     def _append(self, draft: Draft) -> int:
-        coordination, acting = self._in_use()
+        coordination, acting = self.in_use()
         for _ in range(_APPENDS):
             try:
                 return coordination.run(lambda c: log.append(c, acting, draft))
@@ -308,7 +323,7 @@ class _Others:
 
     def _rows(self, entry: Entry) -> list[ReplicaRow]:
         """Return whom to ask: the one that has made it, then those who have executed it, then the others."""
-        coordination, acting = self._archive._in_use()
+        coordination, acting = self._archive.in_use()
         rows = coordination.run(lambda c: replicas(c, acting.archive))
         rows = [row for row in rows if row.name != acting.name and not row.is_lost]
         return sorted(rows, key=lambda row: (row.name != entry.appended_by, -row.pointer, row.name))

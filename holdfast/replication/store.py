@@ -81,7 +81,7 @@ class CoordinationStore:
         return store
 
     def close(self) -> None:
-        """End its connections."""
+        """End what it has open; it can be used again."""
         self._engine.dispose()
 
     def __enter__(self) -> CoordinationStore:
@@ -173,7 +173,7 @@ def _parse(address: str) -> URL:
 
 def _engine(url: URL) -> Engine:
     if url.drivername == "sqlite":
-        engine = sa.create_engine(url, connect_args={"timeout": _BUSY_S})
+        engine = sa.create_engine(url, connect_args={"timeout": _BUSY_S}, poolclass=sa.NullPool)
         # The driver would begin a transaction at the first change only, after what was read for it.
         sa.event.listen(engine, "connect", _leave_transactions_alone)
         sa.event.listen(engine, "begin", _begin_immediately)
@@ -182,7 +182,8 @@ def _engine(url: URL) -> Engine:
     return sa.create_engine(
         url.set(password=password) if password else url,
         isolation_level="SERIALIZABLE",
-        pool_pre_ping=True,
+        # A job asks a few times in minutes or hours: a session kept for it would be one that is lost meanwhile.
+        poolclass=sa.NullPool,
         connect_args={"connect_timeout": 15, "application_name": "holdfast"},
     )
 
