@@ -1,0 +1,140 @@
+"""Backups through replicas: whichever one takes them, each can bring back every moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from holdfast.archive import Archive, locks
+from holdfast.errors import BusyError, UsageError
+from holdfast.replication.backing_up import source_taken
+from holdfast.replication.errors import LostReplicaError
+from holdfast.replication.membership import found
+from holdfast.replication.recovery import recover
+from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.replicas import add, mark_lost, replica
+from holdfast.replication.store import ENVIRONMENT, CoordinationStore
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.storage import ObjectStore, open_store
+from locking import Owner
+from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.servers import passing_database
+
+pytestmark = pytest.mark.service
+
+NewDatabase = Callable[..., Address]
+
+
+class Shop:
+    """A database whose archive has the replicas `near` and `far`."""
+
+    def __init__(self, address: Address, folder: Path, coordination: CoordinationStore) -> None:
+        self.coordination = coordination
+        self._address = address
+        self._folder = folder
+        self._stack = ExitStack()
+        with open_followed(address, folder / "near") as begun:
+            begun.run("create table t (id int primary key, word text)", "insert into t values (1, 'one'), (2, 'two')")
+            begun.back_up()
+            self.moments = begun.moments
+        self.archive = Archive.open(self.place("near")).identity.id
+        found(coordination, self.place("near"), "near")
+        coordination.run(lambda c: add(c, self.archive, name="far", url=self.place("far").url))
+        self.recover("far")
+        self.near, self.far = self._followed("near"), self._followed("far")
+
+    def place(self, name: str) -> ObjectStore:
+        return open_store(str(self._folder / name))
+
+    def recover(self, name: str) -> None:
+        recover(self.coordination, self.archive, name)
+
+    def _followed(self, name: str) -> Followed:
+        store = self.place(name)
+        held = self._stack.enter_context(
+            locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0)
+        )
+        followed = Followed(self._address, store, held, self.moments)
+        self._stack.callback(followed.session.close)
+        return followed
+
+    def sync(self, name: str) -> None:
+        with self._locked(name) as held:
+            ReplicatedArchive.begin(self.place(name), self.coordination).sync(check=held.check, fence=held.fence)
+
+    def _locked(self, name: str) -> locks.HeldLocks:
+        return locks.acquire(self.place(name), "sync", owner=Owner(), purpose="test", wait=0)
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture
+def shop(postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    url = f"sqlite:///{tmp_path}/coordination.db"
+    monkeypatch.setenv(ENVIRONMENT, url)
+    with CoordinationStore.open(url) as coordination, passing_database(postgres) as address:
+        made = Shop(address, tmp_path, coordination)
+        yield made
+        made.close()
+
+
+def test_backups_go_through_either_replica_and_both_bring_back_every_moment(
+    shop: Shop, new_database: NewDatabase
+) -> None:
+    shop.near.run("insert into t values (3, 'three')")
+    assert shop.near.back_up()["kind"] == "changes"
+    shop.far.run("update t set word = 'zwei' where id = 2")
+    assert shop.far.back_up()["kind"] == "changes"
+    shop.near.run("delete from t where id = 1", "alter table t add extra int default 7")
+    assert shop.near.back_up()["kind"] == "changes"
+    shop.far.run("insert into t values (4, 'four', 4)")
+    shop.far.back_up("full")
+    shop.near.run("insert into t values (5, 'five', 5)")
+    shop.near.back_up()
+    shop.sync("far")
+    states = [Archive.open(shop.place(name)).state for name in ("near", "far")]
+    assert states[0].blocks.keys() == states[1].blocks.keys()
+    assert (states[0].ends, states[0].streams) == (states[1].ends, states[1].streams)
+    # The last backup has two commits: up to the full one, and on from there.
+    assert [state.log.index for state in states if state.log] == [6, 6]
+    for followed in (shop.near, shop.far):
+        agree(followed, 1)
+        comes_back(followed, "latest", new_database())
+
+
+def test_a_replica_that_was_lost_is_made_anew_and_backs_up_again(shop: Shop, new_database: NewDatabase) -> None:
+    shop.near.run("insert into t values (3, 'three')")
+    shop.near.back_up()
+    shop.coordination.run(lambda c: mark_lost(c, shop.archive, "far", "its disk was changed"))
+    with pytest.raises(LostReplicaError, match=r"far is lost \(its disk was changed\): holdfast replica recover far"):
+        shop.far.back_up()
+    shop.far.held.release()  # a recovery is alone on its replica
+    shop.recover("far")
+    with locks.acquire(shop.far.store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
+        shop.far.held = held
+        shop.far.run("insert into t values (4, 'four')")
+        assert shop.far.back_up()["kind"] == "changes"
+        agree(shop.far, 1)
+        comes_back(shop.far, "latest", new_database())
+
+
+def test_a_source_that_is_backed_up_through_one_replica_is_busy_for_the_other(shop: Shop) -> None:
+    busy = pytest.raises(BusyError, match="shop is being backed up by near, run run-of-near, whose lease ends in")
+    with source_taken(shop.near.store, "shop", "run-of-near", None), busy:
+        shop.far.back_up()
+    shop.far.back_up()
+    row = shop.coordination.run(lambda c: replica(c, shop.archive, "far"))
+    assert row.pointer == 2
+
+
+def test_a_backup_of_a_replica_says_what_is_missing_where_nobody_knows_the_store(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ENVIRONMENT)
+    with pytest.raises(UsageError, match="say where the coordination store is: --store, HOLDFAST_STORE"):
+        shop.near.back_up()
