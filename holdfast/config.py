@@ -35,6 +35,8 @@ ENVIRONMENT = "HOLDFAST_ARCHIVES"
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
+_SQLITE = "sqlite:///"
+
 _NUMBER = r"([1-9][0-9]*(?:\.[0-9]+)?) ?"
 _BANDWIDTH = rf"^{_NUMBER}([kMG]?)B(?:/s)?$"
 _SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
@@ -258,12 +260,15 @@ class ArchiveConfig(_Section):
     :param url: a folder, `file://…`, `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`; relative
         folders start at the file.
     :param replicas: name to URL, instead of `url`.
+    :param store: the coordination store of the replicas, `sqlite:///file` or `postgresql://user@host/database`; a
+        relative file starts at the file, too.
     :param quorum: how many replicas must hold a backup before it counts.
     :param spark_connection: id of the Airflow connection to Spark.
     """
 
     url: Url | None = None
     replicas: dict[Name, Url] | None = None
+    store: Url | None = None
     quorum: int | None = Field(default=None, ge=1)
     sources: dict[Name, SourceConfig] = Field(default_factory=dict)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
@@ -281,6 +286,8 @@ class ArchiveConfig(_Section):
             raise PydanticCustomError("place", "an archive needs either 'url' or 'replicas'")
         if self.replicas is not None and len(self.replicas) < 2:
             raise PydanticCustomError("replicas", "'replicas' needs two or more; for one place write 'url'")
+        if self.store is not None and self.replicas is None:
+            raise PydanticCustomError("store", "'store' is for archives with 'replicas'; this one has a 'url' only")
         if self.quorum is not None and self.quorum > len(self.replicas or {}):
             raise PydanticCustomError("quorum", "'quorum' is larger than the number of 'replicas'")
         if self.schedule.truncation and not self.keep.rules():
@@ -304,8 +311,8 @@ class ArchiveConfig(_Section):
         if self.url is None:
             names = ", ".join(sorted(self.replicas or {}))
             raise UsageError(
-                f"this archive has replicas ({names}), which backups and restores cannot use yet: "
-                "name one place with 'url' instead"
+                f"this archive has replicas ({names}): give the URL of one of them instead of its name; DAGs and "
+                "operators cannot use it yet"
             )
         return self.url
 
@@ -401,13 +408,17 @@ def _parse(text: str, path: Path) -> Config:
 
 
 def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
-    """Make relative folders start at the file, so that they mean the same from everywhere."""
+    """Make relative folders and files start at the file, so that they mean the same from everywhere."""
 
     def absolute(url: str) -> str:
         return url if "://" in url else str((folder / Path(url).expanduser()).absolute())
 
     replicas = archive.replicas and {name: absolute(url) for name, url in archive.replicas.items()}
-    return archive.model_copy(update={"url": archive.url and absolute(archive.url), "replicas": replicas})
+    store = archive.store
+    if store is not None and store.startswith(_SQLITE) and store != _SQLITE:
+        store = _SQLITE + str((folder / store.removeprefix(_SQLITE)).absolute())
+    places = {"url": archive.url and absolute(archive.url), "replicas": replicas, "store": store}
+    return archive.model_copy(update=places)
 
 
 def _explain(error: ValidationError) -> str:

@@ -84,6 +84,21 @@ def test_relative_folder_starts_at_the_file(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sqlite:///kept/log.db", "sqlite:///{folder}/kept/log.db"),
+        ("sqlite:////srv/log.db", "sqlite:////srv/log.db"),
+        ("postgresql://holdfast@db/log", "postgresql://holdfast@db/log"),
+    ],
+)
+def test_coordination_store_in_a_relative_file_starts_at_the_file(
+    file: Path, tmp_path: Path, written: str, meant: str
+) -> None:
+    file.write_text(f"archives: {{shop: {{replicas: {{a: one, b: two}}, store: '{written}'}}}}")
+    assert load_config(file).archive("shop").store == meant.format(folder=tmp_path)
+
+
+@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("archive: {}", "the file: unknown key 'archive'; did you mean 'archives'?"),
@@ -104,6 +119,15 @@ def test_relative_folder_starts_at_the_file(file: Path, tmp_path: Path) -> None:
         (
             "archives: {shop: {replicas: {a: b}}}",
             "archives.shop: 'replicas' needs two or more; for one place write 'url'",
+        ),
+        (
+            "archives: {shop: {url: x, store: 'sqlite:///log.db'}}",
+            "archives.shop: 'store' is for archives with 'replicas'; this one has a 'url' only",
+        ),
+        (
+            "archives: {shop: {replicas: {a: b, c: d}, store: 'postgresql://me:secret@db/log'}}",
+            "archives.shop.store: a URL here may not hold a password: keep it in Airflow's connection, PGPASSWORD or "
+            "the cloud's variables",
         ),
         (
             "archives: {shop: {replicas: {a: b, c: d}, quorum: 3}}",
@@ -234,7 +258,7 @@ def test_source_must_be_named_where_there_are_several(file: Path) -> None:
 
 
 def test_archive_with_replicas_has_no_single_url() -> None:
-    with pytest.raises(UsageError, match=r"has replicas \(far, near\).*name one place with 'url'"):
+    with pytest.raises(UsageError, match=r"has replicas \(far, near\): give the URL of one of them"):
         ArchiveConfig(replicas={"near": "s3://a/x", "far": "s3://b/x"}).only_url()
 
 
