@@ -31,6 +31,7 @@ from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads th
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.probe import probe_app
 from holdfast.cli.query import query
+from holdfast.cli.replica import replica_app
 from holdfast.cli.restore import restore
 from holdfast.cli.source import source_app
 from holdfast.cli.truncate import truncate
@@ -60,6 +61,7 @@ app.add_typer(hold_app)
 app.add_typer(key_app)
 app.add_typer(locks_app)
 app.add_typer(probe_app)
+app.add_typer(replica_app)
 app.add_typer(source_app)
 
 

@@ -73,7 +73,11 @@ def only_archive(coordination: CoordinationStore, wanted: str | None) -> LogStat
     meant = [log for log in there if wanted in (None, log.archive, log.name)]
     if len(meant) == 1:
         return meant[0]
-    known = ", ".join(f"{log.name} ({log.archive})" for log in there) or "none"
+    if not there:
+        raise UsageError(
+            f"no archive has replicas in {coordination.url} yet: 'holdfast replica add' makes the first one"
+        )
+    known = ", ".join(f"{log.name} ({log.archive})" for log in there)
     what = "several archives" if meant else "no such archive"
     raise UsageError(f"there is {what} in {coordination.url}; say which by --archive; it has: {known}")
 
@@ -157,7 +161,7 @@ def elect(
 def _all_lost(connection: Connection, archive: str) -> LogState:
     good = [row.name for row in replicas(connection, archive) if not row.is_lost]
     if good:
-        raise RefusedError(f"not all replicas are lost ({', '.join(good)} is not): recover the others from it")
+        raise RefusedError(f"not all replicas are lost: those that are can be recovered from {' or '.join(good)}")
     return log_state(connection, archive)
 
 
