@@ -325,7 +325,8 @@ class LogPlace(Document):
     :param store: id of the coordination store that the log is in.
     :param replica: the name of this replica there.
     :param index: of the last entry whose change is here; 0: none was appended yet.
-    :param entry: id of that entry; "" where the replica joined the others at this index.
+    :param entry: id of that entry; "" where the replica joined the others at this index. While it is being recovered:
+        the id of that recovery.
     :param recovering: it is being made anew from another replica, and must not be read until that is done.
     """
 

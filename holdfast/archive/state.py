@@ -229,7 +229,7 @@ def _validate_place(state: State, change: Change) -> None:
     was, now = state.log, change.log
     if was is None or change.adopted is not None:
         return
-    if now is None or not now.entry:
+    if now is None or now.recovering or not now.entry:
         if change.add or change.remove or change.holds or change.released:
             raise UsageError(
                 f"this is replica {was.replica} of a replicated archive: what all replicas are to have goes through "

@@ -7,6 +7,7 @@ keeps the log from being trimmed. It is no longer lost only after all is there, 
 
 from __future__ import annotations
 
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -242,6 +243,8 @@ class _Recovery:
         if place is None:
             raise UsageError(f"{origin.store.url} is no replica")
         self._place = place.model_copy(update={"replica": acting.name, "entry": ""})
+        # Whatever the replica had executed, no entry can follow here.
+        self._closed = self._place.model_copy(update={"index": 0, "entry": uuid.uuid4().hex, "recovering": True})
 
     @property
     def index(self) -> int:
@@ -272,9 +275,8 @@ class _Recovery:
                 f"{self._target.url} has format {archive.state.format}, and {self._origin.store.url} "
                 f"{self._origin.state.format}: recover it at an empty place"
             )
-        # Its own index goes back to where no entry can follow, whatever it had executed: it stands nowhere for now.
-        place = self._place.model_copy(update={"index": 0, "recovering": True})
-        archive.add(lambda state: Change(kind="recovering", log=place), check=lambda: None, fence=self._fence)
+        closed = self._closed
+        archive.add(lambda state: Change(kind="recovering", log=closed), check=lambda: None, fence=self._fence)
 
     def _opened(self) -> Archive:
         if self._archive is None:
@@ -320,6 +322,10 @@ class _Recovery:
 
         def plan(state: State) -> Change:
             nonlocal aside
+            if state.log != self._closed:  # locks give order only: this process may have been suspended for long
+                raise EpochOverError(
+                    f"somebody else has begun to recover {self._acting.name} meanwhile: nothing was added"
+                )
             aside = tuple(key for key in state.blocks if key not in theirs.blocks)
             return Change(
                 kind="recovered",

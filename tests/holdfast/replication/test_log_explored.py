@@ -1,0 +1,27 @@
+"""Every order in which replicas, trimmings and recoveries can meet, with the shipped transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.log_explorer import Bounds, ViolatedError, explored
+from tests.support.log_mutants import MUTANTS, Mutant
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        pytest.param(Bounds(appends=2, trims=1, pauses=1, rots=0, kills=0), id="away"),
+        pytest.param(Bounds(appends=1, trims=1, pauses=0, rots=1, kills=1), id="killed"),
+        pytest.param(Bounds(appends=1, trims=1, pauses=1, rots=1, kills=0), id="paused"),
+    ],
+)
+def test_no_order_of_steps_breaks_the_log(bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert explored(bounds, monkeypatch) > 1000
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_guard_is_missed_where_it_is_taken_out(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.put_in(monkeypatch)
+    with pytest.raises(ViolatedError):
+        explored(mutant.bounds, monkeypatch)
