@@ -333,6 +333,7 @@ class _Others:
         if row.name not in self._opened:
             try:
                 store = self._archive.places(row.url)
+                self._check_place(store, row)  # nothing is written, not even a lock, where something else lies
                 self._reading.enter_context(
                     locks.acquire(store, "source-side", owner=Owner(), purpose="sync of a replica", wait=_WAIT_S)
                 )
@@ -340,6 +341,11 @@ class _Others:
             except (HoldfastError, LockError, StoreError) as error:
                 self._opened[row.name] = sentence(error)
         return self._opened[row.name]
+
+    def _check_place(self, store: ObjectStore, row: ReplicaRow) -> None:
+        found = Archive.open(store, recovering=True)
+        if found.identity.id != self._archive.identity.id or not found.state.log or found.state.log.replica != row.name:
+            raise DamagedError(f"{row.url} is not replica {row.name} of this archive: something else lies there")
 
 
 def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from tests.support.replicated import Replicas
+import shutil
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Connection
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.holding import add_hold
+from holdfast.archive.state import State
+from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
+from holdfast.replication import schema
+from holdfast.replication.errors import EpochOverError, LostReplicaError, OldStoreError
+from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.replicas import replica, take_lease
+from holdfast.replication.status import status
+from holdfast.replication.store import CoordinationStore
+from tests.support.replicated import Replicas, nothing
+
+
+def pointer(replicas: Replicas, name: str) -> int:
+    return replicas.coordination.run(lambda c: replica(c, replicas.archive, name)).pointer
 
 
 def test_a_backup_through_one_replica_comes_to_the_others(two: Replicas) -> None:
@@ -13,3 +33,190 @@ def test_a_backup_through_one_replica_comes_to_the_others(two: Replicas) -> None
     assert two.state("far").blocks.keys() == two.state("near").blocks.keys()
     assert two.state("far").ends == two.state("near").ends
     assert two.is_whole("far")
+
+
+def test_entries_are_executed_in_order_each_by_one_commit_the_own_ones_too(three: Replicas) -> None:
+    for name in ("near", "far", "off", "near", "off"):
+        three.back_up(name)
+    for name in ("near", "far", "off"):
+        three.sync(name)
+        commits = list(Archive.open(three.place(name)).commits())
+        indexes = [
+            commit.log.index for commit in commits if commit.log and commit.log.entry and not commit.log.recovering
+        ]
+        assert indexes == [1, 2, 3, 4, 5]
+        assert pointer(three, name) == 6
+        assert three.is_whole(name)
+    assert len({frozenset(three.state(name).blocks) for name in ("near", "far", "off")}) == 1
+
+
+def test_only_the_files_that_are_not_there_are_fetched(two: Replicas) -> None:
+    two.back_up("near")
+    two.sync("far")
+    assert two.sync("far").files == 0
+    two.back_up("near")
+    source, target = two.folder / "near" / "data", two.folder / "far" / "data"
+    catalogs = [path for path in source.rglob("catalog-*") if not (target / path.relative_to(source)).exists()]
+    for path in catalogs:
+        there = target / path.relative_to(source)
+        there.parent.mkdir(parents=True)
+        shutil.copy(path, there)
+    assert two.sync("far").files == 1
+
+
+def test_a_replica_that_is_behind_is_brought_up_before_it_adds(two: Replicas) -> None:
+    two.back_up("near")
+    two.back_up("near", source="crm")
+    assert two.back_up("far") == 3
+    assert len(two.state("far").blocks) == 4
+
+
+def test_what_only_one_place_is_to_know_is_committed_without_an_entry(two: Replicas) -> None:
+    archive = two.open("near")
+    archive.add(lambda state: Change("vacuum", abandoned=("gone",)), check=nothing, fence=None)
+    assert archive.state.abandoned == {"gone"}
+    assert archive.state.log is not None
+    assert archive.state.log.index == 0
+
+
+def test_holds_go_through_the_log(two: Replicas) -> None:
+    add_hold(two.open("near"), "shop_db", "latest", reason="audit", owner="ann", check=nothing)
+    two.sync("far")
+    assert two.state("far").holds == two.state("near").holds != {}
+
+
+def test_commands_that_know_nothing_of_the_log_are_refused_on_a_replica(two: Replicas) -> None:
+    archive = Archive.open(two.place("near"))
+    with pytest.raises(UsageError, match="this is replica near of a replicated archive"):
+        archive.add(two.backup(archive.store), check=nothing, fence=None)
+    with pytest.raises(UsageError, match="their update log"):
+        archive.add(lambda state: Change("truncation", remove=tuple(state.blocks)), check=nothing, fence=None)
+
+
+def test_a_backup_that_started_from_an_older_end_is_refused(two: Replicas) -> None:
+    near, far = two.open("near"), two.open("far")
+    started = near.state.ends.get("shop_db")
+    plan = two.backup(near.store)
+    far.add(two.backup(far.store), check=nothing, fence=None)
+
+    def planned_before(state: State) -> Change:
+        change = plan(state)
+        return Change("backup", add=change.add, expected_ends={"shop_db": started})
+
+    with pytest.raises(RefusedError, match="another backup of shop_db was committed meanwhile"):
+        near.add(planned_before, check=nothing, fence=None)
+
+
+def test_two_that_append_at_the_same_time_are_told_apart_by_the_store(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = two.open("near")
+    append = near._append
+
+    def late(draft: object) -> int:
+        monkeypatch.undo()
+        two.back_up("far")  # between what near has planned and its append
+        return append(draft)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(near, "_append", late)
+    with pytest.raises(RefusedError, match="another backup of shop_db was appended meanwhile"):
+        near.add(two.backup(near.store), check=nothing, fence=None)
+    assert two.back_up("near") == 2
+
+
+def test_an_append_whose_answer_was_lost_is_found_again(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = two.open("near")
+    run = two.coordination.run
+    answers: list[object] = []
+
+    def losing(work: Callable[[Connection], object]) -> object:
+        before = run(lambda c: status(c, two.archive))[0].log.head
+        result = run(work)
+        if run(lambda c: status(c, two.archive))[0].log.head > before and not answers:
+            answers.append(result)
+            raise OutcomeUnknownError("the answer was lost")
+        return result
+
+    monkeypatch.setattr(two.coordination, "run", losing)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    monkeypatch.undo()
+    assert answers == [1]
+    assert run(lambda c: status(c, two.archive))[0].log.head == 1
+
+
+def test_a_process_whose_epoch_is_over_changes_nothing(two: Replicas) -> None:
+    old = two.open("near")
+    plan = two.backup(old.store)
+
+    def begin_another(c: Connection) -> None:
+        c.execute(schema.replicas.update().values(active_until=0.0))
+        take_lease(c, two.archive, replica(c, two.archive, "near"), 10.0)
+
+    two.coordination.run(begin_another)
+    with pytest.raises(EpochOverError, match="activated anew while this process was away"):
+        old.add(plan, check=nothing, fence=None)
+    assert two.coordination.run(lambda c: status(c, two.archive))[0].log.head == 0
+
+
+def test_a_process_that_died_before_it_told_of_its_commit_is_made_up_for(two: Replicas) -> None:
+    two.back_up("near")
+    two.coordination.run(lambda c: c.execute(schema.replicas.update().values(pointer=1)))
+    assert two.sync("near").entries == 0
+    assert pointer(two, "near") == 2
+
+
+def test_a_file_that_nobody_has_is_named_with_who_was_asked(three: Replicas) -> None:
+    three.back_up("near")
+    shutil.move(three.folder / "near", three.folder / "away")
+    with pytest.raises(DamagedError, match=r"which entry 1 \(of near\) adds: near: .*off: .*is missing"):
+        three.sync("far")
+    assert not (three.folder / "near").exists()  # not even locks are written where there is no archive
+    shutil.move(three.folder / "away", three.folder / "near")
+    assert three.sync("far").entries == 1
+
+
+def test_a_file_that_is_damaged_at_one_replica_is_fetched_from_another(three: Replicas) -> None:
+    three.back_up("near")
+    three.sync("off")
+    for path in (three.folder / "near" / "data").rglob("*.parquet"):
+        path.chmod(0o644)
+        path.write_bytes(b"x" * path.stat().st_size)
+    three.sync("far")
+    newest = max(three.state("far").blocks.values(), key=lambda placed: placed.commit)
+    assert newest.id == three.backups[-1]
+    archive = Archive.open(three.place("far"))
+    for file in archive.state.blocks[newest.id].block.files():
+        assert (three.folder / "far" / file.path).read_bytes() == (three.folder / "off" / file.path).read_bytes()
+
+
+def test_a_replica_that_was_brought_back_from_an_older_copy_is_lost(two: Replicas) -> None:
+    two.back_up("near")
+    two.sync("far")
+    shutil.copytree(two.folder / "far", two.folder / "copy")
+    two.back_up("near")
+    two.sync("far")
+    shutil.rmtree(two.folder / "far")
+    shutil.move(two.folder / "copy", two.folder / "far")
+    with pytest.raises(LostReplicaError, match=r"ends at entry 1, and had executed 2: it is an older copy of itself"):
+        two.sync("far")
+    assert two.recover("far").index == 2
+    assert two.sync("far").index == 2
+
+
+def test_a_store_that_was_brought_back_from_an_older_copy_stops_everything(two: Replicas) -> None:
+    two.back_up("near")
+    two.coordination.run(lambda c: c.execute(schema.archives.update().values(head=0)))
+    with pytest.raises(OldStoreError, match="the store was brought back from an older copy"):
+        two.back_up("near")
+
+
+def test_the_log_of_another_store_is_refused(two: Replicas) -> None:
+    two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="another")))
+    with pytest.raises(OldStoreError, match="another store"):
+        two.sync("near")
+
+
+def test_an_archive_at_one_place_is_no_replica(two: Replicas, coordination: CoordinationStore) -> None:
+    alone = Archive.create(two.place("alone"), name="alone")
+    with pytest.raises(UsageError, match="has no replicas"):
+        ReplicatedArchive.begin(alone.store, coordination)
