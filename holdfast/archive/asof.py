@@ -39,9 +39,19 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 16 << 20
 _MARK: Final = "the archive is damaged: "
-_FORMAT: Final = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
+
+
+def _format(*, ahead: bool) -> ds.ParquetFileFormat:
+    """Return how files are read.
+
+    :param ahead: all that is wanted of a file in few requests; it stays in memory until the file is read.
+    """
+    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True, pre_buffer=ahead)
+    return ds.ParquetFileFormat(default_fragment_scan_options=options)
+
+
+_LOCAL: Final = _format(ahead=False)
+_REMOTE: Final = _format(ahead=True)
 
 
 class _Rows(ds.FileSystemDataset):  # type: ignore[misc]
@@ -52,7 +62,8 @@ class _Rows(ds.FileSystemDataset):  # type: ignore[misc]
 
 
 def _dataset(paths: Sequence[str], schema: pa.Schema, filesystem: FileSystem) -> ds.Dataset:
-    return _Rows([_FORMAT.make_fragment(path, filesystem) for path in paths], schema, _FORMAT, filesystem)
+    kind = _LOCAL if isinstance(filesystem, LocalFileSystem) else _REMOTE
+    return _Rows([kind.make_fragment(path, filesystem) for path in paths], schema, kind, filesystem)
 
 
 @dataclass(frozen=True)
