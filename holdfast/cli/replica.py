@@ -299,7 +299,8 @@ def _show_rows(console: Console, head: tuple[str, ...], rows: Sequence[tuple[str
 def _log_words(each: dict[str, Any]) -> str:
     if not each["head"]:
         return "no entries yet"
-    return f"entries up to {each['head']}, of which the log has those from {each['log_start']} on"
+    start = f"those from {each['log_start']} on" if each["log_start"] <= each["head"] else "none any more"
+    return f"entries up to {each['head']}, of which the log has {start}"
 
 
 def _behind(one: dict[str, Any]) -> str:
