@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from itertools import groupby
 
 from tests.support.tla import SPECS, Outcome, check
 
@@ -13,24 +14,31 @@ KEPT = SPECS / "counterexamples.md"
 class Guard:
     """A guard of the protocol.
 
+    :param spec: the module it is in
     :param config: the model that fails without it
     :param breaks: what does not hold then
     :param constants: what else differs, so that the counter-example says no more than it must
+    :param besides: a guard that is left out too, because each of the two is enough
     """
 
     name: str
     config: str
     breaks: str
     constants: dict[str, str] = field(default_factory=dict)
+    _: KW_ONLY
+    spec: str = "PutAndVerify"
+    besides: str | None = None
 
     def check(self) -> Outcome:
         """Check the model without the guard."""
-        return check(self.config, self.constants | {"Removed": f'{{"{self.name}"}}'})
+        removed = ", ".join(f'"{name}"' for name in (self.name, self.besides) if name)
+        return check(self.config, self.constants | {"Removed": f"{{{removed}}}"}, spec=self.spec)
 
 
 _ALONE = {"Txns": "{1}"}
+_TWO = {"Replicas": "{1, 2}"}
 
-GUARDS = (
+_LOCKS = (
     Guard("the second look", "Mutex", "MutualExclusion"),
     Guard("readers look for writers", "ReadersWriters", "MutualExclusion"),
     Guard("readers give way to intents", "ReadersWriters", "Progress"),
@@ -53,27 +61,111 @@ GUARDS = (
     Guard("no DEAD where the target stands", "LatePut", "LeaseHolds", _ALONE),
 )
 
+_TRIMMING = (
+    Guard("a lease that is over is not renewed", "LogTrimming", "NotInVain", spec="LogTrimming"),
+    Guard("who recovers holds trimming back", "LogTrimming", "NotInVain", spec="LogTrimming"),
+    Guard("nobody is waited for beyond MaxKeep", "OneStaysAway", "IsLogCleared", spec="LogTrimming"),
+    Guard("nobody was activated since trimming looked", "LogTrimming", "ValidLogPointer", spec="LogTrimming"),
+    Guard("never are all replicas lost", "LogTrimming", "NotAllLost", spec="LogTrimming"),
+    Guard("who needed a removed entry is lost at once", "LogTrimming", "ValidLogPointer", spec="LogTrimming"),
+    Guard("a recovery begins with its source's pointer", "OneStaysAway", "NotInVain", spec="LogTrimming"),
+    Guard("the source is not lost", "OneStaysAway", "NotInVain", spec="LogTrimming"),
+    Guard(
+        "the log starts at or below the pointer",
+        "LostSource",
+        "ValidLogPointer",
+        spec="LogTrimming",
+        besides="the source is not lost",
+    ),
+    Guard("the pointer is set in one's own epoch", "LogTrimming", "NotInVain", spec="LogTrimming"),
+    Guard("pointer and blocks are of one commit", "OneStaysAway", "Complete", spec="LogTrimming"),
+    Guard("`recovered` answers one's own `recovering`", "LogTrimming", "Complete", spec="LogTrimming"),
+    Guard("is_lost is cleared in one's own epoch", "LogTrimming", "Complete", spec="LogTrimming"),
+    Guard("is_lost is cleared under one's own lease", "LogTrimming", "ValidLogPointer", spec="LogTrimming"),
+)
+
+_REPLICATION = (
+    Guard("one's own entries wait for their turn", "Replication", "NothingSkipped", _TWO, spec="Replication"),
+    Guard("each entry is committed once", "Replication", "Once", _TWO, spec="Replication"),
+    Guard(
+        "an index is taken in the append's transaction",
+        "Replication",
+        "EquivalentReplicas",
+        _TWO | {"Merges": "0"},
+        spec="Replication",
+    ),
+    Guard("the result exists before its entry", "Replication", "EquivalentReplicas", _TWO, spec="Replication"),
+    Guard("only the leader of this term appends", "TwoLeaders", "Fenced", spec="Replication"),
+    Guard("the inputs are there when the entry is appended", "DroppedInputs", "Executable", spec="Replication"),
+)
+
+_QUORUM = (
+    Guard("one pending quorum per source", "Retry", "Chain", _TWO, spec="Quorum"),
+    Guard("what has succeeded does not fail", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
+    Guard("a failure puts the end position back", "Retry", "Chain", _TWO, spec="Quorum"),
+    Guard("a failure releases the dedup id", "Retry", "Progress", _TWO, spec="Quorum"),
+    Guard("a failure appends a drop", "Retry", "Converges", _TWO, spec="Quorum"),
+    Guard("a failure moves no pointer", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
+    Guard("who joins too late changes nothing", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
+    Guard("the wait for a quorum counts votes of their own epoch", "LostVoters", "QuorumHeld", spec="Quorum"),
+    Guard("who is lost does not count", "LostVoters", "QuorumHeld", spec="Quorum"),
+    Guard("the source of a recovery has all that succeeded", "LostVoters", "Durable", spec="Quorum"),
+    Guard("what counts is where the opened commit is", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
+    Guard("only who is past all that succeeded answers", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
+    Guard("the greatest index counts, not the latest success", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
+    Guard("what is not decided or failed is hidden", "SequentialReads", "MonotonicRead", spec="Quorum"),
+    Guard("the store is asked by a linearizable read", "StaleRead", "ReadAfterWrite", spec="Quorum"),
+)
+
+GUARDS = _LOCKS + _TRIMMING + _REPLICATION + _QUORUM
+
 _HEAD = """# What goes wrong without each guard
 
 Written by `python -m tests.specs.counterexamples`; a test compares it with what the model checker finds.
-The counter-example of an invariant is a shortest one; that of progress is a loop that never ends, told
-by where the clients are.
+The counter-example of an invariant, or of what each step must do, is a shortest one; that of progress is a loop that
+never ends, told by what its states look like.
+
+# Locks
+
+`PutAndVerify.tla`. A loop is told by where the clients are.
 The number is the transaction that takes the step, or that the reaper turns to.
 """
+
+_TITLES = {
+    "LogTrimming": """
+# Trimming and recovery
+
+`LogTrimming.tla`. The number is the replica that takes the step.
+""",
+    "Replication": """
+# The log
+
+`Replication.tla`. The number is the replica that takes the step, where what it does tells which.
+""",
+    "Quorum": """
+# Quorums and sequential reads
+
+`Quorum.tla`. The number is the replica that takes the step; of a failure, the entry.
+""",
+}
 
 
 def render(guard: Guard, found: Outcome) -> str:
     """One guard's paragraph."""
     others = "".join(f", {name} = {value}" for name, value in guard.constants.items())
-    text = f"\n## {guard.name}\n\n`{guard.config}`{others}: {found.violated} fails"
-    if found.status != "invariant_violation":
+    both = f', without "{guard.besides}" either' if guard.besides else ""
+    text = f"\n## {guard.name}\n\n`{guard.config}`{others}{both}: {found.violated} fails"
+    if found.status == "liveness_violation":
         return f"{text} in a loop: {', '.join(found.rounds())}.\n"
     return f"{text} after {len(found.steps())} steps: {', '.join(found.steps())}.\n"
 
 
 def main() -> None:
     """Write the file."""
-    KEPT.write_text(_HEAD + "".join(render(guard, guard.check()) for guard in GUARDS))
+    parts = [_HEAD]
+    for spec, guards in groupby(GUARDS, lambda guard: guard.spec):
+        parts += [_TITLES.get(spec, ""), *(render(guard, guard.check()) for guard in guards)]
+    KEPT.write_text("".join(parts))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tests.support.tla_steps import tell_state, tell_step
+
 _ROOT = Path(__file__).resolve().parents[2]
 SPECS = _ROOT / "specs"
 LIMIT = 300.0
@@ -23,13 +25,15 @@ LIMIT = 300.0
 class Outcome:
     """What the checker found.
 
-    :param status: ``ok``, ``invariant_violation`` or ``liveness_violation``
+    :param spec: the module
+    :param status: ``ok``, ``invariant_violation``, ``property_violation`` (of a single step) or ``liveness_violation``
     :param violated: the name of what does not hold
     :param states: how many states there are, or were seen until then
     :param trace: the states of the counter-example, each with its action
     :param loop: the states that follow for ever, where it has no end
     """
 
+    spec: str
     status: str
     violated: str | None
     states: int
@@ -38,11 +42,11 @@ class Outcome:
 
     def steps(self) -> list[str]:
         """The counter-example in words: ``PutIntent 1``, ``Tick``."""
-        return [_step(before, after) for before, after in pairwise(self.trace)]
+        return [tell_step(self.spec, before, after) for before, after in pairwise(self.trace)]
 
     def rounds(self) -> list[str]:
-        """Where the clients are in each state of the loop: ``looking/ready/held``."""
-        return ["/".join(state["state"]["pc"]) for state in self.loop]
+        """What each state of the loop looks like; of the locks, where the clients are: ``looking/ready/held``."""
+        return [tell_state(self.spec, state["state"]) for state in self.loop]
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,13 @@ def find_tla() -> Path:
     return program
 
 
-def check(config: str, constants: Mapping[str, str] | None = None) -> Outcome:
-    """Check ``specs/PutAndVerify.tla`` with ``specs/<config>.cfg``; ``constants`` replace the config's."""
-    said = _run(config, constants or {}, "--json")
+def check(config: str, constants: Mapping[str, str] | None = None, *, spec: str = "PutAndVerify") -> Outcome:
+    """Check ``specs/<spec>.tla`` with ``specs/<config>.cfg``; ``constants`` replace the config's."""
+    said = _run(spec, config, constants or {}, "--json")
     answer = json.loads(said[said.index('{"status"') :])
     stats = answer.get("stats", {})
     return Outcome(
+        spec=spec,
         status=answer["status"],
         violated=answer.get("invariant_name") or answer.get("property"),
         states=stats.get("states_explored", 0),
@@ -86,15 +91,15 @@ def check(config: str, constants: Mapping[str, str] | None = None) -> Outcome:
 
 
 def graph(config: str, constants: Mapping[str, str] | None = None) -> Graph:
-    """The state graph of a model in which clients only act one by one."""
+    """The state graph of a model of ``PutAndVerify.tla`` in which clients only act one by one."""
     with tempfile.TemporaryDirectory() as folder:
         dot = Path(folder) / "graph.dot"
-        _run(config, constants or {}, "--export-dot", str(dot), "--dot-mode", "full", "--continue")
+        _run("PutAndVerify", config, constants or {}, "--export-dot", str(dot), "--dot-mode", "full", "--continue")
         return _read_graph(dot.read_text())
 
 
-def _run(config: str, constants: Mapping[str, str], *options: str) -> str:
-    command = [str(find_tla()), "PutAndVerify.tla", "--config", f"{config}.cfg", *options]
+def _run(spec: str, config: str, constants: Mapping[str, str], *options: str) -> str:
+    command = [str(find_tla()), f"{spec}.tla", "--config", f"{config}.cfg", *options]
     for name, value in constants.items():
         command += ["-c", f"{name}={value}"]
     done = subprocess.run(command, cwd=SPECS, capture_output=True, text=True, timeout=LIMIT, check=False)
@@ -102,22 +107,6 @@ def _run(config: str, constants: Mapping[str, str], *options: str) -> str:
         said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {said}")
     return done.stdout
-
-
-def _step(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    action = str(after["action"])
-    if action in ("Tick", "Bury", "Delete"):
-        return action
-    if action in ("Judge", "End"):
-        return f"{action} {after['state']['reaper'][1]}"
-    changed = [
-        number
-        for variable in ("pc", "scan", "verdict", "flying")
-        for number, (old, new) in enumerate(zip(before["state"][variable], after["state"][variable], strict=True), 1)
-        if old != new
-    ]
-    gone = set(before["state"]["dead"]) - set(after["state"]["dead"])
-    return f"{action} {min([*changed, *gone])}" if changed or gone else action
 
 
 def _read_graph(dot: str) -> Graph:
