@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 class ReplicaStatus:
     """How one replica stands.
 
-    :param entries, size: of the log that it has still to execute, and the bytes of what they add.
-    :param seconds: since the first of these was appended; 0 where there is none.
+    :param entries, size: of the log that it has still to execute, and the bytes of what they add, as far as the log
+        still has them.
+    :param seconds: since the first of these was appended; where the log has that no longer, since it last executed one
+        or was at the head; 0 where there is none.
     :param lease_s: so long its lease runs on; 0: it is not active.
     """
 
@@ -59,6 +61,8 @@ def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) 
     if behind:
         query = sa.select(sa.func.coalesce(sa.func.sum(e.size), 0), sa.func.min(e.appended_at))
         size, first = connection.execute(query.where(e.archive == log.archive, e.index >= row.pointer)).one()
+        if row.pointer < log.start:
+            first = row.synced_at
     return ReplicaStatus(
         row=row,
         entries=behind,

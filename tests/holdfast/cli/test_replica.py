@@ -205,6 +205,17 @@ def test_the_status_is_told_in_words(holdfast: RunCommand, three: Replicas) -> N
     assert "lost, being recovered from near, but that has died" in holdfast("replica", "status").out
 
 
+def test_how_long_a_replica_is_behind_is_told_also_where_the_log_has_no_entry_of_it(
+    holdfast: RunCommand, two: Replicas
+) -> None:
+    two.back_up("near")
+    change(two, "far", active_until=1.0, synced_at=1000.0)
+    assert 0 <= float(str(rows(holdfast)["far"]["seconds_behind"])) < 100
+    assert holdfast("replica", "trim", "--min-keep", "0", "--max-keep", "0").code == 0
+    assert float(str(rows(holdfast)["far"]["seconds_behind"])) > 1_000_000_000
+    assert "shop" in holdfast("replica", "status").out
+
+
 def test_a_store_without_archives_says_so(holdfast: RunCommand, address: str) -> None:
     assert holdfast("replica", "status").out == f"no archive has replicas in {address}\n"
     assert holdfast("replica", "status", "--json").value == {"archives": []}
