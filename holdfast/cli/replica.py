@@ -184,14 +184,24 @@ def _known(asked: _Asked) -> dict[str, LogState]:
 
 def _found(asked: _Asked, place: ObjectStore, there: Archive, name: str, wait: float) -> dict[str, Any]:
     """Make an archive that the store does not know the first replica."""
-    for log in _known(asked).values():
-        if asked.word in (log.archive, log.name):
-            raise UsageError(
-                f"{place.url} holds another archive ({there.identity.name}, {there.identity.id}) than {log.name} "
-                f"({log.archive}): a replica begins at an empty place"
-            )
+    if asked.word is not None:
+        _check_meant(asked, place, there)
     log = membership.found(asked.coordination, place, name, wait=wait)
     return _added_value(log, name, place, first=True)
+
+
+def _check_meant(asked: _Asked, place: ObjectStore, there: Archive) -> None:
+    """Make sure that an archive which the store does not know is the one that --archive says."""
+    try:
+        meant = asked.log()
+    except UsageError:
+        if asked.configured or asked.word in (there.identity.id, there.identity.name):
+            return
+        raise
+    raise UsageError(
+        f"{place.url} holds another archive ({there.identity.name}, {there.identity.id}) than {meant.name} "
+        f"({meant.archive}): a replica begins at an empty place"
+    )
 
 
 def _add(

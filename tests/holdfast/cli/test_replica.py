@@ -141,7 +141,9 @@ def test_a_place_of_another_archive_is_no_replica_of_this_one(
 ) -> None:
     done = holdfast("replica", "add", "off", store.url, "--archive", two.archive)
     assert (done.code, "holds another archive (shop, " in done.err) == (2, True)
-    assert holdfast("replica", "add", "first", store.url).code == 0  # of an archive of its own
+    assert holdfast("replica", "add", "off", store.url, "--archive", "nobody").code == 2
+    own = Archive.open(store).identity.id
+    assert holdfast("replica", "add", "first", store.url, "--archive", own).code == 0  # a log of its own
     done = holdfast("replica", "add", "off", store.url, "--archive", two.archive)
     assert (done.code, "is not the place of replica off" in done.err) == (2, True)
     assert len(holdfast("replica", "status", "--json").value["archives"]) == 2
