@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.model import iso
 from holdfast.archive.retention import Rules, parse_rules
@@ -40,7 +39,7 @@ class Wish:
 
 def run(job: Job, wish: Wish) -> dict[str, Any]:
     """Truncate, or say what would go, and return a summary."""
-    archive = Archive.open(job.store)
+    archive = job.open_archive()
     more: dict[str, Any] = {"source": wish.source, "min_chains": wish.min_chains}
     if wish.dry_run:
         plan = plan_truncation(archive.state, wish.rules, job.store.list(IDENTITY_KEY).now, **more)

@@ -17,7 +17,7 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.commits import commit_key, missing_commit
 from holdfast.archive.leftovers import DATA, Leftovers, at_work, named_files, survey
 from holdfast.archive.model import iso
-from holdfast.archive.state import Change
+from holdfast.archive.state import Change, refuse_replica
 from holdfast.errors import DamagedError, UsageError, sentence
 from holdfast.storage import ObjectRetained
 from locking import LockBusy, Owner, RWLock
@@ -151,9 +151,11 @@ def vacuum(
     :param orphans: also look for files that no block names, which lists all data.
     :param wait: seconds that each batch of deletions waits for readers; then the rest is left for the next run.
     :param owner: of the locks that are taken for parts of the work.
-    :raises UsageError: the grace is less than nothing.
+    :raises UsageError: the grace is less than nothing; or it is a replica, which may lack files of entries that it is
+        still to execute.
     :raises LockLost: one of the caller's locks is lost.
     """
+    refuse_replica(archive.state, "vacuumed")
     if grace < timedelta(0):
         raise UsageError("the grace cannot be less than 0: it is how long files stay after they were removed")
     work = _Vacuum(archive, Permission(check, fence), grace, wait, owner or Owner(), Vacuumed(dry_run))

@@ -16,6 +16,7 @@ from holdfast.archive.model import iso
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
+from holdfast.replication.backing_up import open_to_write
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def add(
     Archive.open(store)
     who = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold add", wait=wait) as held:
-        archive = Archive.open(store)
+        archive = open_to_write(store, check=held.check)
         made, commit = add_hold(archive, source, at, reason=reason, owner=who, check=held.check)
     value = {"commit": commit.sequence, **_value(archive.state, made)}
     output.result(value, lambda console: console.print(f"commit {commit.sequence}: {_said(made)}", markup=False))
@@ -115,7 +116,7 @@ def remove(
     store = places.archive_store(url)
     Archive.open(store)
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold remove", wait=wait) as held:
-        archive = Archive.open(store)
+        archive = open_to_write(store, check=held.check)
         taken, commit = remove_hold(archive, hold, reason=reason, check=held.check)
     value = {"commit": commit.sequence, "reason_removed": reason, **_value(archive.state, taken)}
     output.result(

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from holdfast.config import CompactionConfig, Name, SourceConfig, VacuumConfig, find_config, load_config
 from holdfast.errors import UsageError
+from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import open_store
 
@@ -23,17 +24,26 @@ def _configured(url: str) -> ArchiveConfig | None:
     if path is None:
         return None
     archives = load_config(path).archives
-    return archives.get(url) or next((archive for archive in archives.values() if archive.url == url), None)
+    known = (archive for archive in archives.values() if url in (archive.url, *(archive.replicas or {}).values()))
+    return archives.get(url) or next(known, None)
 
 
 def archive_store(url: str, key: str | None = None, default_key: str | None = None) -> SealedStore:
     """Return an archive's store, given its URL or its name in archives.yaml.
 
+    Where that says which coordination store keeps the log of its replicas, this process and its jobs know it then,
+    unless the environment says another one.
+
     :param key: address of its key, whatever archives.yaml says; `default_key`: where that does not know the archive.
     """
     configured = _configured(url)
     key = key or (configured.key if configured else default_key)
-    return open_store(configured.only_url() if configured else url, key)
+    if configured is None:
+        return open_store(url, key)
+    if configured.store:
+        os.environ.setdefault(STORE_VARIABLE, configured.store)
+    is_replica = url in (configured.replicas or {}).values()
+    return open_store(url if is_replica else configured.only_url(), key)
 
 
 def source_names(url: str) -> list[str]:

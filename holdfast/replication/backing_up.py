@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
+STORE_VARIABLE = "HOLDFAST_STORE"
+"""The environment variable that says where the coordination store is."""
+
 _RENEW_S = 180.0
 """A fifth of a source's lease."""
 

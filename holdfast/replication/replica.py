@@ -142,6 +142,11 @@ class ReplicatedArchive(Archive):
                 f"{self.store.url} follows the log of store {place.store}, and {coordination.url} has {store}: it is "
                 "another store, or one that was made anew"
             )
+        if row.url != self.store.url:
+            raise UsageError(
+                f"{self.store.url} says that it is replica {place.replica}, which is at {row.url}: it is a copy of "
+                f"that one. Where the replica was moved, 'holdfast replica remove {place.replica}' first, then add it again"
+            )
         if place.index > head or (place.entry and entry not in (None, place.entry)):
             raise OldStoreError(
                 f"{self.store.url} has executed entry {place.index} ({place.entry}), which {coordination.url} does not "

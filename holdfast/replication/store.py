@@ -22,6 +22,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError, UsageError
+from holdfast.replication.backing_up import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ENVIRONMENT = "HOLDFAST_STORE"
-"""The environment variable that says where the store is."""
+ENVIRONMENT = STORE_VARIABLE
 
 PASSWORD = "HOLDFAST_STORE_PASSWORD"  # noqa: S105 - the name of a variable
 """The environment variable with its password, where ~/.pgpass has none."""
+
+VERSION_TABLE = "holdfast_version"
+"""Its own name: the store may share a database with others who use Alembic."""
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgresql+psycopg": "postgresql+psycopg"}
 _ATTEMPTS = 12
@@ -141,7 +144,8 @@ class CoordinationStore:
         scripts = ScriptDirectory.from_config(config)
 
         def upgrade(connection: Connection) -> None:
-            is_at = MigrationContext.configure(connection).get_current_revision()
+            context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+            is_at = context.get_current_revision()
             if is_at == scripts.get_current_head():
                 return
             if is_at is not None and is_at not in {script.revision for script in scripts.walk_revisions()}:

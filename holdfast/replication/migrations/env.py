@@ -5,10 +5,11 @@ from __future__ import annotations
 from alembic import context
 
 from holdfast.replication.schema import metadata
+from holdfast.replication.store import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    version_table="holdfast_version",
+    version_table=VERSION_TABLE,
 )
 context.run_migrations()

@@ -9,8 +9,12 @@ import pytest
 from sqlalchemy import Connection
 
 from holdfast.archive import Archive, Change
+from holdfast.archive.compaction import check_format
 from holdfast.archive.holding import add_hold
+from holdfast.archive.retention import parse_rules
 from holdfast.archive.state import State
+from holdfast.archive.truncation import truncate
+from holdfast.archive.vacuum import vacuum
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication import schema
 from holdfast.replication.errors import EpochOverError, LostReplicaError, OldStoreError
@@ -220,3 +224,25 @@ def test_an_archive_at_one_place_is_no_replica(two: Replicas, coordination: Coor
     alone = Archive.create(two.place("alone"), name="alone")
     with pytest.raises(UsageError, match="has no replicas"):
         ReplicatedArchive.begin(alone.store, coordination)
+
+
+def test_a_copy_of_a_replica_does_not_act_for_it(two: Replicas) -> None:
+    shutil.copytree(two.folder / "near", two.folder / "copy")
+    with pytest.raises(UsageError, match=r"says that it is replica near, which is at .*near: it is a copy of that one"):
+        two.open("copy")
+
+
+def test_truncation_goes_through_the_log(two: Replicas) -> None:
+    for _ in range(3):
+        two.back_up("near")
+    truncate(two.open("near"), parse_rules(["last=1"]), check=nothing, fence=None)
+    two.sync("far")
+    assert two.state("far").blocks.keys() == two.state("near").blocks.keys() == {two.backups[-1]}
+
+
+def test_what_would_have_to_be_known_by_all_is_refused_where_the_log_has_no_word_for_it(two: Replicas) -> None:
+    archive = Archive.open(two.place("near"))
+    with pytest.raises(UsageError, match="is replica near of a replicated archive, which cannot be vacuumed"):
+        vacuum(archive, check=nothing, fence=None)
+    with pytest.raises(UsageError, match="cannot be compacted"):
+        check_format(archive)

@@ -1,0 +1,139 @@
+"""How replicas come and go, and how one is elected where all are lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from holdfast.archive import Archive
+from holdfast.errors import RefusedError, UsageError
+from holdfast.replication import replicas, schema
+from holdfast.replication.membership import candidates, elect, found, only_archive
+from holdfast.replication.replicas import add, remove, replica
+from holdfast.replication.store import CoordinationStore
+from holdfast.replication.trimming import trim
+from holdfast.storage import open_store
+from tests.support.replicated import Replicas, nothing
+
+
+def lose_all(two: Replicas) -> None:
+    two.coordination.run(lambda c: c.execute(schema.replicas.update().values(is_lost=True, active_until=0.0)))
+
+
+def test_an_archive_becomes_a_replica_once_and_again_after_a_kill(
+    tmp_path: Path, coordination: CoordinationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive.create(open_store(str(tmp_path / "near")), name="shop")
+
+    def die(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.replication.membership.register", die)
+    with pytest.raises(KeyboardInterrupt):
+        found(coordination, archive.store, "near")
+    monkeypatch.undo()
+    first = found(coordination, archive.store, "near")
+    assert found(coordination, archive.store, "near") == first
+    archive.refresh()
+    assert archive.state.sequence == 1
+    assert archive.state.log is not None
+    assert archive.state.log.store == first.store
+    with pytest.raises(UsageError, match="is replica near already"):
+        found(coordination, archive.store, "another")
+
+
+def test_an_archive_of_format_1_is_to_be_migrated_first(tmp_path: Path, coordination: CoordinationStore) -> None:
+    archive = Archive.create(open_store(str(tmp_path / "old")), name="old", number=1)
+    with pytest.raises(UsageError, match=r"holdfast migrate .* --to 2"):
+        found(coordination, archive.store, "near")
+    assert archive.state.sequence == 0
+
+
+def test_names_and_places_are_used_once(two: Replicas) -> None:
+    url = two.place("far").url
+    two.coordination.run(lambda c: add(c, two.archive, name="far", url=url))
+    with pytest.raises(UsageError, match="replica far is at"):
+        two.coordination.run(lambda c: add(c, two.archive, name="far", url="elsewhere"))
+    with pytest.raises(UsageError, match="is replica far already"):
+        two.coordination.run(lambda c: add(c, two.archive, name="third", url=url))
+
+
+def test_the_last_one_and_one_that_is_ahead_are_not_removed_by_the_way(two: Replicas) -> None:
+    two.back_up("near")
+    with pytest.raises(RefusedError, match="near has executed entries that no other replica has yet"):
+        two.coordination.run(lambda c: remove(c, two.archive, "near"))
+    two.sync("far")
+    two.coordination.run(lambda c: remove(c, two.archive, "near"))
+    with pytest.raises(RefusedError, match="the only replica that is not lost"):
+        two.coordination.run(lambda c: remove(c, two.archive, "far"))
+    two.coordination.run(lambda c: remove(c, two.archive, "far", force=True))
+    assert two.coordination.run(lambda c: replicas.replicas(c, two.archive)) == []
+
+
+def test_an_elected_replica_goes_on_with_the_entries_that_are_there(two: Replicas) -> None:
+    two.back_up("near")
+    two.back_up("near")
+    lose_all(two)
+    assert elect(two.coordination, two.archive, "far") == 0
+    with pytest.raises(RefusedError, match="not all replicas are lost"):
+        elect(two.coordination, two.archive, "near")
+    two.recover("near", source="far")
+    assert two.sync("far").index == 2  # near's files are still there, though it is behind now
+    assert two.is_whole("far")
+
+
+def test_entries_that_nobody_has_are_given_up_only_where_that_is_said(two: Replicas) -> None:
+    two.back_up("near")
+    two.sync("far")
+    for _ in range(3):
+        two.back_up("near")
+
+    def away(c: Connection) -> None:
+        c.execute(schema.replicas.update().where(schema.replicas.c.name == "far").values(active_until=0.0))
+
+    two.coordination.run(away)
+    assert trim(two.coordination, two.archive, min_keep=0, max_keep=0).lost == ("far",)
+    lose_all(two)
+    with pytest.raises(RefusedError, match="3 entries would be given up"):
+        elect(two.coordination, two.archive, "far")
+    assert elect(two.coordination, two.archive, "far", lose_entries=True) == 3
+    assert two.coordination.run(lambda c: replica(c, two.archive, "far")).pointer == 5
+    assert two.back_up("far") == 5
+    two.recover("near")
+    assert two.state("near").blocks.keys() == two.state("far").blocks.keys()
+    assert len(two.state("near").aside) == 3
+    assert two.is_whole("near")
+
+
+def test_candidates_are_told_by_what_lies_at_their_places(two: Replicas) -> None:
+    two.back_up("near")
+    lose_all(two)
+    (two.folder / "far" / "archive.json").unlink()
+    near, far = sorted(candidates(two.coordination, two.archive), key=lambda each: each.name != "near")
+    assert (near.index, near.problem) == (1, "")
+    assert far.index is None
+    assert "archive.json is missing" in far.problem
+
+
+def test_the_archive_that_is_meant_is_found_by_name_or_id(two: Replicas, tmp_path: Path) -> None:
+    assert only_archive(two.coordination, None).archive == two.archive
+    other = Archive.create(open_store(str(tmp_path / "crm")), name="crm")
+    found(two.coordination, other.store, "near")
+    assert only_archive(two.coordination, "crm").archive == other.identity.id
+    assert only_archive(two.coordination, two.archive).name == "shop"
+    with pytest.raises(UsageError, match="several archives"):
+        only_archive(two.coordination, None)
+    with pytest.raises(UsageError, match="no such archive"):
+        only_archive(two.coordination, "bank")
+
+
+def test_a_replica_has_commits_that_only_newer_writers_may_follow(two: Replicas) -> None:
+    assert two.state("near").min_writer == 3
+    assert two.state("near").min_reader == 2
+    archive = two.open("near")
+    for _ in range(70):
+        archive.add(two.backup(archive.store), check=nothing, fence=None)
+    assert list(archive.store.list("checkpoints/").objects)
+    assert two.state("near") == archive.state
