@@ -18,6 +18,7 @@ from holdfast.archive.vacuum import Vacuumed, vacuum
 from holdfast.archive.verify import verify
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.address import Address
+from sparkjobs.merging import SHARE_BYTES
 from tests.support.command import run
 from tests.support.compacting import NOTHING, compact, everything_told
 from tests.support.followed import Followed, agree, comes_back, open_followed
@@ -84,9 +85,11 @@ def hashes_of(moment: Moment) -> dict[str, str]:
     return {record.label: record.digest for record in moment.full.block.tables}
 
 
+@pytest.mark.parametrize("share_bytes", [SHARE_BYTES, 1])
 def test_a_snapshot_that_was_made_is_what_a_full_backup_of_that_moment_takes(
-    shop: Followed, new_database: NewDatabase
+    shop: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, share_bytes: int
 ) -> None:
+    monkeypatch.setattr("sparkjobs.merging.SHARE_BYTES", share_bytes)
     before = shop.archive().state
     said = compact(shop.store, NOTHING, consolidate=True)
     made = shop.moment(f"commit:{said['commit']}")
@@ -97,6 +100,14 @@ def test_a_snapshot_that_was_made_is_what_a_full_backup_of_that_moment_takes(
     taken = shop.moment("latest")
     assert taken.full.head.after is None
     assert hashes_of(made) == hashes_of(taken)
+    files = {record.label: len(record.files) for record in made.full.block.tables}
+    # Where keys are not enough to tell the rows, the first of the tasks makes all of them.
+    assert files == {
+        "public.orders": 1 if share_bytes > 1 else 2,
+        "public.docs": 1,
+        "public.words": 1,
+        "public.quiet": 1,
+    }
     assert verify(shop.archive(), deep=True).damage == ()
 
 
