@@ -100,13 +100,7 @@ class _Asked:
 
     def place(self, url: str) -> ObjectStore:
         """Return the place of a replica, opened by the key that archives.yaml says of its archive."""
-        configured = self.configured or _having(url)
-        return places.archive_store(url, default_key=configured.key if configured else None)
-
-
-def _having(url: str) -> ArchiveConfig | None:
-    """Return the archive of archives.yaml that has a replica at a place."""
-    return next((each for each in _archives().values() if url in (each.replicas or {}).values()), None)
+        return places.archive_store(url, default_key=self.configured.key if self.configured else None)
 
 
 def _archives() -> dict[str, ArchiveConfig]:
