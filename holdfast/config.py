@@ -259,7 +259,7 @@ class ArchiveConfig(_Section):
 
     :param url: a folder, `file://…`, `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`; relative
         folders start at the file.
-    :param replicas: name to URL, instead of `url`.
+    :param replicas: name to URL, instead of `url`; where none of them is named, the first one is meant.
     :param store: the coordination store of the replicas, `sqlite:///file` or `postgresql://user@host/database`; a
         relative file starts at the file, too.
     :param quorum: how many replicas must hold a backup before it counts.
@@ -303,18 +303,19 @@ class ArchiveConfig(_Section):
         """The address of the key that opens the archive; None where it is not encrypted, or only the command knows."""
         return self.encryption.key if self.encryption else None
 
-    def only_url(self) -> str:
-        """Return the URL of an archive at one place.
+    def place(self, replica: str | None = None) -> str:
+        """Return the URL of the archive, or of one of its replicas.
 
-        :raises UsageError: it has replicas.
+        :param replica: its name; None: the first one in the file.
+        :raises UsageError: there is no such replica.
         """
-        if self.url is None:
-            names = ", ".join(sorted(self.replicas or {}))
-            raise UsageError(
-                f"this archive has replicas ({names}): give the URL of one of them instead of its name; DAGs and "
-                "operators cannot use it yet"
-            )
-        return self.url
+        replicas = self.replicas or {}
+        if replica is not None and replica not in replicas:
+            known = ", ".join(replicas) or "none"
+            raise UsageError(f"no replica '{replica}' of this archive (it has: {known}){_nearest(replica, replicas)}")
+        if replica is not None:
+            return replicas[replica]
+        return self.url or next(iter(replicas.values()))
 
     def source(self, name: str | None) -> tuple[str, SourceConfig]:
         """Return a source and its name; without a name, the only one there is.

@@ -43,7 +43,7 @@ def archive_store(url: str, key: str | None = None, default_key: str | None = No
     if configured.store:
         os.environ.setdefault(STORE_VARIABLE, configured.store)
     is_replica = url in (configured.replicas or {}).values()
-    return open_store(url if is_replica else configured.only_url(), key)
+    return open_store(url if is_replica else configured.place(), key)
 
 
 def source_names(url: str) -> list[str]:

@@ -145,7 +145,8 @@ class ReplicatedArchive(Archive):
         if row.url != self.store.url:
             raise UsageError(
                 f"{self.store.url} says that it is replica {place.replica}, which is at {row.url}: it is a copy of "
-                f"that one. Where the replica was moved, 'holdfast replica remove {place.replica}' first, then add it again"
+                f"that one. Where the replica was moved, 'holdfast replica remove {place.replica}' first, then add it "
+                "again"
             )
         if place.index > head or (place.entry and entry not in (None, place.entry)):
             raise OldStoreError(

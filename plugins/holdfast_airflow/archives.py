@@ -39,6 +39,14 @@ def archives_at_one_place() -> Mapping[str, ArchiveConfig]:
     return {name: archive for name, archive in configured_archives().items() if archive.url}
 
 
+def archives_with_replicas() -> Mapping[str, ArchiveConfig]:
+    """Return the archives of archives.yaml that have replicas, by name.
+
+    :raises UsageError: a mistake in the file.
+    """
+    return {name: archive for name, archive in configured_archives().items() if archive.replicas}
+
+
 def archive_dag(
     operation: str,
     name: str,
@@ -62,7 +70,10 @@ def archive_dag(
     schedule: str | None = getattr(archive.schedule, schedule_key) if schedule_key else None
     common: dict[str, Any] = {
         "doc_md": doc.format(
-            name=name, place=archive.url or "replicas", schedule=schedule or "none is set", **(terms or {})
+            name=name,
+            place=archive.url or ", ".join(archive.replicas or {}),
+            schedule=schedule or "none is set",
+            **(terms or {}),
         ),
         "schedule": schedule,
         "start_date": datetime(2026, 1, 1, tzinfo=UTC),

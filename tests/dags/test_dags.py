@@ -37,6 +37,9 @@ archives:
     vacuum: {grace: 48h}
   kept:
     url: s3://backups/kept
+  twice:
+    replicas: {near: s3://a/twice, far: s3://b/twice}
+    store: postgresql://holdfast@db/coordination
 """
 
 MAINTENANCE = ("compaction", "truncation", "vacuum", "archive_verification")
@@ -67,7 +70,10 @@ def test_each_archive_has_its_dags(read: Read) -> None:
     assert bag.import_errors == {}
     of_each = (*MAINTENANCE, "lock_reaper", "migration", "restore", "restore_drill")
     expected = [f"{kind}_{name}" for kind in of_each for name in ("big", "kept", "shop")]
-    assert sorted(bag.dags) == sorted([*expected, "backup_big", "backup_shop", "changes_big"])
+    expected += ["restore_twice"]
+    of_replicas = [f"{kind}_twice" for kind in ("replica_sync", "replica_log_trimming", "lost_replica_recovery")]
+    assert sorted(bag.dags) == sorted([*expected, *of_replicas, "backup_big", "backup_shop", "changes_big"])
+    assert sorted(dag(bag, "replica_sync_twice").task_ids) == ["sync_far", "sync_near"]
     assert dag(bag, "backup_shop").task_ids == ["backup_shop_db"]
     assert sorted(dag(bag, "backup_big").task_ids) == ["backup_a", "backup_b", "choose_sources"]
     assert dag(bag, "restore_shop").task_ids == ["restore"]

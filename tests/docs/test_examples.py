@@ -53,7 +53,7 @@ def test_lock_of_the_example_is_held_over_its_backup_and_given_back_by_a_teardow
 
 def test_archives_yaml_of_the_example_is_valid_and_has_what_the_dags_name() -> None:
     archive = load_config(EXAMPLES / "archives.yaml").archive("shop")
-    assert archive.only_url() == "s3://backups/shop"
+    assert archive.place() == "s3://backups/shop"
     assert set(archive.sources) == {"shop_db", "warehouse"}
 
 

@@ -48,7 +48,7 @@ def test_doc_says_where_the_archive_is_when_it_runs_and_what_the_file_adds() -> 
     dag = archive_dag("vacuum", "shop", DAILY, doc=doc, terms={"grace": "24h"}, schedule_key="vacuum")
     assert dag.doc_md == "shop (s3://backups/shop), @daily, 24h"
     replicas = ArchiveConfig.model_validate({"replicas": {"x": "s3://a/t", "y": "s3://b/t"}})
-    assert archive_dag("restore", "t", replicas, doc="{place}, {schedule}").doc_md == "replicas, none is set"
+    assert archive_dag("restore", "t", replicas, doc="{place}, {schedule}").doc_md == "x, y, none is set"
 
 
 def test_what_a_file_sets_wins() -> None:

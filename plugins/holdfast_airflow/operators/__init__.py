@@ -10,8 +10,11 @@ from holdfast_airflow.operators.drill import DrillOperator
 from holdfast_airflow.operators.keep_lock import KeepLock
 from holdfast_airflow.operators.migrate import MigrateOperator
 from holdfast_airflow.operators.reap_locks import ReapLocks
+from holdfast_airflow.operators.recover_replicas import RecoverReplicas
 from holdfast_airflow.operators.release_lock import ReleaseLock
 from holdfast_airflow.operators.restore import RestoreOperator
+from holdfast_airflow.operators.sync_replica import SyncReplica
+from holdfast_airflow.operators.trim_log import TrimLog
 from holdfast_airflow.operators.truncate import TruncateOperator
 from holdfast_airflow.operators.vacuum import VacuumOperator
 from holdfast_airflow.operators.verify import VerifyOperator
@@ -24,8 +27,11 @@ __all__ = [
     "KeepLock",
     "MigrateOperator",
     "ReapLocks",
+    "RecoverReplicas",
     "ReleaseLock",
     "RestoreOperator",
+    "SyncReplica",
+    "TrimLog",
     "TruncateOperator",
     "VacuumOperator",
     "VerifyOperator",

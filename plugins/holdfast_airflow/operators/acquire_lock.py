@@ -89,7 +89,7 @@ class AcquireLock(BaseOperator):
         from locking import LockBusy, RWLock
 
         with in_airflow_terms():
-            url = find_archive(self.archive).only_url()
+            url = find_archive(self.archive).place()
             owner = owner_of(context, scope="run")
             lock = RWLock(open_store(url), self.resource, owner=owner, lease=self.lease.total_seconds())
             take = lock.write if self.mode == "write" else lock.read

@@ -98,7 +98,15 @@ class BackupOperator(DatabaseJobOperator):
 
         if job.database is None:
             raise UsageError("a backup needs a database to read")
-        run_to_the_end(store, job.run, job.database, arguments=job.arguments, attempt=attempt, say=self.log.warning)
+        run_to_the_end(
+            store,
+            job.run,
+            job.database,
+            arguments=job.arguments,
+            attempt=attempt,
+            say=self.log.warning,
+            coordination=job.coordination,
+        )
         return problem
 
     def committed(self, store: ObjectStore, run: str) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ from holdfast.jobs import (
     local_environment,
     new_run_id,
 )
+from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
 from holdfast_airflow.exceptions import JobFailed, failure, in_airflow_terms
@@ -59,6 +60,7 @@ class Job:
     :param arguments: of the Spark application, without secrets.
     :param master: of the Spark it runs on.
     :param key: address of the key that opens the archive; None for what the environment says.
+    :param coordination: address of the store with the update log of its replicas; None for what the environment says.
     """
 
     url: str
@@ -68,6 +70,7 @@ class Job:
     arguments: tuple[str, ...]
     master: str
     key: str | None = None
+    coordination: str | None = None
 
 
 class ArchiveJobOperator(SparkSubmitOperator):
@@ -78,6 +81,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
     through the environment of the process only, so Spark must run in client mode.
 
     :param archive: a name in archives.yaml, or a URL. (templated)
+    :param replica: which of its replicas; without it, the first one in archives.yaml. (templated)
     :param lock_wait: how long to wait for the locks before failing with the holder's name. Waiting is
         deferred: it takes no worker slot.
     :param spark_conn_id: the Spark connection; without it, the one archives.yaml names.
@@ -91,12 +95,13 @@ class ArchiveJobOperator(SparkSubmitOperator):
     role: ClassVar[Literal["source", "target"]] = "source"
     """Whether the database is read or written, where there is one."""
 
-    template_fields: Sequence[str] = ("archive", "conf", "name")
+    template_fields: Sequence[str] = ("archive", "replica", "conf", "name")
 
     def __init__(
         self,
         *,
         archive: str,
+        replica: str | None = None,
         lock_wait: timedelta = timedelta(hours=1),
         spark_conn_id: str | None = None,
         **kwargs: Any,
@@ -105,6 +110,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         # A local driver has no id to come back to after a crash: another try is a new job.
         super().__init__(durable=False, **kwargs)
         self.archive = archive
+        self.replica = replica
         self.lock_wait = lock_wait
         self.spark_conn_id = spark_conn_id
         self._locks: HeldLocks | None = None
@@ -161,7 +167,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
     def _prepare(self, context: Context) -> Job:
         """Look everything up that can be wrong, before any lock is taken."""
         archive = find_archive(self.archive)
-        url = archive.only_url()
+        url = archive.place(self.replica)
         self._conn_id = self.spark_conn_id or archive.spark_connection
         mode = self._deploy_mode or (self.conf or {}).get("spark.submit.deployMode")
         master = check_spark_connection(self._conn_id, deploy_mode=mode)
@@ -171,7 +177,8 @@ class ArchiveJobOperator(SparkSubmitOperator):
         run = new_run_id(f"{self.operation}-{source or 'all'}")
         arguments = ["--archive", url, "--run", run, *(("--source", source) if source else ())]
         arguments += self.arguments(archive, source)
-        return Job(url, run, source, database, tuple(arguments), master, archive.key)
+        coordination = os.environ.get(STORE_VARIABLE) or archive.store
+        return Job(url, run, source, database, tuple(arguments), master, archive.key, coordination)
 
     def _take_locks(self, store: ObjectStore, job: Job, context: Context, deadline: datetime) -> HeldLocks:
         """Take the locks of the operation; where somebody is in the way, defer."""
@@ -260,6 +267,8 @@ class ArchiveJobOperator(SparkSubmitOperator):
             raise UsageError("a job runs under locks only")
         url, password = (job.database.url, job.database.password) if job.database else (None, None)
         environment = {**job_environment(url, password, self._locks, self.role, key=job.key), **more}
+        if job.coordination:
+            environment[STORE_VARIABLE] = job.coordination
         path = environment.get("PATH", os.environ.get("PATH", os.defpath))
         binary = self._spark_binary or "spark-submit"
         if shutil.which(binary, path=path) is None:

@@ -43,7 +43,7 @@ class ReapLocks(BaseOperator):
 
         word = Word(TaskSdk(context["ti"]))
         with in_airflow_terms():
-            ended = reap(open_store(find_archive(self.archive).only_url()), finished=word.has_finished)
+            ended = reap(open_store(find_archive(self.archive).place()), finished=word.has_finished)
         for each in ended:
             self.log.info("ended: %s: %s", each.lock.describe(), each.reason)
         return [

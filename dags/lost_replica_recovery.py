@@ -1,0 +1,39 @@
+"""DAGs `lost_replica_recovery_<archive>`: make the lost replicas of each archive in archives.yaml anew."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import Param
+
+from holdfast_airflow.archives import archive_dag, archives_with_replicas
+from holdfast_airflow.operators.recover_replicas import RecoverReplicas
+
+INTERVAL = timedelta(minutes=15)
+
+DOC = """
+Makes each lost replica of the archive **{name}** ({place}) anew from the one that is furthest, copying only what is
+missing or damaged. A replica is lost where the log was trimmed beyond it while it was away, or where it was found to
+be an older copy of itself. Where all are lost, a person says which one to go on from: `holdfast replica elect`.
+"""
+
+for name, archive in archives_with_replicas().items():
+    with archive_dag(
+        "lost_replica_recovery",
+        name,
+        archive,
+        doc=DOC,
+        tag="replicas",
+        description=f"Make the lost replicas of the archive {name} anew",
+        schedule=INTERVAL,
+        default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
+        params={
+            "deep": Param(
+                True,
+                type="boolean",
+                title="Read what is there",
+                description="Read the files that the replica still has, too, and replace those that are damaged.",
+            ),
+        },
+    ) as dag:
+        RecoverReplicas(task_id="recover", archive=name, deep="{{ params.deep }}")

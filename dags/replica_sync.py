@@ -1,0 +1,33 @@
+"""DAGs `replica_sync_<archive>`: bring the replicas of each archive in archives.yaml to the head of their log."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from holdfast_airflow.archives import archive_dag, archives_with_replicas
+from holdfast_airflow.operators.sync_replica import SyncReplica
+
+INTERVAL = timedelta(minutes=5)
+"""A third of a replica's lease, or less: a replica that is synced counts as active."""
+
+DOC = """
+Brings each replica of the archive **{name}** ({place}) to the head of the update log: fetches the files of what was
+backed up through others, checks them, and commits each entry. One task for each replica; one that fails keeps no other
+from following.
+
+A replica that is lost is made anew by `lost_replica_recovery_{name}`. How far each is: `holdfast replica status`.
+"""
+
+for name, archive in archives_with_replicas().items():
+    with archive_dag(
+        "replica_sync",
+        name,
+        archive,
+        doc=DOC,
+        tag="replicas",
+        description=f"Bring the replicas of the archive {name} to the head of their log",
+        schedule=INTERVAL,
+        default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    ) as dag:
+        for replica in archive.replicas or {}:
+            SyncReplica(task_id=f"sync_{replica}", archive=name, replica=replica)

@@ -1,0 +1,75 @@
+"""What keeps replicas equal from day to day: schedulers and people start it, as often as they like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.archive import locks
+from holdfast.archive.archive import IDENTITY_KEY, Archive
+from holdfast.errors import DamagedError, UsageError
+from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.replicas import log_states, lost, replicas
+from holdfast.storage import open_store
+from locking import Owner
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from sqlalchemy import Connection
+
+    from holdfast.replication.replica import Synced
+    from holdfast.replication.replicas import LogState, ReplicaRow
+    from holdfast.replication.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+
+def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
+    """Return the log of the archive that has replicas at these places.
+
+    :raises UsageError: none has.
+    """
+
+    def look(connection: Connection) -> LogState | None:
+        for log in log_states(connection):
+            if any(row.url in urls for row in replicas(connection, log.archive)):
+                return log
+        return None
+
+    if (found := coordination.run(look)) is None:
+        raise UsageError(
+            f"{coordination.url} knows no replica at {', '.join(sorted(urls))}: 'holdfast replica add' makes the first "
+            "one"
+        )
+    return found
+
+
+def sync_replica(
+    coordination: CoordinationStore,
+    row: ReplicaRow,
+    *,
+    wait: float,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> Synced:
+    """Bring a replica to the head of its log, under the locks that this needs.
+
+    :param wait: seconds for locks that others hold.
+    :raises LostReplicaError: it has to be recovered first.
+    :raises DamagedError: it is not at its place, or nobody has what an entry adds.
+    """
+    if row.is_lost:
+        raise lost(row)
+    place = places(row.url)
+    try:
+        place.head(IDENTITY_KEY)
+    except ObjectNotFound as error:  # then nothing is written there, not even a lock
+        raise DamagedError(
+            f"there is no archive at {row.url}, where replica {row.name} is to be. Is the disk there, and the bucket? "
+            f"If it is gone: 'holdfast replica remove {row.name}', then 'holdfast replica add' with an empty place"
+        ) from error
+    with locks.acquire(place, "sync", owner=Owner(), purpose=f"sync of replica {row.name}", wait=wait) as held:
+        found = Archive.open(place).state.log
+        if found is None or found.replica != row.name:
+            raise DamagedError(f"{row.url} is not replica {row.name}: something else lies there")
+        archive = ReplicatedArchive.begin(place, coordination, places)
+        return archive.sync(check=held.check, fence=held.fence)

@@ -1,0 +1,58 @@
+"""What operators need to work on the replicas of an archive."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.config import find_archive
+from holdfast.errors import UsageError
+from holdfast.replication.backing_up import STORE_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.replication.replicas import LogState, ReplicaRow
+    from holdfast.replication.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """An archive with replicas.
+
+    :param places: opens one of them by its URL.
+    """
+
+    coordination: CoordinationStore
+    log: LogState
+    places: Callable[[str], ObjectStore]
+
+    def rows(self) -> list[ReplicaRow]:
+        """Return its replicas."""
+        from holdfast.replication.replicas import replicas
+
+        return self.coordination.run(lambda c: replicas(c, self.log.archive))
+
+
+@contextmanager
+def replicated(archive: str) -> Iterator[Replicated]:
+    """Open the coordination store of an archive.
+
+    :param archive: a name in archives.yaml, which says `replicas` there, and `store` there or HOLDFAST_STORE.
+    :raises UsageError: it has no replicas, or nobody says where their store is.
+    """
+    from holdfast.replication.store import opened
+    from holdfast.replication.upkeep import log_at
+    from holdfast.storage import open_store
+
+    configured = find_archive(archive)
+    if not configured.replicas:
+        raise UsageError(f"archive {archive} has no 'replicas' in archives.yaml")
+    places = partial(open_store, key=configured.key)
+    with opened(os.environ.get(STORE_VARIABLE) or configured.store) as coordination:
+        log = log_at(coordination, {places(url).url for url in configured.replicas.values()})
+        yield Replicated(coordination, log, places)

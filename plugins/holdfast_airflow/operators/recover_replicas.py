@@ -1,0 +1,104 @@
+"""Make the lost replicas of an archive anew."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from holdfast.errors import HoldfastError, exit_code_of, sentence
+from holdfast_airflow.coordination import replicated
+from holdfast_airflow.exceptions import failure, in_airflow_terms
+from locking import LockError
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from holdfast.replication.recovery import Recovered
+    from holdfast.replication.replicas import ReplicaRow
+    from holdfast_airflow.coordination import Replicated
+
+
+class RecoverReplicas(BaseOperator):
+    """Make each lost replica of an archive anew from the one that is furthest: only what is missing is copied.
+
+    One that fails does not keep others from being recovered; the task then fails with the first error. Killed, it goes
+    on with what is there when it is run again. Where all are lost, a person has to say which one to go on from
+    (`holdfast replica elect`): the task fails.
+
+    Returns `recovered`: of each, `replica`, `from`, `index`, `files`, `bytes`, `kept` and `aside` (blocks that only it
+    had, whose files stay).
+
+    :param archive: a name in archives.yaml. (templated)
+    :param deep: read the files that are there, too, and replace those that are not what was written. (templated)
+    :param lock_wait: how long to wait for whoever works on a replica, in the worker.
+    """
+
+    template_fields: Sequence[str] = ("archive", "deep")
+
+    def __init__(
+        self,
+        *,
+        archive: str,
+        deep: bool | str = True,
+        lock_wait: timedelta = timedelta(minutes=10),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.archive = archive
+        self.deep = deep
+        self.lock_wait = lock_wait
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Recover them and return what was done."""
+        done: list[dict[str, Any]] = []
+        failed: list[Exception] = []
+        with in_airflow_terms(), replicated(self.archive) as found:
+            for row in found.rows():
+                if not row.is_lost:
+                    continue
+                try:
+                    made = self._recover(found, row)
+                except (HoldfastError, LockError, StoreError) as error:
+                    self.log.error("replica %s is still lost: %s", row.name, sentence(error))
+                    failed.append(error)
+                    continue
+                self.log.info(
+                    "replica %s was made anew from %s: %s files copied, %s were there",
+                    made.replica,
+                    made.source,
+                    made.files,
+                    made.kept,
+                )
+                done.append(_told(made))
+        if failed:
+            raise failure(sentence(failed[0]), exit_code_of(failed[0]))
+        return {"recovered": done}
+
+    def _recover(self, found: Replicated, row: ReplicaRow) -> Recovered:
+        from holdfast.replication.recovery import recover
+
+        return recover(
+            found.coordination,
+            found.log.archive,
+            row.name,
+            deep=str(self.deep).lower() == "true",
+            wait=self.lock_wait.total_seconds(),
+            places=found.places,
+        )
+
+
+def _told(made: Recovered) -> dict[str, Any]:
+    return {
+        "replica": made.replica,
+        "from": made.source,
+        "index": made.index,
+        "files": made.files,
+        "bytes": made.size,
+        "kept": made.kept,
+        "aside": list(made.aside),
+    }

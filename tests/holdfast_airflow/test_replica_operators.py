@@ -1,0 +1,104 @@
+"""The operators that keep replicas equal: what they do, what they return, and how they fail."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseOperator
+from sqlalchemy import Connection
+
+from holdfast.replication import schema
+from holdfast.replication.replicas import mark_lost, replica
+from holdfast.replication.store import CoordinationStore
+from holdfast_airflow.exceptions import JobFailed, JobRefused
+from holdfast_airflow.operators import RecoverReplicas, SyncReplica, TrimLog
+from tests.support.replicated import Replicas
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
+    """An archive with the replicas `near` and `far`, which archives.yaml knows."""
+    address = f"sqlite:///{tmp_path}/coordination.db"
+    config = tmp_path / "archives.yaml"
+    config.write_text(
+        f"archives:\n  shop:\n    replicas: {{near: {tmp_path}/near, far: {tmp_path}/far}}\n    store: {address}\n"
+        f"  alone:\n    url: {tmp_path}/alone\n"
+    )
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(config))
+    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    with CoordinationStore.open(address) as coordination:
+        yield Replicas.begun(tmp_path, coordination, "far")
+
+
+def run(operator: BaseOperator) -> Any:
+    return inspect.unwrap(type(operator).execute)(operator, {})
+
+
+def test_a_replica_is_brought_to_the_head_of_the_log(shop: Replicas) -> None:
+    shop.back_up("near")
+    done = run(SyncReplica(task_id="sync", archive="shop", replica="far"))
+    assert (done["replica"], done["index"], done["entries"], done["files"]) == ("far", 1, 1, 2)
+    assert shop.is_whole("far")
+    assert run(SyncReplica(task_id="sync", archive="shop", replica="far"))["entries"] == 0
+
+
+def test_a_log_is_trimmed_by_what_a_form_says(shop: Replicas) -> None:
+    for _ in range(3):
+        shop.back_up("near")
+    assert run(TrimLog(task_id="trim", archive="shop", min_keep="0", max_keep="5"))["waits_for"] == ["far"]
+
+    def away(c: Connection) -> None:
+        c.execute(schema.replicas.update().where(schema.replicas.c.name == "far").values(active_until=0.0))
+
+    shop.coordination.run(away)
+    done = run(TrimLog(task_id="trim", archive="shop", min_keep="1", max_keep="2"))
+    assert done == {"log_start": 3, "removed": 2, "lost": ["far"], "waits_for": []}
+
+
+def test_lost_replicas_are_made_anew_and_others_left_alone(shop: Replicas) -> None:
+    assert run(RecoverReplicas(task_id="recover", archive="shop")) == {"recovered": []}
+    shop.coordination.run(lambda c: mark_lost(c, shop.archive, "far", "rot"))
+    (done,) = run(RecoverReplicas(task_id="recover", archive="shop", deep="False"))["recovered"]
+    assert (done["replica"], done["from"], done["files"], done["kept"]) == ("far", "near", 0, 2)
+    assert not shop.coordination.run(lambda c: replica(c, shop.archive, "far")).is_lost
+
+
+def test_a_recovery_that_fails_fails_the_task_once_all_were_tried(shop: Replicas) -> None:
+    shop.coordination.run(lambda c: mark_lost(c, shop.archive, "far", "rot"))
+    for path in (shop.folder / "near" / "data").rglob("*.parquet"):
+        path.unlink()
+    for path in (shop.folder / "far" / "data").rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(JobRefused, match="is missing"):
+        run(RecoverReplicas(task_id="recover", archive="shop"))
+    assert shop.coordination.run(lambda c: replica(c, shop.archive, "far")).is_lost
+
+
+def test_a_lost_replica_fails_its_sync_for_good(shop: Replicas) -> None:
+    shop.coordination.run(lambda c: mark_lost(c, shop.archive, "far", "rot"))
+    with pytest.raises(JobRefused, match="holdfast replica recover far"):
+        run(SyncReplica(task_id="sync", archive="shop", replica="far"))
+
+
+def test_a_place_that_is_gone_is_named_and_nothing_is_made_there(shop: Replicas) -> None:
+    (shop.folder / "far").rename(shop.folder / "away")
+    with pytest.raises(JobRefused, match=r"there is no archive at .*far, where replica far is to be"):
+        run(SyncReplica(task_id="sync", archive="shop", replica="far"))
+    assert not (shop.folder / "far").exists()
+
+
+def test_what_cannot_be_meant_is_refused(shop: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(JobRefused, match="archive alone has no 'replicas'"):
+        run(TrimLog(task_id="trim", archive="alone"))
+    with pytest.raises(JobRefused, match="there is no replica off of this archive; it has: far, near"):
+        run(SyncReplica(task_id="sync", archive="shop", replica="off"))
+    monkeypatch.setenv("HOLDFAST_STORE", f"sqlite:///{shop.folder}/other.db")
+    with pytest.raises(JobRefused, match=r"knows no replica at .*'holdfast replica add' makes the first one"):
+        run(TrimLog(task_id="trim", archive="shop"))
+    monkeypatch.setenv("HOLDFAST_STORE", "postgresql://nobody@127.0.0.1:1/none")
+    with pytest.raises(JobFailed, match="cannot be used"):
+        run(TrimLog(task_id="trim", archive="shop"))
