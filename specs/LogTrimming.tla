@@ -1,9 +1,9 @@
 ---------------------------- MODULE LogTrimming ----------------------------
-(* The update log of a replicated archive: who still needs which entry, trimming, and the recovery of replicas     *)
-(* that were away for longer than the log is kept.                                                                *)
+(* The update log of a replicated archive: who still needs which entry, trimming, and the recovery of replicas *)
+(* that were away for longer than the log is kept.                                                             *)
 (*                                                                                                             *)
-(* An entry is its index. A replica executes entries strictly in order, so what its archive holds is a number:    *)
-(* that of the last entry it committed. The store's transactions are serializable: each is one step here.         *)
+(* An entry is its index. A replica executes entries strictly in order, so what its archive holds is a number: *)
+(* that of the last entry it committed. The store's transactions are serializable: each is one step here.      *)
 (* README.md beside this file says what is modelled, and what is not.                                          *)
 EXTENDS Integers, FiniteSets
 
@@ -16,6 +16,7 @@ CONSTANTS
     Unsteady, \* the replicas whose lease may end
     Lapses,   \* how many leases end in all
     Away,     \* the replicas that need not come back
+    Apart,    \* whether trimming looks in one transaction and acts in another; else it does both in one
     Removed   \* the guards of the protocol that are left out; {} in the protocol as it is
 
 VARIABLES
@@ -96,7 +97,7 @@ RenewLate(r) ==
     /\ UNCHANGED <<head, log, epoch, pointer, lost, held, run, plan, lapses>>
 
 -----------------------------------------------------------------------------
-(* Trimming: it reads, decides, and then does all of it in one transaction. *)
+(* Trimming: whatever it does it does in one transaction; where Apart, on what it read in an earlier one. *)
 
 (* The active ones that are lost are those that recover. *)
 Counted == IF Guard("who recovers holds trimming back") THEN active ELSE active \ lost
@@ -107,10 +108,22 @@ Upto ==
         overdue == Min({pointer[r] : r \in Counted} \union {head + 1 - MaxKeep})
     IN IF Guard("nobody is waited for beyond MaxKeep") THEN Max(everybody, overdue) ELSE everybody
 
+Victims == {r \in Replicas \ (active \union lost) : pointer[r] < Upto}
+
+Remove(upto, victims) ==
+    /\ log' = {i \in log : i >= upto}
+    /\ lost' = IF Guard("who needed a removed entry is lost at once") THEN lost \union victims ELSE lost
+
+SomebodyIsLeft(victims) == lost \union victims # Replicas \/ ~Guard("never are all replicas lost")
+
+TrimAtOnce ==
+    /\ ~Apart /\ Upto > Start /\ SomebodyIsLeft(Victims)
+    /\ Remove(Upto, Victims)
+    /\ UNCHANGED <<head, active, epoch, pointer, held, run, plan, lapses>>
+
 TrimPlan ==
-    /\ plan = NoPlan /\ Upto > Start
-    /\ plan' = [upto |-> Upto, epoch |-> epoch,
-                 victims |-> {r \in Replicas \ (active \union lost) : pointer[r] < Upto}]
+    /\ Apart /\ plan = NoPlan /\ Upto > Start
+    /\ plan' = [upto |-> Upto, victims |-> Victims, epoch |-> epoch]
     /\ UNCHANGED <<head, log, active, epoch, pointer, lost, held, run, lapses>>
 
 (* Each row of a replica is matched by its epoch; the guard is that all of them are. *)
@@ -120,22 +133,19 @@ TrimCommit ==
     /\ LET victims == {r \in plan.victims : plan.epoch[r] = epoch[r]}
            may ==
                /\ plan.epoch = epoch \/ ~Guard("nobody was activated since trimming looked")
-               /\ lost \union victims # Replicas \/ ~Guard("never are all replicas lost")
-       IN IF may
-          THEN /\ log' = {i \in log : i >= plan.upto}
-               /\ lost' = IF Guard("who needed a removed entry is lost at once") THEN lost \union victims ELSE lost
-          ELSE UNCHANGED <<log, lost>>
+               /\ SomebodyIsLeft(victims)
+       IN IF may THEN Remove(plan.upto, victims) ELSE UNCHANGED <<log, lost>>
     /\ UNCHANGED <<head, active, epoch, pointer, held, run, lapses>>
 
 -----------------------------------------------------------------------------
-(* The recovery of a lost replica, in steps between which its lease may end and a newer run may begin.           *)
+(* The recovery of a lost replica, in steps between which its lease may end and a newer run may begin. *)
 
 Own(j) == run[j].epoch = epoch[run[j].of] /\ run[j].of \in lost
 Alive(j) == run[j].pc # "none" /\ Own(j) /\ run[j].of \in active
 
 (* Activate while still lost, choose a source, and commit `recovering`. From now on the pointer is the source's: its *)
-(* archive is never behind that, so the log is kept from where the copy will go on. The run takes a free slot, or  *)
-(* that of one whose lease is over and which is dead.                                                           *)
+(* archive is never behind that, so the log is kept from where the copy will go on. The run takes a free slot, or    *)
+(* that of one whose lease is over and which is dead.                                                                *)
 Begin(r, j) ==
     /\ r \in lost \ active
     /\ \/ run[j].pc = "none" /\ \A i \in Runs : i < j => run[i].pc # "none"
@@ -200,7 +210,7 @@ Step(j) == Take(j) \/ SetPointer(j) \/ Adopt(j) \/ Clear(j)
 -----------------------------------------------------------------------------
 
 Next ==
-    \/ AppendEntry \/ TrimPlan \/ TrimCommit
+    \/ AppendEntry \/ TrimAtOnce \/ TrimPlan \/ TrimCommit
     \/ \E r \in Replicas : Sync(r) \/ Lapse(r) \/ Activate(r) \/ RenewLate(r)
     \/ \E r \in Replicas : \E j \in Runs : Begin(r, j)
     \/ \E j \in Runs : Take(j) \/ SetPointer(j) \/ Adopt(j) \/ Clear(j)
@@ -210,7 +220,7 @@ Safe == Init /\ [][Next]_vars
 (* Trimming is done, who is active syncs, who can come back does, and a recovery goes on while its lease lives.
    Nothing has to be appended, and no lease has to end; a run without a lease may stand still for ever. *)
 Fair ==
-    /\ WF_vars(TrimPlan) /\ WF_vars(TrimCommit)
+    /\ WF_vars(TrimAtOnce) /\ WF_vars(TrimPlan) /\ WF_vars(TrimCommit)
     /\ \A r \in Replicas : WF_vars(Sync(r))
     /\ \A r \in Replicas \ Away : WF_vars(Activate(r)) /\ WF_vars(\E j \in Runs : Begin(r, j))
     /\ \A j \in Runs : WF_vars(Alive(j) /\ Step(j))

@@ -1,9 +1,9 @@
 ------------------------------- MODULE Quorum -------------------------------
-(* Backups that succeed when a quorum of replicas holds their block, and sequential reads.                        *)
-(*                                                                                                             *)
-(* The log and the quorums are in the store, whose transactions are serializable: each is one step here. A block  *)
-(* is named by the index of its entry: a retry has another one. An archive is how far it is and what it holds.    *)
-(* README.md beside this file says what is modelled, and what is not.                                          *)
+(* Backups that succeed when a quorum of replicas holds their block, and sequential reads.                       *)
+(*                                                                                                               *)
+(* The log and the quorums are in the store, whose transactions are serializable: each is one step here. A block *)
+(* is named by the index of its entry: a retry has another one. An archive is how far it is and what it holds.   *)
+(* README.md beside this file says what is modelled, and what is not.                                            *)
 EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS

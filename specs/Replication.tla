@@ -1,8 +1,8 @@
 ---------------------------- MODULE Replication ----------------------------
-(* Replicas of an archive follow one update log: backups through any of them, merges that a leader assigns.        *)
+(* Replicas of an archive follow one update log: backups through any of them, merges that a leader assigns.    *)
 (*                                                                                                             *)
-(* The log is in the store, whose transactions are serializable: each is one step here. A replica's archive is    *)
-(* the sequence of its commits, each of which names its entry. Blocks are numbers that are never used again.      *)
+(* The log is in the store, whose transactions are serializable: each is one step here. A replica's archive is *)
+(* the sequence of its commits, each of which names its entry. Blocks are numbers that are never used again.   *)
 (* README.md beside this file says what is modelled, and what is not.                                          *)
 EXTENDS Integers, Sequences, FiniteSets
 

@@ -18,7 +18,7 @@ class Guard:
     :param config: the model that fails without it
     :param breaks: what does not hold then
     :param constants: what else differs, so that the counter-example says no more than it must
-    :param besides: a guard that is left out too, because each of the two is enough
+    :param besides: a guard that is left out too, because either of the two is enough
     """
 
     name: str
@@ -72,10 +72,10 @@ _TRIMMING = (
     Guard("the source is not lost", "OneStaysAway", "NotInVain", spec="LogTrimming"),
     Guard(
         "the log starts at or below the pointer",
-        "LostSource",
+        "AtOnce",
         "ValidLogPointer",
         spec="LogTrimming",
-        besides="the source is not lost",
+        besides="a lease that is over is not renewed",
     ),
     Guard("the pointer is set in one's own epoch", "LogTrimming", "NotInVain", spec="LogTrimming"),
     Guard("pointer and blocks are of one commit", "OneStaysAway", "Complete", spec="LogTrimming"),

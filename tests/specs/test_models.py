@@ -22,7 +22,7 @@ MODELS = {
         "CrashAndReap": 2234,
         "LatePut": 12434,
     },
-    "LogTrimming": {"LogTrimming": 7580, "OneStaysAway": 9467, "LostSource": 1802},
+    "LogTrimming": {"LogTrimming": 7580, "OneStaysAway": 9467, "LostSource": 1802, "AtOnce": 7740},
     "Replication": {"Replication": 5712, "TwoLeaders": 15919, "DroppedInputs": 10343},
     "Quorum": {
         "Quorum": 3791,
