@@ -12,12 +12,17 @@ from demo.airflow import AirflowStandalone
 from holdfast.archive import Archive
 from holdfast.archive.points import intervals
 from holdfast.archive.verify import verify
+from holdfast.replication.membership import found
+from holdfast.replication.replicas import mark_lost, replica
+from holdfast.replication.store import CoordinationStore
 from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.key_source import ENVIRONMENT, new_key
 from locking import inspect
 from tests.support.followed import open_followed
-from tests.support.servers import passing_database
+from tests.support.replicated import Replicas
+from tests.support.servers import create_database, passing_database
 
 pytestmark = pytest.mark.service
 
@@ -33,6 +38,11 @@ archives:
     drill: {{assertions: ["select count(*) = 100 from orders"]}}
     sources:
       shop: {{url: "{url}"}}
+  pair:
+    replicas: {{near: {folder}/near, far: {folder}/far}}
+    store: sqlite:///{folder}/coordination.db
+    sources:
+      crm: {{url: "{crm}"}}
 """
 
 
@@ -43,18 +53,24 @@ def archive(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) 
     (folder / "key").write_text(new_key())
     with pytest.MonkeyPatch.context() as patch, passing_database(postgres) as source:
         patch.setenv(ENVIRONMENT, f"file:{folder / 'key'}")
-        (folder / "archives.yaml").write_text(CONFIGURATION.format(key=folder / "key", url=source.url))
+        crm = create_database(postgres)
+        words = {"key": folder / "key", "url": source.url, "crm": crm.url, "folder": folder}
+        (folder / "archives.yaml").write_text(CONFIGURATION.format(**words))
         with open_followed(source, folder / "archive") as followed:
             followed.run("create table orders (id int primary key, word text)")
             followed.run("insert into orders select i, 'new' from generate_series(1, 100) i")
             for number in range(5):
                 followed.run(f"update orders set word = 'after {number}'")
                 followed.back_up("changes")
+    with connect(crm) as session:
+        session.execute("create table public.customers as select i as id from generate_series(1, 50) i")
     return open_store(str(folder / "archive"), f"file:{folder / 'key'}")
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory, archive: ObjectStore) -> Iterator[AirflowStandalone]:
+def airflow(
+    tmp_path_factory: pytest.TempPathFactory, archive: ObjectStore, postgres: PostgresServer
+) -> Iterator[AirflowStandalone]:
     with AirflowStandalone(
         home=tmp_path_factory.mktemp("airflow"),
         dags=ROOT / "dags",
@@ -62,14 +78,15 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, archive: ObjectStore) -> I
         env={
             "HOLDFAST_ARCHIVES": str(Path(archive.url).with_name("archives.yaml")),
             "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+            "PGPASSWORD": postgres.password,
         },
     ) as running:
         yield running
 
 
-def run(airflow: AirflowStandalone, operation: str, task: str, **form: Any) -> dict[str, Any]:
+def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "shop", **form: Any) -> dict[str, Any]:
     """Run a DAG with what its form says; return what a task passed on."""
-    name = f"{operation}_shop"
+    name = f"{operation}_{archive}"
     airflow.api.wait_for_dag(name)
     run_id = airflow.api.trigger(name, form)
     state = airflow.api.wait_for_run(name, run_id, timeout=240)
@@ -101,4 +118,30 @@ def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, arch
     assert verify(Archive.open(archive), deep=True).damage == ()
     assert len(intervals(Archive.open(archive).state, "shop")) == 1
     assert [info for info in inspect(archive) if info.state not in ("dead", "expired")] == []
+    assert airflow.api.import_errors() == {}
+
+
+def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, archive: ObjectStore) -> None:
+    folder = Path(archive.url).parent
+    with CoordinationStore.open(f"sqlite:///{folder}/coordination.db") as coordination:
+        pair = Replicas(folder, coordination)
+        pair.archive = Archive.create(pair.place("near"), name="pair").identity.id
+        found(coordination, pair.place("near"), "near")
+        pair.add("far")
+
+        assert run(airflow, "backup", "backup_crm", "pair")["rows"] == 50
+        assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 1
+        assert pair.state("far").blocks.keys() == pair.state("near").blocks.keys()
+        assert pair.is_whole("far")
+
+        for path in (folder / "far" / "data").rglob("*.parquet"):
+            path.unlink()
+        coordination.run(lambda c: mark_lost(c, pair.archive, "far", "its disk was changed"))
+        (made,) = run(airflow, "lost_replica_recovery", "recover", "pair")["recovered"]
+        assert (made["replica"], made["from"], made["index"]) == ("far", "near", 1)
+        assert pair.is_whole("far")
+        assert not coordination.run(lambda c: replica(c, pair.archive, "far")).is_lost
+
+        trimmed = run(airflow, "replica_log_trimming", "trim", "pair", min_keep=0, max_keep=10)
+        assert (trimmed["log_start"], trimmed["lost"]) == (2, [])
     assert airflow.api.import_errors() == {}
