@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.archive import Archive, locks
+from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.model import iso
 from holdfast.cli import places
 from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.config import Name, find_config, load_config
-from holdfast.errors import DamagedError, UsageError, exit_code_of, sentence
+from holdfast.errors import UsageError, exit_code_of, sentence
 from holdfast.replication import membership, recovery, trimming
 from holdfast.replication import status as standing
-from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.replicas import add as add_row
 from holdfast.replication.replicas import log_states, lost, replica, replicas
 from holdfast.replication.replicas import remove as remove_row
 from holdfast.replication.store import ENVIRONMENT, opened
-from locking import Owner
+from holdfast.replication.upkeep import log_at, sync_replica
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -87,10 +86,8 @@ class _Asked:
         :raises UsageError: the store has none, or several.
         """
         if self.configured is not None and self.configured.replicas:
-            urls = {url.rstrip("/") for url in self.configured.replicas.values()}
-            for each in self.coordination.run(standing.status):
-                if any(one.row.url.rstrip("/") in urls for one in each.replicas):
-                    return each.log
+            urls = {self.place(url).url for url in self.configured.replicas.values()}
+            return log_at(self.coordination, urls)
         return membership.only_archive(self.coordination, self.word)
 
     def row(self, name: str) -> ReplicaRow:
@@ -344,7 +341,13 @@ def sync(
             if row.is_lost:
                 output.say(f"not synced: {sentence(lost(row))}")
         chosen = [row for row in rows if not row.is_lost] if every else [asked.row(name or "")]
-        _each(chosen, lambda row: _synced_value(_sync(asked, row, wait)), _synced, output, go_on=every)
+        _each(
+            chosen,
+            lambda row: _synced_value(sync_replica(asked.coordination, row, wait=wait, places=asked.place)),
+            _synced,
+            output,
+            go_on=every,
+        )
 
 
 def _one_or(name: str | None, every: bool, option: str) -> None:
@@ -384,23 +387,6 @@ def _each(
     output.result({"replicas": values}, show)
     if codes:
         raise typer.Exit(codes[0])
-
-
-def _sync(asked: _Asked, row: ReplicaRow, wait: float) -> Synced:
-    if row.is_lost:
-        raise lost(row)
-    place = asked.place(row.url)
-    if _archive_at(place) is None:
-        raise DamagedError(
-            f"there is no archive at {row.url}, where replica {row.name} is to be. Is the disk there, and the bucket? "
-            f"If it is gone: 'holdfast replica remove {row.name}', then 'holdfast replica add' with an empty place"
-        )
-    with locks.acquire(place, "sync", owner=Owner(), purpose=f"sync of replica {row.name}", wait=wait) as held:
-        found = Archive.open(place).state.log
-        if found is None or found.replica != row.name:
-            raise DamagedError(f"{row.url} is not replica {row.name}: something else lies there")
-        archive = ReplicatedArchive.begin(place, asked.coordination, asked.place)
-        return archive.sync(check=held.check, fence=held.fence)
 
 
 def _synced_value(done: Synced) -> dict[str, Any]:
