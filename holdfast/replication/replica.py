@@ -17,7 +17,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.model import LogPlace
 from holdfast.archive.state import check_writable, validate
 from holdfast.archive.transfer import is_whole, replace_file, send_file
-from holdfast.errors import DamagedError, HoldfastError, OutcomeUnknownError, UsageError, sentence
+from holdfast.errors import DamagedError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
 from holdfast.replication import log
 from holdfast.replication.errors import HeadMovedError, OldStoreError
 from holdfast.replication.replicas import (
@@ -102,7 +102,7 @@ class ReplicatedArchive(Archive):
         :raises LostReplicaError: the replica has to be recovered first.
         :raises OldStoreError: store and archive contradict each other.
         """
-        archive = cls.open(store)
+        archive = cls.open(store, recovering=True)
         archive.coordination, archive.places = coordination, places
         archive._agree()
         place = archive._place()
@@ -137,6 +137,8 @@ class ReplicatedArchive(Archive):
         store, head, row, entry = coordination.run(look)
         if row.is_lost:
             raise lost(row)
+        if place.recovering:
+            raise DamagedError(f"{self.store.url} was not recovered to its end, and the store takes it for whole")
         if store != place.store:
             raise OldStoreError(
                 f"{self.store.url} follows the log of store {place.store}, and {coordination.url} has {store}: it is "
@@ -186,6 +188,7 @@ class ReplicatedArchive(Archive):
         :raises EpochOverError: somebody else acts for the replica now.
         """
         coordination, acting = self.in_use()
+        self.refresh()  # another process of this replica may have had the locks before
         before, fetched = self._place().index, self.fetched
         with ExitStack() as reading:
             others = _Others(self, reading)
@@ -222,7 +225,11 @@ class ReplicatedArchive(Archive):
         def plan(state: State) -> Change:
             return entry.change.change(place)
 
-        super().add(plan, check=check, fence=fence)
+        try:
+            super().add(plan, check=check, fence=fence)
+        except RefusedError:
+            if self._place().index < entry.index:  # else a process whose locks were over has executed it all the same
+                raise
         coordination.run(lambda c: move_pointer(c, acting, done=entry.index))
 
     def add(self, plan: Callable[[State], Change], *, check: Check, fence: str | None) -> Commit:
@@ -321,7 +328,7 @@ class _Others:
                 continue
             self._archive.fetched = (self._archive.fetched[0] + files, self._archive.fetched[1] + size)
             return
-        said = "; ".join(f"{name}: {why}" for name, why in refused.items()) or "there is no other one that is not lost"
+        said = "; ".join(f"{name}: {why}" for name, why in refused.items()) or "there is no other one"
         raise DamagedError(
             f"no replica could give {missing[0].path}, which entry {entry.index} (of {entry.appended_by}) adds: "
             f"{said}. It is tried again by the next sync; 'holdfast replica status' shows who has executed that entry"
@@ -331,8 +338,9 @@ class _Others:
         """Return whom to ask: the one that has made it, then those who have executed it, then the others."""
         coordination, acting = self._archive.in_use()
         rows = coordination.run(lambda c: replicas(c, acting.archive))
-        rows = [row for row in rows if row.name != acting.name and not row.is_lost]
-        return sorted(rows, key=lambda row: (row.name != entry.appended_by, -row.pointer, row.name))
+        rows = [row for row in rows if row.name != acting.name]
+        # Those that are lost come last: what they have still is what was written where its checksum says so.
+        return sorted(rows, key=lambda row: (row.is_lost, row.name != entry.appended_by, -row.pointer, row.name))
 
     def _open(self, row: ReplicaRow) -> ObjectStore | str:
         """Return a replica's store, under the locks of one who reads it; or why that cannot be."""

@@ -236,18 +236,16 @@ def guard(connection: Connection, acting: Acting) -> ReplicaRow:
 
 
 def move_pointer(connection: Connection, acting: Acting, *, done: int) -> None:
-    """Note that a replica has executed an entry.
+    """Note that a replica has executed all entries up to one, as its archive says.
 
-    :param done: its index; one that was noted already is no failure.
+    Processes that were killed before they noted theirs leave the pointer behind the archive, by any number.
+
+    :param done: index of the last one; what was noted already is no failure.
     :raises EpochOverError, LostReplicaError: as `guard` does.
-    :raises RefusedError: an entry before it was not executed.
     """
     row = guard(connection, acting)
-    if row.pointer > done:
-        return
-    if row.pointer < done:
-        raise RefusedError(f"replica {acting.name} is to execute entry {row.pointer} next, and not {done}")
-    _update(connection, acting, pointer=done + 1, synced_at=clock(connection))
+    if row.pointer <= done:
+        _update(connection, acting, pointer=done + 1, synced_at=clock(connection))
 
 
 def note_synced(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:

@@ -85,10 +85,9 @@ class Replicas:
 
     def backup(self, store: ObjectStore, source: str = "shop_db") -> Callable[[State], Change]:
         """Write the files of a backup, and return what plans its commit."""
-        number = next(_numbers)
-        block = _block(store, source, number)
-        self.backups.append(block.id)
-        return lambda state: Change("backup", add=(block,), expected_ends={source: state.ends.get(source)})
+        block, plan = made_backup(store, source)
+        self.backups.append(block)
+        return plan
 
     def state(self, name: str) -> State:
         """Return what a replica's archive holds."""
@@ -103,8 +102,19 @@ class Replicas:
         return True
 
 
-def _block(store: ObjectStore, source: str, number: int) -> Block:
-    identity = f"{number:032x}"
+def made_backup(
+    store: ObjectStore, source: str, *, identity: str | None = None
+) -> tuple[str, Callable[[State], Change]]:
+    """Write the files of a backup; return its id, and what plans its commit.
+
+    :param identity: None for one that no other made by this process has.
+    """
+    number = next(_numbers)
+    block = _block(store, source, number, identity or f"{number:032x}")
+    return block.id, lambda state: Change("backup", add=(block,), expected_ends={source: state.ends.get(source)})
+
+
+def _block(store: ObjectStore, source: str, number: int, identity: str) -> Block:
     folder = f"data/{source}"
 
     def write(path: str, body: bytes) -> FileRecord:
