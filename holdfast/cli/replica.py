@@ -106,7 +106,7 @@ def _archives() -> dict[str, ArchiveConfig]:
 
 
 @contextmanager
-def _asked(store: str | None, archive: str | None) -> Iterator[_Asked]:
+def _asked(store: str | None, archive: str | None, *, create: bool = False) -> Iterator[_Asked]:
     """Open the coordination store that the options, the environment or archives.yaml name."""
     known = _archives()
     configured = known.get(archive) if archive else None
@@ -114,7 +114,7 @@ def _asked(store: str | None, archive: str | None) -> Iterator[_Asked]:
     if not address:
         said = {each.store for each in ([configured] if configured else known.values()) if each.store}
         address = said.pop() if len(said) == 1 else None
-    with opened(address) as coordination:
+    with opened(address, create=create) as coordination:
         yield _Asked(coordination, archive, configured)
 
 
@@ -133,7 +133,7 @@ def add(
     """
     output = Output(as_json=as_json)
     _check_name(name)
-    with _asked(store, archive) as asked:
+    with _asked(store, archive, create=True) as asked:
         _check_configured(asked, name, url)
         place = asked.place(url)
         there = _archive_at(place)

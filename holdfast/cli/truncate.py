@@ -16,6 +16,7 @@ from holdfast.archive.truncation import truncate as truncate_archive
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
+from holdfast.replication.backing_up import open_to_write
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ def truncate(
         return
     with locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held:
         done = truncate_archive(
-            Archive.open(store), rules, check=held.check, fence=held.fence, source=source, min_chains=min_chains
+            open_to_write(store, check=held.check),
+            rules,
+            check=held.check,
+            fence=held.fence,
+            source=source,
+            min_chains=min_chains,
         )
     output.result({"keep": str(rules), **done}, lambda console: _show_done(console, done))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -145,6 +146,15 @@ def finish(connection: Connection, acting: Acting) -> None:
     _change(connection, acting, is_lost=False, lost_reason="", recovers_from="", synced_at=clock(connection))
 
 
+def give_up(connection: Connection, acting: Acting) -> None:
+    """Let somebody else begin to recover the replica at once.
+
+    :raises EpochOverError: somebody has already, or the recovery has come to its end.
+    """
+    _recovering(connection, acting)
+    _change(connection, acting, active_until=0.0, recovers_from="")
+
+
 def _recovering(connection: Connection, acting: Acting) -> ReplicaRow:
     row = replica(connection, acting.archive, acting.name)
     if row.epoch != acting.epoch or not row.is_lost or not row.recovers_from:
@@ -186,26 +196,41 @@ def recover(
     target = places(row.url)
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
         acting, chosen = coordination.run(lambda c: begin(c, archive, name, source=source, lease=lease))
+        with _given_up_where_it_fails(coordination, acting):
+            origin = places(chosen.url)
+            _read(origin, archive, chosen)  # nothing is written, not even a lock, where it is not
 
-        def check() -> None:
-            own.check()
-            coordination.run(lambda c: go_on(c, acting, lease=lease))
+            def check() -> None:
+                own.check()
+                coordination.run(lambda c: go_on(c, acting, lease=lease))
 
-        origin = places(chosen.url)
-        with locks.acquire(origin, "source-side", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as reading:
-            work = _Recovery(coordination, acting, _read(origin, archive, chosen), target, own.fence)
-            work.open_target()
+            with locks.acquire(
+                origin, "source-side", owner=Owner(), purpose=f"recovery of {name}", wait=wait
+            ) as reading:
 
-            def check_both() -> None:
-                check()
-                reading.check()
+                def check_both() -> None:
+                    check()
+                    reading.check()
 
-            files, size, kept = work.bring(deep=deep, check=check_both)
-        check()
-        coordination.run(lambda c: take_pointer(c, acting, pointer=work.index + 1))
-        aside = work.adopt(check)
-        coordination.run(lambda c: finish(c, acting))
+                work = _Recovery(coordination, acting, _read(origin, archive, chosen), target, own.fence)
+                work.open_target()
+                files, size, kept = work.bring(deep=deep, check=check_both)
+            check()
+            coordination.run(lambda c: take_pointer(c, acting, pointer=work.index + 1))
+            aside = work.adopt(check)
+            coordination.run(lambda c: finish(c, acting))
     return Recovered(name, chosen.name, work.index, files, size, kept, aside)
+
+
+@contextmanager
+def _given_up_where_it_fails(coordination: CoordinationStore, acting: Acting) -> Iterator[None]:
+    """Let the next try begin at once where this one fails: who is killed leaves its lease to end by itself."""
+    try:
+        yield
+    except Exception:
+        with suppress(HoldfastError):
+            coordination.run(lambda c: give_up(c, acting))
+        raise
 
 
 def _read(origin: ObjectStore, archive: str, row: ReplicaRow) -> Archive:

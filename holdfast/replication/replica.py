@@ -10,6 +10,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
@@ -54,6 +55,11 @@ _AT_ONCE = 8
 
 _ENTRIES = 64
 """Read of the log at once."""
+
+_OLD = (
+    "the store was brought back from an older copy. Nothing may be added to this log any more: see "
+    "docs/runbooks/the-coordination-store-is-gone.md"
+)
 
 _APPENDS = 5
 """So often an append is repeated whose answer was lost."""
@@ -105,6 +111,7 @@ class ReplicatedArchive(Archive):
         archive = cls.open(store, recovering=True)
         archive.coordination, archive.places = coordination, places
         archive._agree()
+        archive._others_agree()
         place = archive._place()
         archive.acting = coordination.run(lambda c: activate(c, archive.identity.id, place.replica))
         return archive
@@ -153,8 +160,7 @@ class ReplicatedArchive(Archive):
         if place.index > head or (place.entry and entry not in (None, place.entry)):
             raise OldStoreError(
                 f"{self.store.url} has executed entry {place.index} ({place.entry}), which {coordination.url} does not "
-                f"know (its log ends at {head}): the store was brought back from an older copy. Nothing may be "
-                "added until 'holdfast replica rebuild-store'"
+                f"know (its log ends at {head}): {_OLD}"
             )
         if place.index < row.pointer - 1:
             reason = (
@@ -162,6 +168,43 @@ class ReplicatedArchive(Archive):
             )
             coordination.run(lambda c: mark_lost(c, self.identity.id, place.replica, reason))
             raise lost(replace(row, lost_reason=reason))
+
+    def _others_agree(self) -> None:
+        """Make sure that the store knows what the other replicas have executed, as far as they can be read.
+
+        A store that was brought back from an older copy would give the same index to another entry, and replicas that
+        have executed the first one would never be equal to those that execute the second.
+
+        :raises OldStoreError: it does not.
+        """
+        coordination = self.coordination
+        if coordination is None:
+            raise RuntimeError("no store was given")
+        name, archive = self._place().replica, self.identity.id
+        rows = coordination.run(lambda c: replicas(c, archive))
+        told = {row.url: self._told(row) for row in rows if row.name != name and not row.is_lost}
+        # Read after they were: what they have executed meanwhile was in the log before.
+        head = coordination.run(lambda c: log_state(c, archive))
+        for url, place in told.items():
+            if place is None or place.store != head.store:
+                continue
+            index = place.index
+            known = coordination.run(partial(log.entry_id, archive=archive, index=index))
+            if index > head.head or (place.entry and known not in (None, place.entry)):
+                raise OldStoreError(
+                    f"{url} has executed entry {index} ({place.entry}), which {coordination.url} does not know (its "
+                    f"log ends at {head.head}): {_OLD}"
+                )
+
+    def _told(self, row: ReplicaRow) -> LogPlace | None:
+        """Return where a replica says that it stands; None where it cannot be read, or something else lies there."""
+        try:
+            found = Archive.open(self.places(row.url), recovering=True)
+        except (HoldfastError, StoreError):
+            return None
+        place = found.state.log
+        ours = found.identity.id == self.identity.id and place is not None and place.replica == row.name
+        return place if ours and place is not None and not place.recovering else None
 
     def catch_up(self, *, check: Check = lambda: None) -> Synced:
         """Execute what the log has beyond this replica, under the locks that this needs.

@@ -7,9 +7,11 @@ that he had given.
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import contextmanager
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
 
 T = TypeVar("T")
+
+logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)  # else each opening says two lines
 
 ENVIRONMENT = STORE_VARIABLE
 
@@ -93,9 +97,10 @@ class CoordinationStore:
     def __exit__(self, *args: object) -> None:
         self.close()
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[Connection], T], *, serializable: bool = True) -> T:
         """Run a transaction; `work` may be called several times, and each but the last one was undone.
 
+        :param serializable: False only for what touches rows that nobody else does any more.
         :raises HoldfastError: the store cannot be reached; nothing was changed.
         :raises OutcomeUnknownError: the answer to the end of the transaction was lost.
         """
@@ -106,12 +111,14 @@ class CoordinationStore:
             reraise=True,
         ):
             with attempt:
-                return self._once(work)
+                return self._once(work, serializable=serializable)
         raise AssertionError  # it returns or raises
 
-    def _once(self, work: Callable[[Connection], T]) -> T:
+    def _once(self, work: Callable[[Connection], T], *, serializable: bool) -> T:
         try:
             with self._engine.connect() as connection:
+                if not serializable and connection.dialect.name == "postgresql":
+                    connection.execution_options(isolation_level="READ COMMITTED")
                 with connection.begin() as transaction:
                     result = work(connection)
                     try:
@@ -205,13 +212,20 @@ def _was_given_up(error: BaseException) -> bool:
 
 
 @contextmanager
-def opened(address: str | None) -> Iterator[CoordinationStore]:
+def opened(address: str | None, *, create: bool = False) -> Iterator[CoordinationStore]:
     """Open the store at an address, or else where the environment says.
 
-    :raises UsageError: neither says where it is.
+    :param create: make a file of SQLite that is not there.
+    :raises UsageError: neither says where it is, or there is no such file.
     """
     found = address or os.environ.get(ENVIRONMENT)
     if not found:
         raise UsageError(f"say where the coordination store is: --store, {ENVIRONMENT}, or 'store' in archives.yaml")
+    url = _parse(found)
+    if not create and url.drivername == "sqlite" and not Path(url.database or "").exists():
+        raise UsageError(
+            f"there is no coordination store at {url.database}: check the address; 'holdfast replica add' makes a "
+            "new one"
+        )
     with CoordinationStore.open(found) as store:
         yield store

@@ -59,7 +59,7 @@ def trim(
     found = store.run(lambda connection: move_start(connection, archive, min_keep, max_keep, dry_run=dry_run))
     if not dry_run:
         # The start of the log is what counts: whatever lies before it may go at any time, and in any pieces.
-        while store.run(lambda connection: delete_some(connection, archive)):
+        while store.run(lambda connection: delete_some(connection, archive, found.start), serializable=False):
             pass
     return found
 
@@ -110,14 +110,16 @@ def _new_start(
     return start, [row for row in away if row.pointer < start]
 
 
-def delete_some(connection: Connection, archive: str, *, most: int = BATCH) -> bool:
-    """Delete some of the entries that lie before the start of the log; say whether there may be more."""
-    log = log_state(connection, archive)
+def delete_some(connection: Connection, archive: str, start: int, *, most: int = BATCH) -> bool:
+    """Delete some of the entries that lie before the start of the log; say whether there may be more.
+
+    :param start: of the log. It is not read here: whoever appends changes that row, and would be in the way.
+    """
     e, b = schema.entries.c, schema.blocks.c
     oldest = connection.execute(sa.select(sa.func.min(e.index)).where(e.archive == archive)).scalar_one_or_none()
-    if oldest is None or oldest >= log.start:
+    if oldest is None or oldest >= start:
         return False
-    upto = min(log.start, oldest + most)
+    upto = min(start, oldest + most)
     connection.execute(schema.entries.delete().where(e.archive == archive, e.index < upto))
     connection.execute(schema.blocks.delete().where(b.archive == archive, b.index < upto))
-    return bool(upto < log.start)
+    return bool(upto < start)

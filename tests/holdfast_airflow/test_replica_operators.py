@@ -96,7 +96,9 @@ def test_what_cannot_be_meant_is_refused(shop: Replicas, monkeypatch: pytest.Mon
         run(TrimLog(task_id="trim", archive="alone"))
     with pytest.raises(JobRefused, match="there is no replica off of this archive; it has: far, near"):
         run(SyncReplica(task_id="sync", archive="shop", replica="off"))
-    monkeypatch.setenv("HOLDFAST_STORE", f"sqlite:///{shop.folder}/other.db")
+    other = f"sqlite:///{shop.folder}/other.db"
+    CoordinationStore.open(other).close()
+    monkeypatch.setenv("HOLDFAST_STORE", other)
     with pytest.raises(JobRefused, match=r"knows no replica at .*'holdfast replica add' makes the first one"):
         run(TrimLog(task_id="trim", archive="shop"))
     monkeypatch.setenv("HOLDFAST_STORE", "postgresql://nobody@127.0.0.1:1/none")

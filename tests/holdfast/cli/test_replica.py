@@ -219,6 +219,7 @@ def test_how_long_a_replica_is_behind_is_told_also_where_the_log_has_no_entry_of
 
 
 def test_a_store_without_archives_says_so(holdfast: RunCommand, address: str) -> None:
+    CoordinationStore.open(address).close()
     assert holdfast("replica", "status").out == f"no archive has replicas in {address}\n"
     assert holdfast("replica", "status", "--json").value == {"archives": []}
     done = holdfast("replica", "sync", "--all")
@@ -416,7 +417,7 @@ def test_the_store_is_named_by_option_environment_or_file(
     assert "shop" in holdfast("replica", "status", "--archive", "sales").out
     assert holdfast("replica", "sync", "--all", "--archive", "sales").code == 0
     monkeypatch.setenv(ENVIRONMENT, f"sqlite:///{two.folder}/another.db")
-    assert "no archive has replicas" in holdfast("replica", "status").out
+    assert "there is no coordination store at" in holdfast("replica", "status").err
 
 
 def test_archives_yaml_and_the_command_must_mean_the_same_place(
@@ -468,7 +469,10 @@ def test_a_password_in_an_address_is_refused_and_not_shown(holdfast: RunCommand,
 
 
 def test_a_store_that_cannot_be_reached_fails_with_a_sentence(holdfast: RunCommand, tmp_path: Path) -> None:
-    done = holdfast("replica", "status", "--store", f"sqlite:///{tmp_path}/no/such/log.db")
+    nowhere = f"sqlite:///{tmp_path}/no/such/log.db"
+    done = holdfast("replica", "status", "--store", nowhere)
+    assert (done.code, "there is no coordination store at" in done.err) == (2, True)
+    done = holdfast("replica", "add", "near", str(tmp_path / "near"), "--store", nowhere)
     assert (done.code, "cannot be used" in done.err) == (1, True)
 
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection
 
 from holdfast.archive import Archive, Change
-from holdfast.errors import BusyError, DamagedError, RefusedError, UsageError
+from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.replication import recovery, schema
 from holdfast.replication.errors import EpochOverError, LostReplicaError
 from holdfast.replication.replicas import add, mark_lost, replica
@@ -171,3 +171,14 @@ def test_the_place_of_another_archive_is_left_alone(two: Replicas) -> None:
     with pytest.raises(UsageError, match="is not the place of replica third: it is an archive of its own"):
         two.recover("third")
     assert Archive.open(other.store).state.sequence == 0
+
+
+def test_a_recovery_that_fails_can_be_tried_again_at_once(two: Replicas) -> None:
+    lose(two, "far")
+    shutil.move(two.folder / "near", two.folder / "away")
+    for _ in range(2):
+        with pytest.raises(HoldfastError, match="replica near cannot be copied from"):
+            two.recover("far")
+    assert not (two.folder / "near").exists()
+    shutil.move(two.folder / "away", two.folder / "near")
+    assert two.recover("far").source == "near"

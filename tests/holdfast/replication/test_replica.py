@@ -246,3 +246,19 @@ def test_what_would_have_to_be_known_by_all_is_refused_where_the_log_has_no_word
         vacuum(archive, check=nothing, fence=None)
     with pytest.raises(UsageError, match="cannot be compacted"):
         check_format(archive)
+
+
+def test_a_store_that_is_behind_another_replica_stops_everything_too(two: Replicas) -> None:
+    two.back_up("near")
+
+    def forget(c: Connection) -> None:
+        c.execute(schema.archives.update().values(head=0))
+        c.execute(schema.entries.delete())
+        c.execute(schema.blocks.delete())
+        c.execute(schema.sources.update().values(end_position=two.state("far").ends["shop_db"]))
+
+    two.coordination.run(forget)
+    with pytest.raises(OldStoreError, match=r"near has executed entry 1 .* does not know \(its log ends at 0\)"):
+        two.back_up("far")
+    shutil.move(two.folder / "near", two.folder / "away")  # what cannot be read cannot be asked
+    assert two.back_up("far") == 1

@@ -124,5 +124,7 @@ def test_where_nobody_says_where_it_is_that_is_said(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UsageError, match="say where"), opened(None):
         pass
     monkeypatch.setenv(ENVIRONMENT, f"sqlite:///{tmp_path}/coordination.db")
-    with opened(None) as store:
+    with pytest.raises(UsageError, match=r"there is no coordination store at .*: check the address"), opened(None):
+        pass
+    with opened(None, create=True) as store:
         assert store.run(lambda c: c.execute(sa.text("select 1")).scalar_one()) == 1

@@ -99,8 +99,8 @@ def test_entries_go_in_pieces_that_let_others_in_between(
     ends: list[int] = []
     delete = trimming.delete_some
 
-    def watched(c: Connection, archive: str) -> bool:
-        more = delete(c, archive, most=4)
+    def watched(c: Connection, archive: str, start: int) -> bool:
+        more = delete(c, archive, start, most=4)
         ends.append(len(log.entries(c, archive, 1)))
         return more
 
