@@ -63,11 +63,10 @@ def source_taken(store: ObjectStore, source: str, run: str, address: str | None)
     with opened(address) as coordination:
         replica = ReplicatedArchive.begin(store, coordination)
         _, acting = replica.in_use()
-        owner = f"{acting.name}, run {run}"
-        coordination.run(lambda c: log.take_source(c, acting, source, owner))
+        coordination.run(lambda c: log.take_source(c, acting, source, run))
         ended = threading.Event()
         renewer = threading.Thread(
-            target=_renew, args=(coordination, acting, source, owner, ended), name="source lease", daemon=True
+            target=_renew, args=(coordination, acting, source, run, ended), name="source lease", daemon=True
         )
         renewer.start()
         try:
@@ -77,13 +76,13 @@ def source_taken(store: ObjectStore, source: str, run: str, address: str | None)
             ended.set()
             renewer.join()
             with suppress(HoldfastError):  # it ends with its lease
-                coordination.run(lambda c: log.release_source(c, acting.archive, source, owner))
+                coordination.run(lambda c: log.release_source(c, acting, source, run))
 
 
-def _renew(coordination: CoordinationStore, acting: Acting, source: str, owner: str, ended: threading.Event) -> None:
+def _renew(coordination: CoordinationStore, acting: Acting, source: str, run: str, ended: threading.Event) -> None:
     """Renew the lease of a source; where that fails, the append decides, which asks for the source's ends."""
     from holdfast.replication import log
 
     while not ended.wait(_RENEW_S):
         with suppress(HoldfastError):
-            coordination.run(lambda c: log.take_source(c, acting, source, owner))
+            coordination.run(lambda c: log.take_source(c, acting, source, run))

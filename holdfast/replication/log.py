@@ -207,23 +207,25 @@ def entry_id(connection: Connection, archive: str, index: int) -> str | None:
 
 
 def take_source(
-    connection: Connection, acting: Acting, source: str, owner: str, *, lease: float = SOURCE_LEASE_S
+    connection: Connection, acting: Acting, source: str, run: str, *, lease: float = SOURCE_LEASE_S
 ) -> Ends:
     """Begin to back up a source through a replica, or go on doing so; return what its backups have reached.
 
     That keeps others from work in vain. What makes a backup safe is that it is appended only where the source's ends
-    are those that it started from.
+    are those that it started from. The caller has the replica's own lock for the source: so what an earlier run through
+    the same replica has left here is of one that is gone.
 
-    :raises BusyError: it is being backed up through another replica, or by another run; names that.
+    :raises BusyError: it is being backed up through another replica; names the run.
     """
     guard(connection, acting)
+    owner = _owner(acting, run)
     now = clock(connection)
     query = sa.select(_S.owner, _S.owned_until).where(_S.archive == acting.archive, _S.source == source)
     row = connection.execute(query).one_or_none()
     if row is None:
         _insert_source(connection, acting.archive, source, owner=owner, owned_until=now + lease)
         return ("", "")
-    if row[0] not in ("", owner) and row[1] > now:
+    if row[0] and not row[0].startswith(_owner(acting, "")) and row[1] > now:
         raise BusyError(f"{source} is being backed up by {row[0]}, whose lease ends in {row[1] - now:.0f} s")
     connection.execute(
         schema.sources.update()
@@ -233,10 +235,14 @@ def take_source(
     return ends_of(connection, acting.archive, source)
 
 
-def release_source(connection: Connection, archive: str, source: str, owner: str) -> None:
-    """Let others back up a source, if one still has it."""
+def _owner(acting: Acting, run: str) -> str:
+    return f"{acting.name}, run {run}"  # the names of replicas have no comma
+
+
+def release_source(connection: Connection, acting: Acting, source: str, run: str) -> None:
+    """Let others back up a source, if the run still has it."""
     connection.execute(
         schema.sources.update()
-        .where(_S.archive == archive, _S.source == source, _S.owner == owner)
+        .where(_S.archive == acting.archive, _S.source == source, _S.owner == _owner(acting, run))
         .values(owner="", owned_until=0.0)
     )

@@ -1,0 +1,59 @@
+"""Who may back up a source, and what may be appended."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import BusyError, RefusedError
+from holdfast.replication import log
+from holdfast.replication.errors import HeadMovedError
+from holdfast.replication.log import Draft, EntryChange
+from holdfast.replication.replicas import Acting
+from tests.support.archives import make_block
+from tests.support.replicated import Replicas
+
+
+def acting(two: Replicas, name: str) -> Acting:
+    return two.open(name).in_use()[1]
+
+
+def test_a_source_is_backed_up_through_one_replica_at_a_time(two: Replicas) -> None:
+    run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
+    run(lambda c: log.take_source(c, near, "shop_db", "first"))
+    with pytest.raises(BusyError, match="shop_db is being backed up by near, run first, whose lease ends in"):
+        run(lambda c: log.take_source(c, far, "shop_db", "other"))
+    run(lambda c: log.release_source(c, near, "shop_db", "first"))
+    run(lambda c: log.take_source(c, far, "shop_db", "other"))
+
+
+def test_what_a_killed_run_left_does_not_keep_the_next_one_of_its_replica_waiting(two: Replicas) -> None:
+    run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
+    run(lambda c: log.take_source(c, near, "shop_db", "killed"))
+    run(lambda c: log.take_source(c, near, "shop_db", "next"))
+    run(lambda c: log.release_source(c, near, "shop_db", "killed"))  # it is not that one's any more
+    with pytest.raises(BusyError, match="by near, run next"):
+        run(lambda c: log.take_source(c, far, "shop_db", "other"))
+
+
+def test_a_lease_that_has_ended_keeps_nobody_waiting(two: Replicas) -> None:
+    run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
+    run(lambda c: log.take_source(c, near, "shop_db", "first", lease=-1.0))
+    run(lambda c: log.take_source(c, far, "shop_db", "other"))
+
+
+def test_what_does_more_than_add_stands_only_behind_what_it_was_planned_after(two: Replicas) -> None:
+    run, near = two.coordination.run, acting(two, "near")
+    two.back_up("far")
+    removal = EntryChange(kind="truncation", remove=("a",))
+    with pytest.raises(HeadMovedError, match="the log has entries up to 1, and this was planned after 0"):
+        run(lambda c: log.append(c, near, Draft("e", removal, planned_at=0)))
+    assert run(lambda c: log.append(c, near, Draft("e", removal, planned_at=1))) == 2
+
+
+def test_a_block_is_added_once(two: Replicas) -> None:
+    run, near = two.coordination.run, acting(two, "near")
+    added = EntryChange(kind="backup", add=(make_block(identity="b"),))
+    assert run(lambda c: log.append(c, near, Draft("e", added, planned_at=0))) == 1
+    assert run(lambda c: log.append(c, near, Draft("e", added, planned_at=0))) == 1
+    with pytest.raises(RefusedError, match="block b was added by entry 1 already"):
+        run(lambda c: log.append(c, near, Draft("f", added, planned_at=1)))
