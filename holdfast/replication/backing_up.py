@@ -80,7 +80,7 @@ def source_taken(store: ObjectStore, source: str, run: str, address: str | None)
 
 
 def _renew(coordination: CoordinationStore, acting: Acting, source: str, run: str, ended: threading.Event) -> None:
-    """Renew the lease of a source; where that fails, the append decides, which asks for the source's ends."""
+    """Renew the leases of a source and of the replica; where that fails, the append decides: it asks for the ends."""
     from holdfast.replication import log
 
     while not ended.wait(_RENEW_S):

@@ -16,8 +16,8 @@ from holdfast.archive.model import Block, Document, Hold
 from holdfast.archive.state import Change
 from holdfast.errors import BusyError, RefusedError
 from holdfast.replication import schema
-from holdfast.replication.errors import HeadMovedError
-from holdfast.replication.replicas import guard
+from holdfast.replication.errors import HeadMovedError, OldStoreError
+from holdfast.replication.replicas import guard, renew
 from holdfast.replication.store import clock
 
 if TYPE_CHECKING:
@@ -126,6 +126,11 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     index = connection.execute(
         schema.archives.update().where(c.archive == acting.archive).values(head=c.head + 1).returning(c.head)
     ).scalar_one()
+    if index <= draft.planned_at:
+        raise OldStoreError(
+            f"the log ends at {index - 1}, and replica {acting.name} has executed {draft.planned_at}: the store was "
+            "brought back from an older copy. See docs/runbooks/the-coordination-store-is-gone.md"
+        )
     if not draft.only_adds and index != draft.planned_at + 1:
         raise HeadMovedError(f"the log has entries up to {index - 1}, and this was planned after {draft.planned_at}")
     for block in draft.change.add:
@@ -213,11 +218,11 @@ def take_source(
 
     That keeps others from work in vain. What makes a backup safe is that it is appended only where the source's ends
     are those that it started from. The caller has the replica's own lock for the source: so what an earlier run through
-    the same replica has left here is of one that is gone.
+    the same replica has left here is of one that is gone. The replica's own lease runs on from now, too.
 
     :raises BusyError: it is being backed up through another replica; names the run.
     """
-    guard(connection, acting)
+    renew(connection, acting)
     owner = _owner(acting, run)
     now = clock(connection)
     query = sa.select(_S.owner, _S.owned_until).where(_S.archive == acting.archive, _S.source == source)

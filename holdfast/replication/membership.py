@@ -120,7 +120,8 @@ def elect(
         if opened.identity.id != archive or place is None or place.replica != name:
             raise UsageError(f"{row.url} is not replica {name} of this archive: nothing can go on from it")
         log = coordination.run(lambda c: _all_lost(c, archive))
-        given_up = max(0, log.start - 1 - place.index)
+        # Entries that are still there stand behind those that are not: what they add need not follow on anything.
+        given_up = log.head - place.index if place.index < log.start - 1 else 0
         if given_up and not lose_entries:
             raise RefusedError(
                 f"{name} has entries up to {place.index}, and the log begins at {log.start}: {given_up} entries would "
@@ -128,9 +129,9 @@ def elect(
                 "--lose-entries"
             )
         if given_up:
-            beyond = place.model_copy(update={"index": log.start - 1, "entry": ""})
+            beyond = place.model_copy(update={"index": log.head, "entry": ""})
             opened.add(lambda state: Change(kind="elected", log=beyond), check=held.check, fence=held.fence)
-        state, index = opened.state, log.start - 1 if given_up else place.index
+        state, index = opened.state, log.head if given_up else place.index
 
         def enter(connection: Connection) -> None:
             _all_lost(connection, archive)
@@ -147,6 +148,8 @@ def elect(
                     active_until=0.0,
                 )
             )
+            if given_up:
+                _forget_entries(connection, archive, log.head)
             if index == log.head:  # else entries follow that tell what becomes of the sources
                 connection.execute(schema.sources.delete().where(s.archive == archive))
                 for source in sorted({*state.ends, *state.streams}):
@@ -156,6 +159,14 @@ def elect(
 
         coordination.run(enter)
     return given_up
+
+
+def _forget_entries(connection: Connection, archive: str, head: int) -> None:
+    """Remove what is left of the log."""
+    for table in (schema.entries, schema.blocks):
+        connection.execute(table.delete().where(table.c.archive == archive, table.c.index <= head))
+    a = schema.archives.c
+    connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=head + 1))
 
 
 def _all_lost(connection: Connection, archive: str) -> LogState:

@@ -213,7 +213,7 @@ def recover(
                     reading.check()
 
                 work = _Recovery(coordination, acting, _read(origin, archive, chosen), target, own.fence)
-                work.open_target()
+                work.open_target(check)
                 files, size, kept = work.bring(deep=deep, check=check_both)
             check()
             coordination.run(lambda c: take_pointer(c, acting, pointer=work.index + 1))
@@ -276,8 +276,12 @@ class _Recovery:
         """Return the index of the last entry that the replica will have."""
         return self._place.index
 
-    def open_target(self) -> None:
-        """Make the target a replica that must not be read, if it is not one already."""
+    def open_target(self, check: Callable[[], None]) -> None:
+        """Make the target a replica that must not be read, if it is not one already.
+
+        :param check: raises if this is no longer the recovery that counts.
+        :raises EpochOverError: somebody else has changed the target meanwhile.
+        """
         try:
             self._target.head(IDENTITY_KEY)
         except ObjectNotFound:
@@ -300,8 +304,16 @@ class _Recovery:
                 f"{self._target.url} has format {archive.state.format}, and {self._origin.store.url} "
                 f"{self._origin.state.format}: recover it at an empty place"
             )
-        closed = self._closed
-        archive.add(lambda state: Change(kind="recovering", log=closed), check=lambda: None, fence=self._fence)
+        seen = archive.state.tip
+        # A process that was suspended here for long finds that another recovery has begun, or one of its commits.
+        check()
+
+        def plan(state: State) -> Change:
+            if state.tip != seen:
+                raise EpochOverError(f"{self._target.url} was changed by somebody else meanwhile: nothing was added")
+            return Change(kind="recovering", log=self._closed)
+
+        archive.add(plan, check=check, fence=self._fence)
 
     def _opened(self) -> Archive:
         if self._archive is None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.archive import locks
 from holdfast.archive.archive import Archive
@@ -64,6 +64,9 @@ _OLD = (
 _APPENDS = 5
 """So often an append is repeated whose answer was lost."""
 
+_OWN_WAIT_S = 4 * 3600.0
+"""For this replica's own lock: a sync may have large blocks to fetch, and hours of a backup would be in vain."""
+
 _WAIT_S = 120.0
 """For another replica's `history`: a vacuum that has it ends within 30 s."""
 
@@ -100,16 +103,22 @@ class ReplicatedArchive(Archive):
 
     @classmethod
     def begin(
-        cls, store: ObjectStore, coordination: CoordinationStore, places: Callable[[str], ObjectStore] = open_store
+        cls,
+        store: ObjectStore,
+        coordination: CoordinationStore,
+        places: Callable[[str], ObjectStore] | None = None,
     ) -> ReplicatedArchive:
         """Open a replica and begin to act for it.
+
+        :param places: opens another replica by its URL; None: by the key of this one.
 
         :raises UsageError: the archive is at one place only, or follows the log of another store.
         :raises LostReplicaError: the replica has to be recovered first.
         :raises OldStoreError: store and archive contradict each other.
         """
         archive = cls.open(store, recovering=True)
-        archive.coordination, archive.places = coordination, places
+        archive.coordination = coordination
+        archive.places = places or partial(open_store, key=store.key)
         archive._agree()
         archive._others_agree()
         place = archive._place()
@@ -145,7 +154,7 @@ class ReplicatedArchive(Archive):
         if row.is_lost:
             raise lost(row)
         if place.recovering:
-            raise DamagedError(f"{self.store.url} was not recovered to its end, and the store takes it for whole")
+            self._is_lost(row, "its archive says that it was not recovered to its end")
         if store != place.store:
             raise OldStoreError(
                 f"{self.store.url} follows the log of store {place.store}, and {coordination.url} has {store}: it is "
@@ -163,11 +172,21 @@ class ReplicatedArchive(Archive):
                 f"know (its log ends at {head}): {_OLD}"
             )
         if place.index < row.pointer - 1:
-            reason = (
-                f"it ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of itself"
+            self.refresh()  # another process may have executed entries since this was opened
+            place = self._place()
+        if place.index < row.pointer - 1:
+            self._is_lost(
+                row,
+                f"it ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of itself",
             )
-            coordination.run(lambda c: mark_lost(c, self.identity.id, place.replica, reason))
-            raise lost(replace(row, lost_reason=reason))
+
+    def _is_lost(self, row: ReplicaRow, reason: str) -> NoReturn:
+        """Say in the store that this replica is to be made anew."""
+        coordination = self.coordination
+        if coordination is None:
+            raise RuntimeError("no store was given")
+        coordination.run(lambda c: mark_lost(c, self.identity.id, row.name, reason))
+        raise lost(replace(row, lost_reason=reason))
 
     def _others_agree(self) -> None:
         """Make sure that the store knows what the other replicas have executed, as far as they can be read.
@@ -220,7 +239,7 @@ class ReplicatedArchive(Archive):
             return self.sync(check=check_all, fence=held.fence)
 
     def _executing(self) -> locks.HeldLocks:
-        return locks.acquire(self.store, "sync", owner=Owner(), purpose="executing the update log", wait=_WAIT_S)
+        return locks.acquire(self.store, "sync", owner=Owner(), purpose="executing the update log", wait=_OWN_WAIT_S)
 
     def sync(self, *, check: Check, fence: str | None, upto: int | None = None) -> Synced:
         """Execute the entries that are not here yet, in order.
@@ -296,13 +315,31 @@ class ReplicatedArchive(Archive):
                 if not (change.add or change.remove or change.holds or change.released):
                     return super().add(plan, check=check_all, fence=fence)
                 draft = self._draft(change)
+                self._agree()
+                self._others_agree()
                 check_all()
                 try:
                     index = self._append(draft)
                 except HeadMovedError:
                     continue
-                self.sync(check=check_all, fence=executing.fence, upto=index)
-                return self.commit(self.state.sequence)
+                return self._executed(draft, index, check_all, executing.fence)
+
+    def _executed(self, draft: Draft, index: int, check: Check, fence: str | None) -> Commit:
+        """Execute the log up to an entry of our own, and return its commit.
+
+        :raises OutcomeUnknownError: it is in the log, and its commit was not made here.
+        """
+        try:
+            self.sync(check=check, fence=fence, upto=index)
+        except (HoldfastError, LockError, StoreError) as error:
+            raise OutcomeUnknownError(
+                f"entry {index} was appended, and could not be executed here ({sentence(error)}): the next sync of "
+                "this replica makes its commit"
+            ) from error
+        commit = self.commit(self.state.sequence)
+        if commit.log is None or commit.log.entry != draft.id:
+            raise OldStoreError(f"entry {index} of the log is another one than {draft.id}, which was appended: {_OLD}")
+        return commit
 
     def _draft(self, change: Change) -> Draft:
         """Return the entry that makes a change, once that is known to be valid in the state that is here."""

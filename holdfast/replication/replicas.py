@@ -181,7 +181,8 @@ def remove(connection: Connection, archive: str, name: str, *, force: bool = Fal
     """Forget a replica; nothing at its place is changed.
 
     :param force: even where it has what no other one has.
-    :raises RefusedError: it is the last one that is not lost, or ahead of all others.
+    :raises RefusedError: it is the last one that is not lost, or ahead of all others; or what it has appended is not at
+        any other place yet.
     """
     row = replica(connection, archive, name)
     others = [each for each in replicas(connection, archive) if each.name != name and not each.is_lost]
@@ -193,10 +194,25 @@ def remove(connection: Connection, archive: str, name: str, *, force: bool = Fal
                 f"{name} has executed entries that no other replica has yet (up to {row.pointer - 1}): let one of them "
                 "be synced first, or say --force"
             )
+    _check_entries(connection, archive, name, others if not force else [])
     used = [each.name for each in replicas(connection, archive) if each.recovers_from == name]
     if used and not force:
         raise RefusedError(f"{', '.join(used)} is being recovered from {name}: let that end, or say --force")
     connection.execute(schema.replicas.delete().where(_R.archive == archive, _R.name == name))
+
+
+def _check_entries(connection: Connection, archive: str, name: str, others: Sequence[ReplicaRow]) -> None:
+    """Make sure that others have fetched what a replica has appended."""
+    if not others:
+        return
+    e = schema.entries.c
+    furthest = max(each.pointer for each in others)
+    query = sa.select(sa.func.min(e.index)).where(e.archive == archive, e.appended_by == name, e.index >= furthest)
+    if (index := connection.execute(query).scalar_one_or_none()) is not None:
+        raise RefusedError(
+            f"what entry {index} adds may be at {name} only: no other replica has executed it yet, and without it none "
+            "can go on. Let one of them be synced first, or say --force"
+        )
 
 
 def activate(connection: Connection, archive: str, name: str, *, lease: float = LEASE_S) -> Acting:
@@ -248,11 +264,19 @@ def move_pointer(connection: Connection, acting: Acting, *, done: int) -> None:
         _update(connection, acting, pointer=done + 1, synced_at=clock(connection))
 
 
-def note_synced(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
-    """Note that a replica has come to the head of the log, and renew its lease."""
+def renew(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
+    """Let the lease of a replica run on from now.
+
+    :raises EpochOverError, LostReplicaError: as `guard` does.
+    """
     guard(connection, acting)
-    now = clock(connection)
-    _update(connection, acting, synced_at=now, active_until=now + lease)
+    _update(connection, acting, active_until=clock(connection) + lease)
+
+
+def note_synced(connection: Connection, acting: Acting) -> None:
+    """Note that a replica has come to the head of the log, and renew its lease."""
+    renew(connection, acting)
+    _update(connection, acting, synced_at=clock(connection))
 
 
 def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> None:

@@ -177,7 +177,7 @@ def _parse(address: str) -> URL:
         raise UsageError(
             "a coordination store is given as sqlite:////path/to/file.db or postgresql://user@host:port/database"
         )
-    if url.password is not None:
+    if url.password is not None or any("password" in name.lower() for name in url.query):
         raise UsageError(f"leave the password out of the store's address: {PASSWORD} or ~/.pgpass may have it")
     return url.set(drivername=_DRIVERS[url.drivername])
 

@@ -137,3 +137,37 @@ def test_a_replica_has_commits_that_only_newer_writers_may_follow(two: Replicas)
         archive.add(two.backup(archive.store), check=nothing, fence=None)
     assert list(archive.store.list("checkpoints/").objects)
     assert two.state("near") == archive.state
+
+
+def test_a_replica_that_has_appended_what_nobody_else_has_is_not_removed_by_the_way(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = two.open("near")
+
+    def die(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(near, "_executed", die)
+    with pytest.raises(KeyboardInterrupt):
+        near.add(two.backup(near.store), check=nothing, fence=None)
+    with pytest.raises(RefusedError, match="what entry 1 adds may be at near only"):
+        two.coordination.run(lambda c: remove(c, two.archive, "near"))
+    two.sync("far")
+    two.coordination.run(lambda c: remove(c, two.archive, "near"))
+
+
+def test_entries_behind_those_that_are_given_up_are_given_up_too(two: Replicas) -> None:
+    for _ in range(4):
+        two.back_up("near")
+
+    def away(c: Connection) -> None:
+        c.execute(schema.replicas.update().where(schema.replicas.c.name == "far").values(active_until=0.0))
+
+    two.coordination.run(away)
+    assert trim(two.coordination, two.archive, min_keep=2, max_keep=2).start == 3
+    lose_all(two)
+    with pytest.raises(RefusedError, match="4 entries would be given up"):
+        elect(two.coordination, two.archive, "far")
+    assert elect(two.coordination, two.archive, "far", lose_entries=True) == 4
+    assert two.sync("far").index == 4
+    assert two.back_up("far") == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,40 @@ def test_a_recovery_that_fails_can_be_tried_again_at_once(two: Replicas) -> None
     assert not (two.folder / "near").exists()
     shutil.move(two.folder / "away", two.folder / "near")
     assert two.recover("far").source == "near"
+
+
+def test_a_recovery_that_wakes_late_leaves_a_whole_replica_alone(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(two, "far")
+    opened = recovery._Recovery.open_target
+
+    def late(self: recovery._Recovery, check: Callable[[], None]) -> None:
+        monkeypatch.undo()
+        two.coordination.run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
+
+        def another_comes_first() -> None:
+            check()
+            archive = Archive.open(two.place("far"), recovering=True)
+            place = self._closed.model_copy(update={"entry": "another"})
+            archive.add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
+
+        opened(self, another_comes_first)
+
+    monkeypatch.setattr(recovery._Recovery, "open_target", late)
+    with pytest.raises(EpochOverError, match="was changed by somebody else meanwhile: nothing was added"):
+        two.recover("far")
+    place = Archive.open(two.place("far"), recovering=True).state.log
+    assert place is not None
+    assert place.entry == "another"
+
+
+def test_a_replica_that_was_left_half_recovered_is_lost_again(two: Replicas) -> None:
+    archive = Archive.open(two.place("far"))
+    assert archive.state.log is not None
+    place = archive.state.log.model_copy(update={"index": 0, "entry": "late", "recovering": True})
+    archive.add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
+    with pytest.raises(LostReplicaError, match="was not recovered to its end"):
+        two.sync("far")
+    assert two.recover("far").source == "near"
+    assert two.is_whole("far")

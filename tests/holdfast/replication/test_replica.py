@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
@@ -18,10 +19,12 @@ from holdfast.archive.vacuum import vacuum
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication import schema
 from holdfast.replication.errors import EpochOverError, LostReplicaError, OldStoreError
-from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.log import Draft, EntryChange, append, take_source
+from holdfast.replication.replica import ReplicatedArchive, Synced
 from holdfast.replication.replicas import replica, take_lease
 from holdfast.replication.status import status
 from holdfast.replication.store import CoordinationStore
+from locking.store import StoreUnavailable
 from tests.support.replicated import Replicas, nothing
 
 
@@ -262,3 +265,63 @@ def test_a_store_that_is_behind_another_replica_stops_everything_too(two: Replic
         two.back_up("far")
     shutil.move(two.folder / "near", two.folder / "away")  # what cannot be read cannot be asked
     assert two.back_up("far") == 1
+
+
+def test_a_replica_that_others_bring_forward_meanwhile_is_not_taken_for_an_older_copy(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.back_up("near")
+    agree = ReplicatedArchive._agree
+
+    def late(self: ReplicatedArchive) -> None:
+        monkeypatch.undo()
+        two.sync("far")  # between this one's opening and its look into the store
+        agree(self)
+
+    monkeypatch.setattr(ReplicatedArchive, "_agree", late)
+    assert two.open("far").state.log == two.state("far").log
+    assert pointer(two, "far") == 2
+
+
+def test_a_store_that_was_brought_back_in_the_middle_of_a_backup_takes_no_entry(two: Replicas) -> None:
+    for _ in range(3):
+        two.back_up("near", source="crm")
+    near = two.open("near")
+    plan = two.backup(near.store)
+
+    def forget(c: Connection) -> None:
+        c.execute(schema.archives.update().values(head=1))
+        c.execute(schema.entries.delete().where(schema.entries.c.index > 1))
+
+    two.coordination.run(forget)
+    with pytest.raises(OldStoreError, match="brought back from an older copy"):
+        near.add(plan, check=nothing, fence=None)
+    draft = Draft("e", EntryChange(kind="backup"), planned_at=3)
+    with pytest.raises(OldStoreError, match="the log ends at 1, and replica near has executed 3"):
+        two.coordination.run(lambda c: append(c, near.in_use()[1], draft))
+
+
+def test_an_entry_that_could_not_be_executed_is_told_to_be_in_the_log(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = two.open("near")
+    sync = near.sync
+
+    def failing(**given: Any) -> Synced:
+        if given.get("upto") is not None:
+            raise StoreUnavailable("no answer")
+        return sync(**given)
+
+    monkeypatch.setattr(near, "sync", failing)
+    with pytest.raises(OutcomeUnknownError, match=r"entry 1 was appended, and could not be executed here \(no answer"):
+        near.add(two.backup(near.store), check=nothing, fence=None)
+    assert two.sync("near").entries == 1
+    assert two.backups[-1] in two.state("near").blocks
+
+
+def test_a_backup_keeps_its_replica_active(two: Replicas) -> None:
+    _, acting = two.open("near").in_use()
+    two.coordination.run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
+    two.coordination.run(lambda c: take_source(c, acting, "shop_db", "run"))
+    row = two.coordination.run(lambda c: replica(c, two.archive, "near"))
+    assert (row.epoch, row.active_until > 0) == (acting.epoch, True)

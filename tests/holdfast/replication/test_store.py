@@ -108,9 +108,10 @@ def test_what_is_no_address_of_a_store_is_refused_with_what_is(address: str) -> 
         CoordinationStore.open(address)
 
 
-def test_a_password_does_not_belong_into_the_address() -> None:
+@pytest.mark.parametrize("address", ["user:secret@127.0.0.1/shop", "user@127.0.0.1/shop?password=secret"])
+def test_a_password_does_not_belong_into_the_address(address: str) -> None:
     with pytest.raises(UsageError, match=PASSWORD) as refused:
-        CoordinationStore.open("postgresql://user:secret@127.0.0.1/shop")
+        CoordinationStore.open(f"postgresql://{address}")
     assert "secret" not in str(refused.value)
 
 
