@@ -119,10 +119,12 @@ def test_a_shared_lock_keeps_nobody_out_who_shares_it(holdfast: RunCommand, stor
     assert "restore" not in found["keeps_out"]
 
 
-def test_readers_keep_a_vacuum_from_deleting(holdfast: RunCommand, store: ObjectStore, take: Take) -> None:
+def test_readers_keep_a_vacuum_from_deleting_and_a_recovery_from_beginning(
+    holdfast: RunCommand, store: ObjectStore, take: Take
+) -> None:
     take("history", mode="R")
     (found,) = holdfast("locks", "explain", store.url, "--json").value["locks"]
-    assert found["keeps_out"] == ["vacuum"]
+    assert found["keeps_out"] == ["recovery", "vacuum"]
 
 
 def test_who_waits_for_a_lock_is_named(holdfast: RunCommand, store: ObjectStore, take: Take) -> None:
@@ -260,7 +262,7 @@ def test_the_plan_needs_no_archive(holdfast: RunCommand) -> None:
         ("ingest-<source>", "W"),
     ]
     assert found["backup"]["in_this_release"]
-    assert not found["recovery"]["in_this_release"]
+    assert not found["export"]["in_this_release"]
     assert "W ingest-<source>" in holdfast("locks", "plan").out
 
 
