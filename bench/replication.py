@@ -130,7 +130,7 @@ def _sync(store: CoordinationStore, *, copy_first: bool) -> dict[str, float]:
         row = store.run(lambda c: replicas.replica(c, archive, "far"))
         ways: list[tuple[str, Callable[[], object]]] = [
             (COPY, lambda: _copy(folder / "near", folder / "copy", block)),
-            (SYNC, lambda: sync_replica(store, row, wait=0)),
+            (SYNC, lambda: sync_replica(store, archive, row, wait=0)),
         ]
         return {name: _timed(work) for name, work in (ways if copy_first else ways[::-1])}
 

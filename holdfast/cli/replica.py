@@ -343,7 +343,9 @@ def sync(
         chosen = [row for row in rows if not row.is_lost] if every else [asked.row(name or "")]
         _each(
             chosen,
-            lambda row: _synced_value(sync_replica(asked.coordination, row, wait=wait, places=asked.place)),
+            lambda row: _synced_value(
+                sync_replica(asked.coordination, log.archive, row, wait=wait, places=asked.place)
+            ),
             _synced,
             output,
             go_on=every,

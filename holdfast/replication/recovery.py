@@ -20,10 +20,9 @@ from holdfast.archive.placed import load
 from holdfast.archive.state import Change
 from holdfast.archive.transfer import is_whole, replace_file
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
-from holdfast.replication import schema
 from holdfast.replication.errors import EpochOverError
-from holdfast.replication.replica import fetch, missing_files
-from holdfast.replication.replicas import LEASE_S, Acting, log_state, replica, replicas
+from holdfast.replication.replica import fetch, missing_files, open_replica
+from holdfast.replication.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
 from holdfast.replication.store import clock
 from holdfast.storage import open_store
 from locking import LockError, Owner
@@ -46,8 +45,6 @@ _AT_ONCE = 8
 _PART_FILES = 64
 _PART_BYTES = 1 << 30
 """After so much the lease is renewed: with 2 MB a second that is still in time."""
-
-_R = schema.replicas.c
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ def begin(
         raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(each.name for each in good)}")
     chosen = max((each for each in good if source in (None, each.name)), key=lambda each: (each.pointer, each.name))
     acting = Acting(archive, name, row.epoch + 1)
-    _change(
+    change_row(
         connection,
         Acting(archive, name, row.epoch),
         epoch=acting.epoch,
@@ -113,7 +110,7 @@ def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> 
     :raises EpochOverError: somebody else has begun another one.
     """
     _recovering(connection, acting)
-    _change(connection, acting, active_until=clock(connection) + lease)
+    change_row(connection, acting, active_until=clock(connection) + lease)
 
 
 def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> None:
@@ -128,7 +125,7 @@ def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> Non
     if source.is_lost or start > pointer:
         why = f"{source.name} was lost meanwhile" if source.is_lost else f"the log begins at {start} by now"
         raise RefusedError(f"replica {acting.name} cannot go on at entry {pointer}: {why}. Recover it again")
-    _change(connection, acting, pointer=pointer)
+    change_row(connection, acting, pointer=pointer)
 
 
 def finish(connection: Connection, acting: Acting) -> None:
@@ -143,7 +140,7 @@ def finish(connection: Connection, acting: Acting) -> None:
     start = log_state(connection, acting.archive).start
     if start > row.pointer:
         raise RefusedError(f"the log begins at {start}, and {acting.name} needs entry {row.pointer}: recover it again")
-    _change(connection, acting, is_lost=False, lost_reason="", recovers_from="", synced_at=clock(connection))
+    change_row(connection, acting, is_lost=False, lost_reason="", recovers_from="", synced_at=clock(connection))
 
 
 def give_up(connection: Connection, acting: Acting) -> None:
@@ -152,7 +149,7 @@ def give_up(connection: Connection, acting: Acting) -> None:
     :raises EpochOverError: somebody has already, or the recovery has come to its end.
     """
     _recovering(connection, acting)
-    _change(connection, acting, active_until=0.0, recovers_from="")
+    change_row(connection, acting, active_until=0.0, recovers_from="")
 
 
 def _recovering(connection: Connection, acting: Acting) -> ReplicaRow:
@@ -160,16 +157,6 @@ def _recovering(connection: Connection, acting: Acting) -> ReplicaRow:
     if row.epoch != acting.epoch or not row.is_lost or not row.recovers_from:
         raise EpochOverError(f"the recovery of {acting.name} was given up, or begun anew by somebody else")
     return row
-
-
-def _change(connection: Connection, acting: Acting, **values: object) -> None:
-    found = connection.execute(
-        schema.replicas.update()
-        .where(_R.archive == acting.archive, _R.name == acting.name, _R.epoch == acting.epoch)
-        .values(**values)
-    )
-    if found.rowcount != 1:
-        raise EpochOverError(f"replica {acting.name} was changed by somebody else at the same time: start again")
 
 
 def recover(
@@ -235,12 +222,11 @@ def _given_up_where_it_fails(coordination: CoordinationStore, acting: Acting) ->
 
 def _read(origin: ObjectStore, archive: str, row: ReplicaRow) -> Archive:
     try:
-        found = Archive.open(origin)
+        found, place = open_replica(origin, archive, row.name)
     except (HoldfastError, LockError, StoreError) as error:
         raise HoldfastError(f"replica {row.name} cannot be copied from: {error}") from error
-    place = found.state.log
-    if found.identity.id != archive or place is None or place.replica != row.name:
-        raise DamagedError(f"{row.url} is not replica {row.name} of archive {archive}: something else lies there")
+    if place.recovering:
+        raise DamagedError(f"{row.url} is being recovered itself: nothing can be copied from it yet")
     if place.index < row.pointer - 1:
         raise DamagedError(
             f"{row.url} ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of "

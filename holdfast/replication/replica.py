@@ -218,12 +218,10 @@ class ReplicatedArchive(Archive):
     def _told(self, row: ReplicaRow) -> LogPlace | None:
         """Return where a replica says that it stands; None where it cannot be read, or something else lies there."""
         try:
-            found = Archive.open(self.places(row.url), recovering=True)
+            _, place = open_replica(self.places(row.url), self.identity.id, row.name)
         except (HoldfastError, StoreError):
             return None
-        place = found.state.log
-        ours = found.identity.id == self.identity.id and place is not None and place.replica == row.name
-        return place if ours and place is not None and not place.recovering else None
+        return None if place.recovering else place
 
     def catch_up(self, *, check: Check = lambda: None) -> Synced:
         """Execute what the log has beyond this replica, under the locks that this needs.
@@ -427,7 +425,8 @@ class _Others:
         if row.name not in self._opened:
             try:
                 store = self._archive.places(row.url)
-                self._check_place(store, row)  # nothing is written, not even a lock, where something else lies
+                # Nothing is written, not even a lock, where something else lies.
+                open_replica(store, self._archive.identity.id, row.name)
                 self._reading.enter_context(
                     locks.acquire(store, "source-side", owner=Owner(), purpose="sync of a replica", wait=_WAIT_S)
                 )
@@ -436,10 +435,18 @@ class _Others:
                 self._opened[row.name] = sentence(error)
         return self._opened[row.name]
 
-    def _check_place(self, store: ObjectStore, row: ReplicaRow) -> None:
-        found = Archive.open(store, recovering=True)
-        if found.identity.id != self._archive.identity.id or not found.state.log or found.state.log.replica != row.name:
-            raise DamagedError(f"{row.url} is not replica {row.name} of this archive: something else lies there")
+
+def open_replica(store: ObjectStore, archive: str, name: str) -> tuple[Archive, LogPlace]:
+    """Open the archive at a replica's place, also one that is being recovered; return where it stands, too.
+
+    :param archive: its id.
+    :raises DamagedError: something else lies there.
+    """
+    found = Archive.open(store, recovering=True)
+    place = found.state.log
+    if found.identity.id != archive or place is None or place.replica != name:
+        raise DamagedError(f"{store.url} is not replica {name} of this archive: something else lies there")
+    return found, place
 
 
 def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:

@@ -230,7 +230,7 @@ def take_lease(connection: Connection, archive: str, row: ReplicaRow, lease: flo
     """Renew a lease that runs, else begin a new epoch."""
     now = clock(connection)
     epoch = row.epoch if row.is_active(now) else row.epoch + 1
-    _update(connection, Acting(archive, row.name, row.epoch), epoch=epoch, active_until=now + lease)
+    change_row(connection, Acting(archive, row.name, row.epoch), epoch=epoch, active_until=now + lease)
     return Acting(archive, row.name, epoch)
 
 
@@ -261,7 +261,7 @@ def move_pointer(connection: Connection, acting: Acting, *, done: int) -> None:
     """
     row = guard(connection, acting)
     if row.pointer <= done:
-        _update(connection, acting, pointer=done + 1, synced_at=clock(connection))
+        change_row(connection, acting, pointer=done + 1, synced_at=clock(connection))
 
 
 def renew(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
@@ -270,13 +270,13 @@ def renew(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> 
     :raises EpochOverError, LostReplicaError: as `guard` does.
     """
     guard(connection, acting)
-    _update(connection, acting, active_until=clock(connection) + lease)
+    change_row(connection, acting, active_until=clock(connection) + lease)
 
 
 def note_synced(connection: Connection, acting: Acting) -> None:
     """Note that a replica has come to the head of the log, and renew its lease."""
     renew(connection, acting)
-    _update(connection, acting, synced_at=clock(connection))
+    change_row(connection, acting, synced_at=clock(connection))
 
 
 def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> None:
@@ -292,11 +292,14 @@ def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> N
             f"{name} has to be recovered ({reason}), and there is no other replica that is not lost: see 'holdfast "
             "replica status', then 'holdfast replica elect'"
         )
-    _update(connection, Acting(archive, name, row.epoch), is_lost=True, lost_reason=reason)
+    change_row(connection, Acting(archive, name, row.epoch), is_lost=True, lost_reason=reason)
 
 
-def _update(connection: Connection, acting: Acting, **values: object) -> None:
-    """Change a replica's row, where its epoch is still the one that was read."""
+def change_row(connection: Connection, acting: Acting, **values: object) -> None:
+    """Change a replica's row, where its epoch is still the one that was read.
+
+    :raises EpochOverError: it is not.
+    """
     found = connection.execute(
         schema.replicas.update()
         .where(_R.archive == acting.archive, _R.name == acting.name, _R.epoch == acting.epoch)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
-from holdfast.archive.archive import IDENTITY_KEY, Archive
+from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.errors import DamagedError, UsageError
-from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.replica import ReplicatedArchive, open_replica
 from holdfast.replication.replicas import log_states, lost, replicas
 from holdfast.storage import open_store
 from locking import Owner
@@ -46,6 +46,7 @@ def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
 
 def sync_replica(
     coordination: CoordinationStore,
+    archive: str,
     row: ReplicaRow,
     *,
     wait: float,
@@ -53,6 +54,7 @@ def sync_replica(
 ) -> Synced:
     """Bring a replica to the head of its log, under the locks that this needs.
 
+    :param archive: its id.
     :param wait: seconds for locks that others hold.
     :raises LostReplicaError: it has to be recovered first.
     :raises DamagedError: it is not at its place, or nobody has what an entry adds.
@@ -68,8 +70,5 @@ def sync_replica(
             f"If it is gone: 'holdfast replica remove {row.name}', then 'holdfast replica add' with an empty place"
         ) from error
     with locks.acquire(place, "sync", owner=Owner(), purpose=f"sync of replica {row.name}", wait=wait) as held:
-        found = Archive.open(place).state.log
-        if found is None or found.replica != row.name:
-            raise DamagedError(f"{row.url} is not replica {row.name}: something else lies there")
-        archive = ReplicatedArchive.begin(place, coordination, places)
-        return archive.sync(check=held.check, fence=held.fence)
+        open_replica(place, archive, row.name)
+        return ReplicatedArchive.begin(place, coordination, places).sync(check=held.check, fence=held.fence)

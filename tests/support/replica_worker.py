@@ -58,7 +58,7 @@ class Worker:
 
     def _sync(self, name: str) -> None:
         row = self._store.run(lambda c: replica(c, self._archive, name))
-        sync_replica(self._store, row, wait=_WAIT_S)
+        sync_replica(self._store, self._archive, row, wait=_WAIT_S)
 
     def _recover(self, name: str) -> None:
         if self._random.random() < 0.3:

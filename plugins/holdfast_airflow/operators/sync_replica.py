@@ -47,7 +47,7 @@ class SyncReplica(BaseOperator):
         with in_airflow_terms(), replicated(self.archive) as found:
             row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica))
             wait = self.lock_wait.total_seconds()
-            done = sync_replica(found.coordination, row, wait=wait, places=found.places)
+            done = sync_replica(found.coordination, found.log.archive, row, wait=wait, places=found.places)
         self.log.info(
             "replica %s is at entry %s: %s executed, %s files fetched",
             done.replica,

@@ -264,7 +264,7 @@ def test_a_place_that_holds_another_replica_is_not_synced(holdfast: RunCommand, 
     shutil.rmtree(two.folder / "far")
     shutil.copytree(two.folder / "near", two.folder / "far")
     done = holdfast("replica", "sync", "far")
-    assert (done.code, "is not replica far: something else lies there" in done.err) == (4, True)
+    assert (done.code, "is not replica far of this archive: something else lies there" in done.err) == (4, True)
 
 
 @pytest.mark.parametrize("word", ["sync", "recover"])
