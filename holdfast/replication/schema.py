@@ -33,6 +33,10 @@ archives = Table(
     Column("store", String(64), nullable=False),  # a store that was rebuilt, or is another one, has another
     Column("head", BigInteger, nullable=False),  # index of the last entry; 0: none
     Column("log_start", BigInteger, nullable=False),  # index of the oldest entry that is kept
+    Column("quorum_index", BigInteger, nullable=False, server_default="0"),  # greatest one whose quorum has succeeded
+    Column("leader", String(64), nullable=False, server_default=""),  # the replica that compacts and truncates
+    Column("leader_epoch", BigInteger, nullable=False, server_default="0"),  # how often there came another one
+    Column("leader_until", Double, nullable=False, server_default="0"),  # end of its lease
 )
 
 replicas = Table(
@@ -85,4 +89,40 @@ sources = Table(
     Column("owner", String(255), nullable=False),  # who backs it up now; empty: nobody
     Column("owned_until", Double, nullable=False),
     _of_archive("sources"),
+)
+
+quorums = Table(
+    "quorums",
+    metadata,
+    Column("archive", String(64), primary_key=True),
+    Column("index", BigInteger, primary_key=True, autoincrement=False),  # of the entry that adds the block
+    Column("block", String(64), nullable=False),
+    Column("source", String(64), nullable=False),
+    Column("size", BigInteger, nullable=False),  # so many replicas are to hold the block
+    Column("state", String(16), nullable=False),  # pending, committed or failed
+    Column("deadline", Double, nullable=False),
+    Column("end_before", String(64), nullable=False),  # the source's ends before it, to which a failure goes back
+    Column("stream_before", String(64), nullable=False),
+    Column("dropped_by", BigInteger, nullable=False),  # index of the entry that removes the block; 0: none
+    _of_archive("quorums"),
+)
+
+votes = Table(
+    "votes",
+    metadata,
+    Column("archive", String(64), primary_key=True),
+    Column("index", BigInteger, primary_key=True, autoincrement=False),
+    Column("replica", String(64), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),  # of the replica, when it said that it holds the block
+    _of_archive("votes"),
+)
+
+abandoned = Table(
+    "abandoned",
+    metadata,
+    Column("archive", String(64), primary_key=True),
+    Column("block", String(64), primary_key=True),  # its files may be gone: no entry may add it any more
+    Column("replica", String(64), nullable=False),  # at whose place they lie
+    Column("at", Double, nullable=False),
+    _of_archive("abandoned"),
 )
