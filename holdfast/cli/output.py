@@ -11,7 +11,7 @@ from rich.console import Console
 from holdfast.sources.postgresql.address import hide_passwords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.archive.runs import RunRecord
 
@@ -71,3 +71,11 @@ def human_size(size: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def show_rows(console: Console, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print a table whose lines are as long as they must be: what is cut short could not be asked for."""
+    widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        console.print(f" {line}".rstrip(), markup=False)

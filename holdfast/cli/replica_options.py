@@ -1,0 +1,95 @@
+"""What the commands of replicas share: the coordination store that is asked, and the archive that is meant."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli import places
+from holdfast.config import find_config, load_config
+from holdfast.replication import membership
+from holdfast.replication.replicas import replica
+from holdfast.replication.store import ENVIRONMENT, opened
+from holdfast.replication.upkeep import log_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.config import ArchiveConfig
+    from holdfast.replication.replicas import LogState, ReplicaRow
+    from holdfast.replication.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="The coordination store: sqlite:////path/file.db or postgresql://user@host:port/database, without a "
+        f"password. Default is {ENVIRONMENT}, then 'store' in archives.yaml.",
+    ),
+]
+OfArchive = Annotated[
+    str | None,
+    typer.Option(
+        "--archive",
+        metavar="ARCHIVE",
+        help="The archive: its name in archives.yaml or in the store, or its id. Default is the only one in the store.",
+    ),
+]
+Replica = Annotated[str, typer.Argument(metavar="NAME", help="The replica's name, as 'replica status' shows it.")]
+AnyReplica = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="The replica's name, as 'replica status' shows it.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options of a command name.
+
+    :param word: what --archive says; `configured`: what archives.yaml says of that.
+    """
+
+    coordination: CoordinationStore
+    word: str | None
+    configured: ArchiveConfig | None
+
+    def log(self) -> LogState:
+        """Return the log of the archive that is meant.
+
+        :raises UsageError: the store has none, or several.
+        """
+        if self.configured is not None and self.configured.replicas:
+            urls = {self.place(url).url for url in self.configured.replicas.values()}
+            return log_at(self.coordination, urls)
+        return membership.only_archive(self.coordination, self.word)
+
+    def row(self, name: str) -> ReplicaRow:
+        """Return what the store knows of a replica."""
+        archive = self.log().archive
+        return self.coordination.run(lambda c: replica(c, archive, name))
+
+    def place(self, url: str) -> ObjectStore:
+        """Return the place of a replica, opened by the key that archives.yaml says of its archive."""
+        return places.archive_store(url, default_key=self.configured.key if self.configured else None)
+
+
+def _archives() -> dict[str, ArchiveConfig]:
+    path = find_config()
+    return load_config(path).archives if path else {}
+
+
+@contextmanager
+def ask(store: str | None, archive: str | None, *, create: bool = False) -> Iterator[Asked]:
+    """Open the coordination store that the options, the environment or archives.yaml name."""
+    known = _archives()
+    configured = known.get(archive) if archive else None
+    address = store or os.environ.get(ENVIRONMENT)
+    if not address:
+        said = {each.store for each in ([configured] if configured else known.values()) if each.store}
+        address = said.pop() if len(said) == 1 else None
+    with opened(address, create=create) as coordination:
+        yield Asked(coordination, archive, configured)
