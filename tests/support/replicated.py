@@ -13,6 +13,7 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import read_file
 from holdfast.archive.model import Block, FileRecord, TableRecord
 from holdfast.archive.state import State
+from holdfast.replication import schema
 from holdfast.replication.membership import found
 from holdfast.replication.recovery import Recovered, recover
 from holdfast.replication.replica import ReplicatedArchive, Synced
@@ -20,6 +21,7 @@ from holdfast.replication.replicas import add
 from holdfast.replication.store import CoordinationStore
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives import make_block
+from tests.support.command import RunCommand
 
 _numbers = itertools.count(1)
 
@@ -93,6 +95,17 @@ class Replicas:
         """Return what a replica's archive holds."""
         return Archive.open(self.place(name)).state
 
+    def change(self, name: str, **values: object) -> None:
+        """Change what the store says of a replica."""
+        c = schema.replicas.c
+        update = schema.replicas.update().where(c.name == name).values(**values)
+        self.coordination.run(lambda connection: connection.execute(update))
+
+    def lose(self, *names: str) -> None:
+        """Make replicas lost."""
+        for name in names:
+            self.change(name, is_lost=True, lost_reason="it was away", active_until=0.0)
+
     def is_whole(self, name: str) -> bool:
         """Say whether every file that a replica names is there as it was written; raises where one is not."""
         store = self.place(name)
@@ -100,6 +113,12 @@ class Replicas:
             for file in placed.block.files():
                 read_file(store, file)
         return True
+
+
+def replica_rows(holdfast: RunCommand) -> dict[str, dict[str, object]]:
+    """Return what `replica status` says of each replica of the only archive."""
+    (archive,) = holdfast("replica", "status", "--json").value["archives"]
+    return {row["name"]: row for row in archive["replicas"]}
 
 
 def made_backup(

@@ -15,9 +15,11 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import TableRecord
 from holdfast.cli import main
+from holdfast.replication.store import ENVIRONMENT, PASSWORD, CoordinationStore
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives import make_block
 from tests.support.command import Finished, RunCommand
+from tests.support.replicated import Replicas
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +70,30 @@ def filled(store: ObjectStore) -> ObjectStore:
     block = make_block(tables=(table,)).model_copy(update={"catalog": catalog})
     Archive.open(store).add(lambda state: Change(kind="backup", add=(block,)), check=lambda: None, fence=None)
     return store
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a coordination store that the environment names."""
+    monkeypatch.delenv(PASSWORD, raising=False)
+    monkeypatch.setenv(ENVIRONMENT, address := f"sqlite:///{tmp_path}/log.db")
+    return address
+
+
+@pytest.fixture
+def coordination(address: str) -> Iterator[CoordinationStore]:
+    """The same store, opened."""
+    with CoordinationStore.open(address) as store:
+        yield store
+
+
+@pytest.fixture
+def two(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
+    """An archive with one backup and the replicas `near` and `far`."""
+    return Replicas.begun(tmp_path, coordination, "far")
+
+
+@pytest.fixture
+def three(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
+    """An archive with one backup and the replicas `near`, `far` and `off`."""
+    return Replicas.begun(tmp_path, coordination, "far", "off")

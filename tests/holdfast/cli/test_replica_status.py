@@ -1,0 +1,71 @@
+"""`holdfast replica status`: what it tells, as JSON and in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.replication.store import CoordinationStore
+from tests.support.command import RunCommand
+from tests.support.replicated import Replicas, replica_rows
+
+pytestmark = pytest.mark.usefixtures("address")
+
+
+def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
+    two.back_up("near")
+    (archive,) = holdfast("replica", "status", "--json").value["archives"]
+    replicas = {row["name"]: row for row in archive.pop("replicas")}
+    store = two.state("near").log
+    assert store is not None
+    assert archive == {"archive": two.archive, "name": "shop", "store": store.store, "head": 1, "log_start": 1}
+    far = replicas["far"]
+    assert far.pop("seconds_behind") >= 0
+    assert 0 < far.pop("lease_s") <= 900
+    assert far.pop("active_until").endswith("Z")
+    size = sum(file.size for placed in two.state("near").blocks.values() for file in placed.block.files()) // 2
+    assert abs(far.pop("bytes_behind") - size) < 10
+    assert far == {
+        "name": "far",
+        "url": str(two.folder / "far"),
+        "pointer": 1,
+        "entries_behind": 1,
+        "epoch": 1,
+        "active": True,
+        "lost": False,
+        "lost_reason": None,
+        "recovers_from": None,
+    }
+    assert (replicas["near"]["entries_behind"], replicas["near"]["pointer"]) == (0, 2)
+
+
+def test_the_status_is_told_in_words(holdfast: RunCommand, three: Replicas) -> None:
+    three.back_up("near")
+    three.change("far", active_until=1.0)
+    three.lose("off")
+    done = holdfast("replica", "status")
+    assert f"shop ({three.archive}): entries up to 1, of which the log has those from 1 on" in done.out
+    assert "inactive since 1970-01-01T00:00:01.000000Z" in done.out
+    assert "lost: it was away" in done.out
+    assert "1 entries, " in done.out
+    assert "active, for " in done.out
+    three.change("off", recovers_from="near")
+    assert "lost, being recovered from near, but that has died" in holdfast("replica", "status").out
+
+
+def test_how_long_a_replica_is_behind_is_told_also_where_the_log_has_no_entry_of_it(
+    holdfast: RunCommand, two: Replicas
+) -> None:
+    two.back_up("near")
+    two.change("far", active_until=1.0, synced_at=1000.0)
+    assert 0 <= float(str(replica_rows(holdfast)["far"]["seconds_behind"])) < 100
+    assert holdfast("replica", "trim", "--min-keep", "0", "--max-keep", "0").code == 0
+    assert float(str(replica_rows(holdfast)["far"]["seconds_behind"])) > 1_000_000_000
+    assert "shop" in holdfast("replica", "status").out
+
+
+def test_a_store_without_archives_says_so(holdfast: RunCommand, address: str) -> None:
+    CoordinationStore.open(address).close()
+    assert holdfast("replica", "status").out == f"no archive has replicas in {address}\n"
+    assert holdfast("replica", "status", "--json").value == {"archives": []}
+    done = holdfast("replica", "sync", "--all")
+    assert (done.code, "no archive has replicas in" in done.err) == (2, True)
