@@ -20,16 +20,15 @@ from holdfast.archive.state import check_writable, validate
 from holdfast.archive.transfer import is_whole, replace_file, send_file
 from holdfast.errors import DamagedError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
 from holdfast.replication import log
+from holdfast.replication.agreement import OLD_STORE, ask_others, check_others, check_replica, look_up, open_replica
 from holdfast.replication.errors import HeadMovedError, OldStoreError
 from holdfast.replication.replicas import (
     Acting,
     activate,
-    log_state,
     lost,
     mark_lost,
     move_pointer,
     note_synced,
-    replica,
     replicas,
 )
 from holdfast.storage import open_store
@@ -38,8 +37,6 @@ from locking.store import ObjectExists, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from sqlalchemy import Connection
 
     from holdfast.archive.model import Commit, FileRecord
     from holdfast.archive.state import Change, State
@@ -55,11 +52,6 @@ _AT_ONCE = 8
 
 _ENTRIES = 64
 """Read of the log at once."""
-
-_OLD = (
-    "the store was brought back from an older copy. Nothing may be added to this log any more: see "
-    "docs/runbooks/the-coordination-store-is-gone.md"
-)
 
 _APPENDS = 5
 """So often an append is repeated whose answer was lost."""
@@ -145,32 +137,13 @@ class ReplicatedArchive(Archive):
         if coordination is None:
             raise RuntimeError("no store was given")
 
-        def look(c: Connection) -> tuple[str, int, ReplicaRow, str | None]:
-            state = log_state(c, self.identity.id)
-            row = replica(c, self.identity.id, place.replica)
-            return state.store, state.head, row, log.entry_id(c, self.identity.id, place.index)
-
-        store, head, row, entry = coordination.run(look)
+        known = coordination.run(lambda c: look_up(c, self.identity.id, place))
+        row = known.row
         if row.is_lost:
             raise lost(row)
         if place.recovering:
             self._is_lost(row, "its archive says that it was not recovered to its end")
-        if store != place.store:
-            raise OldStoreError(
-                f"{self.store.url} follows the log of store {place.store}, and {coordination.url} has {store}: it is "
-                "another store, or one that was made anew"
-            )
-        if row.url != self.store.url:
-            raise UsageError(
-                f"{self.store.url} says that it is replica {place.replica}, which is at {row.url}: it is a copy of "
-                f"that one. Where the replica was moved, 'holdfast replica remove {place.replica}' first, then add it "
-                "again"
-            )
-        if place.index > head or (place.entry and entry not in (None, place.entry)):
-            raise OldStoreError(
-                f"{self.store.url} has executed entry {place.index} ({place.entry}), which {coordination.url} does not "
-                f"know (its log ends at {head}): {_OLD}"
-            )
+        check_replica(known, self.store.url, place, coordination.url)
         if place.index < row.pointer - 1:
             self.refresh()  # another process may have executed entries since this was opened
             place = self._place()
@@ -191,37 +164,14 @@ class ReplicatedArchive(Archive):
     def _others_agree(self) -> None:
         """Make sure that the store knows what the other replicas have executed, as far as they can be read.
 
-        A store that was brought back from an older copy would give the same index to another entry, and replicas that
-        have executed the first one would never be equal to those that execute the second.
-
         :raises OldStoreError: it does not.
         """
         coordination = self.coordination
         if coordination is None:
             raise RuntimeError("no store was given")
-        name, archive = self._place().replica, self.identity.id
-        rows = coordination.run(lambda c: replicas(c, archive))
-        told = {row.url: self._told(row) for row in rows if row.name != name and not row.is_lost}
-        # Read after they were: what they have executed meanwhile was in the log before.
-        head = coordination.run(lambda c: log_state(c, archive))
-        for url, place in told.items():
-            if place is None or place.store != head.store:
-                continue
-            index = place.index
-            known = coordination.run(partial(log.entry_id, archive=archive, index=index))
-            if index > head.head or (place.entry and known not in (None, place.entry)):
-                raise OldStoreError(
-                    f"{url} has executed entry {index} ({place.entry}), which {coordination.url} does not know (its "
-                    f"log ends at {head.head}): {_OLD}"
-                )
-
-    def _told(self, row: ReplicaRow) -> LogPlace | None:
-        """Return where a replica says that it stands; None where it cannot be read, or something else lies there."""
-        try:
-            _, place = open_replica(self.places(row.url), self.identity.id, row.name)
-        except (HoldfastError, StoreError):
-            return None
-        return None if place.recovering else place
+        archive = self.identity.id
+        told = ask_others(coordination, archive, self._place().replica, self.places)
+        coordination.run(lambda c: check_others(c, archive, told, coordination.url))
 
     def catch_up(self, *, check: Check = lambda: None) -> Synced:
         """Execute what the log has beyond this replica, under the locks that this needs.
@@ -336,7 +286,9 @@ class ReplicatedArchive(Archive):
             ) from error
         commit = self.commit(self.state.sequence)
         if commit.log is None or commit.log.entry != draft.id:
-            raise OldStoreError(f"entry {index} of the log is another one than {draft.id}, which was appended: {_OLD}")
+            raise OldStoreError(
+                f"entry {index} of the log is another one than {draft.id}, which was appended: {OLD_STORE}"
+            )
         return commit
 
     def _draft(self, change: Change) -> Draft:
@@ -434,19 +386,6 @@ class _Others:
             except (HoldfastError, LockError, StoreError) as error:
                 self._opened[row.name] = sentence(error)
         return self._opened[row.name]
-
-
-def open_replica(store: ObjectStore, archive: str, name: str) -> tuple[Archive, LogPlace]:
-    """Open the archive at a replica's place, also one that is being recovered; return where it stands, too.
-
-    :param archive: its id.
-    :raises DamagedError: something else lies there.
-    """
-    found = Archive.open(store, recovering=True)
-    place = found.state.log
-    if found.identity.id != archive or place is None or place.replica != name:
-        raise DamagedError(f"{store.url} is not replica {name} of this archive: something else lies there")
-    return found, place
 
 
 def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.errors import DamagedError, UsageError
-from holdfast.replication.replica import ReplicatedArchive, open_replica
+from holdfast.replication.agreement import open_replica
+from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.replicas import log_states, lost, replicas
 from holdfast.storage import open_store
 from locking import Owner
