@@ -127,6 +127,10 @@ class Archive:
         self.state = self.state.after(commits)
         self._since_checkpoint += len(commits)
 
+    def settled(self) -> State:
+        """Return the state by which one decides what is to go: without what may still be taken back."""
+        return self.state
+
     def _new_keys(self) -> Sequence[str]:
         """Return the keys of commits that were not read yet; the newest that was must be there still."""
         here = self.state.sequence

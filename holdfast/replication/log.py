@@ -17,11 +17,12 @@ from holdfast.archive.state import Change
 from holdfast.errors import BusyError, RefusedError
 from holdfast.replication import schema
 from holdfast.replication.errors import HeadMovedError, OldStoreError
+from holdfast.replication.leader import check_leader
 from holdfast.replication.replicas import guard, renew
 from holdfast.replication.store import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -81,6 +82,7 @@ class Draft:
     :param planned_at: index of the last entry that was known when it was planned. What adds a backup may be appended
         behind others, since only `expected` matters to it; all else may not.
     :param expected, becomes: what each source's ends must be, and what they are then.
+    :param leader_epoch: of the leadership that it is made under; None for what any replica may append.
     """
 
     id: str
@@ -88,12 +90,13 @@ class Draft:
     planned_at: int
     expected: Mapping[str, Ends] = field(default_factory=dict)
     becomes: Mapping[str, Ends] = field(default_factory=dict)
+    leader_epoch: int | None = None
 
     @property
     def only_adds(self) -> bool:
         """Say whether it may stand behind entries that were not known when it was planned."""
         change = self.change
-        return not (change.remove or change.holds or change.released)
+        return self.leader_epoch is None and not (change.remove or change.holds or change.released)
 
 
 @dataclass(frozen=True)
@@ -113,14 +116,18 @@ class Entry:
 def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     """Append an entry, and return its index; one that was appended already is found by its id.
 
-    :raises EpochOverError, LostReplicaError: the replica must not append.
+    :raises EpochOverError, LostReplicaError: the replica must not append, or leads no more.
     :raises HeadMovedError: it is to be planned anew.
-    :raises RefusedError: another backup of the source was appended meanwhile, or a block's id was used.
+    :raises RefusedError: another backup of the source was appended meanwhile, a block's id was used or abandoned, or
+        what is to be removed waits for its quorum.
     """
     there = connection.execute(sa.select(_E.index).where(_E.entry == draft.id)).scalar_one_or_none()
     if there is not None:
         return int(there)
     guard(connection, acting)
+    check_leader(connection, acting, draft.leader_epoch, removes=bool(draft.change.remove))
+    _check_removed(connection, acting.archive, draft.change.remove)
+    _check_abandoned(connection, acting.archive, draft.change.add)
     _move_ends(connection, acting.archive, draft)
     c = schema.archives.c
     index = connection.execute(
@@ -149,6 +156,35 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
         },
     )
     return int(index)
+
+
+def _check_removed(connection: Connection, archive: str, blocks: Collection[str]) -> None:
+    """Refuse to remove what still waits for its quorum: it may be taken back, which is another entry's to do."""
+    for block, source in pending_blocks(connection, archive).items():
+        if block in blocks:
+            raise RefusedError(
+                f"the newest backup of {source} still waits for its quorum, and its block {block} was to be removed: "
+                "nothing was changed. Wait until 'holdfast replica status' shows the quorum no more, then start again"
+            )
+
+
+def pending_blocks(connection: Connection, archive: str) -> dict[str, str]:
+    """Return the blocks that still wait for their quorum, with the source of each."""
+    q = schema.quorums.c
+    query = sa.select(q.block, q.source).where(q.archive == archive, q.state == "pending")
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _check_abandoned(connection: Connection, archive: str, blocks: Iterable[Block]) -> None:
+    """Refuse to add a block whose files a vacuum may have deleted."""
+    c = schema.abandoned.c
+    ids = [block.id for block in blocks]
+    query = sa.select(c.block, c.replica).where(c.archive == archive, c.block.in_(ids)).limit(1)
+    if (row := connection.execute(query).one_or_none()) is not None:
+        raise RefusedError(
+            f"block {row[0]} was abandoned by a vacuum of replica {row[1]}: this run was taken for dead and its files "
+            "may be gone. Start it anew"
+        )
 
 
 def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:

@@ -85,11 +85,13 @@ class ReplicatedArchive(Archive):
     :param coordination: the store with the update log.
     :param acting: whom one acts for; None until `activate`.
     :param places: opens another replica by its URL.
+    :param leader_epoch: of the leadership that whatever is added is made under; None: the replica need not lead.
     """
 
     coordination: CoordinationStore | None = None
     acting: Acting | None = None
     places: Callable[[str], ObjectStore] = open_store
+    leader_epoch: int | None = None
     fetched: tuple[int, int] = field(default=(0, 0))
     """Files and bytes that came from other replicas since this was opened."""
 
@@ -259,7 +261,7 @@ class ReplicatedArchive(Archive):
             while True:
                 self.sync(check=check_all, fence=executing.fence)
                 check_writable(self.state)
-                change = plan(self.state)
+                change = plan(self.settled() if self.leader_epoch is not None else self.state)
                 if not (change.add or change.remove or change.holds or change.released):
                     return super().add(plan, check=check_all, fence=fence)
                 draft = self._draft(change)
@@ -271,6 +273,12 @@ class ReplicatedArchive(Archive):
                 except HeadMovedError:
                     continue
                 return self._executed(draft, index, check_all, executing.fence)
+
+    def settled(self) -> State:
+        """Return the state without what still waits for its quorum: neither it nor what it stands for may go."""
+        coordination, acting = self.in_use()
+        waiting = coordination.run(lambda c: log.pending_blocks(c, acting.archive))
+        return replace(self.state, blocks={key: each for key, each in self.state.blocks.items() if key not in waiting})
 
     def _executed(self, draft: Draft, index: int, check: Check, fence: str | None) -> Commit:
         """Execute the log up to an entry of our own, and return its commit.
@@ -304,6 +312,7 @@ class ReplicatedArchive(Archive):
             planned_at=place.index,
             expected={source: _ends(self.state, source) for source in sources},
             becomes={source: _ends(after, source) for source in sources},
+            leader_epoch=self.leader_epoch,
         )
 
     def _append(self, draft: Draft) -> int:

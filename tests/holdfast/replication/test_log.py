@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import BusyError, RefusedError
-from holdfast.replication import log
+from holdfast.replication import log, schema
 from holdfast.replication.errors import HeadMovedError
+from holdfast.replication.leader import lead
 from holdfast.replication.log import Draft, EntryChange
 from holdfast.replication.replicas import Acting
 from tests.support.archives import make_block
+from tests.support.pending import wait_for_quorum
 from tests.support.replicated import Replicas
 
 
@@ -44,10 +46,41 @@ def test_a_lease_that_has_ended_keeps_nobody_waiting(two: Replicas) -> None:
 def test_what_does_more_than_add_stands_only_behind_what_it_was_planned_after(two: Replicas) -> None:
     run, near = two.coordination.run, acting(two, "near")
     two.back_up("far")
+    epoch = run(lambda c: lead(c, near))
     removal = EntryChange(kind="truncation", remove=("a",))
     with pytest.raises(HeadMovedError, match="the log has entries up to 1, and this was planned after 0"):
-        run(lambda c: log.append(c, near, Draft("e", removal, planned_at=0)))
-    assert run(lambda c: log.append(c, near, Draft("e", removal, planned_at=1))) == 2
+        run(lambda c: log.append(c, near, Draft("e", removal, planned_at=0, leader_epoch=epoch)))
+    assert run(lambda c: log.append(c, near, Draft("e", removal, planned_at=1, leader_epoch=epoch))) == 2
+
+
+def test_what_a_leader_adds_stands_only_behind_what_it_was_planned_after(two: Replicas) -> None:
+    run, near = two.coordination.run, acting(two, "near")
+    two.back_up("far")
+    epoch = run(lambda c: lead(c, near))
+    snapshot = EntryChange(kind="consolidation", add=(make_block(identity="b"),))
+    with pytest.raises(HeadMovedError, match="planned after 0"):
+        run(lambda c: log.append(c, near, Draft("e", snapshot, planned_at=0, leader_epoch=epoch)))
+
+
+def test_what_waits_for_its_quorum_is_not_removed(two: Replicas) -> None:
+    run, near = two.coordination.run, acting(two, "near")
+    two.back_up("near")
+    wait_for_quorum(two, 1)
+    epoch = run(lambda c: lead(c, near))
+    removal = EntryChange(kind="truncation", remove=(two.backups[0], two.backups[1]))
+    with pytest.raises(RefusedError, match=r"the newest backup of shop_db still waits for its quorum.*Wait until"):
+        run(lambda c: log.append(c, near, Draft("e", removal, planned_at=1, leader_epoch=epoch)))
+    wait_for_quorum(two, 1, state="committed")
+    assert run(lambda c: log.append(c, near, Draft("e", removal, planned_at=1, leader_epoch=epoch))) == 2
+
+
+def test_an_abandoned_block_is_not_added(two: Replicas) -> None:
+    run, near = two.coordination.run, acting(two, "near")
+    row = {"archive": two.archive, "block": "b", "replica": "far", "at": 0.0}
+    run(lambda c: c.execute(schema.abandoned.insert(), row))
+    added = EntryChange(kind="backup", add=(make_block(identity="b"),))
+    with pytest.raises(RefusedError, match="block b was abandoned by a vacuum of replica far"):
+        run(lambda c: log.append(c, near, Draft("e", added, planned_at=0)))
 
 
 def test_a_block_is_added_once(two: Replicas) -> None:

@@ -19,6 +19,7 @@ from holdfast.archive.vacuum import vacuum
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication import schema
 from holdfast.replication.errors import EpochOverError, LostReplicaError, OldStoreError
+from holdfast.replication.leading import leading
 from holdfast.replication.log import Draft, EntryChange, append, take_source
 from holdfast.replication.replica import ReplicatedArchive, Synced
 from holdfast.replication.replicas import replica, take_lease
@@ -238,7 +239,8 @@ def test_a_copy_of_a_replica_does_not_act_for_it(two: Replicas) -> None:
 def test_truncation_goes_through_the_log(two: Replicas) -> None:
     for _ in range(3):
         two.back_up("near")
-    truncate(two.open("near"), parse_rules(["last=1"]), check=nothing, fence=None)
+    with leading(two.open("near")) as near:
+        truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)
     two.sync("far")
     assert two.state("far").blocks.keys() == two.state("near").blocks.keys() == {two.backups[-1]}
 
