@@ -16,6 +16,7 @@ from holdfast.archive import Archive
 from holdfast.archive.model import Document, Stream
 from holdfast.archive.timeline import told
 from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
+from holdfast.replication.backing_up import QUORUM_TIMEOUT_S, Wish
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.session import connect
@@ -46,6 +47,8 @@ class Wanted:
     :param tables, exclude: globs of the tables to back up.
     :param chosen: of this backup alone; what is followed stays what it is.
     :param max_retained: bytes of log that the slot may hold back before there is a warning; None: the default.
+    :param quorum: so many replicas are to hold the backup before it counts; 1: the one it is made through.
+    :param quorum_timeout: seconds that they have for it.
     """
 
     source: str
@@ -54,6 +57,8 @@ class Wanted:
     exclude: Sequence[str] = ()
     chosen: bool = False
     max_retained: int | None = None
+    quorum: int = 1
+    quorum_timeout: float = QUORUM_TIMEOUT_S
 
     @classmethod
     def of(cls, arguments: Sequence[str]) -> Wanted:
@@ -65,8 +70,15 @@ class Wanted:
         parser.add_argument("--exclude", action="append", default=[])
         parser.add_argument("--chosen", action="store_true")
         parser.add_argument("--max-retained", type=int)
+        parser.add_argument("--quorum", type=int, default=1)
+        parser.add_argument("--quorum-timeout", type=float, default=QUORUM_TIMEOUT_S)
         given, _ = parser.parse_known_args(arguments)
         return cls(**vars(given))
+
+    @property
+    def wish(self) -> Wish | None:
+        """Return the quorum that it needs; None for none."""
+        return Wish.of(self.quorum, self.quorum_timeout)
 
 
 class Decision(Document):

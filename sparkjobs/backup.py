@@ -23,6 +23,7 @@ from holdfast.archive.unfinished import BegunBlock, FinishedPiece, missing
 from holdfast.errors import DamagedError, RefusedError, UsageError, sentence
 from holdfast.following import Decision
 from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
+from holdfast.replication.backing_up import QUORUM_TIMEOUT_S, Wish
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import max_value_bytes
 from holdfast.sources.postgresql.dump import begin_dump
@@ -104,19 +105,26 @@ class OpenBlock:
         return left, done
 
 
-def back_up(job: Job, source: str, choice: Choice = Choice(), limits: Limits = Limits()) -> dict[str, Any]:
-    """Back up a source as its parent has decided, or what is left of it, and return a summary."""
+def back_up(
+    job: Job, source: str, choice: Choice = Choice(), limits: Limits = Limits(), wish: Wish | None = None
+) -> dict[str, Any]:
+    """Back up a source as its parent has decided, or what is left of it, and return a summary.
+
+    :param wish: the quorum that it needs, which the parent waits for; None: none.
+    """
     decision = Decision.from_json(os.environ.get(DECISION_VARIABLE, "{}"))
     if decision.kind == "changes":
         from sparkjobs.following import follow  # whose imports a full backup does not need
 
-        return follow(job, source, decision)
-    return back_up_snapshot(job, source, replace(choice, labels=decision.begin), limits, decision)
+        return follow(job, source, decision, wish)
+    return back_up_snapshot(job, source, replace(choice, labels=decision.begin), limits, decision, wish)
 
 
-def back_up_snapshot(job: Job, source: str, choice: Choice, limits: Limits, decision: Decision) -> dict[str, Any]:
+def back_up_snapshot(
+    job: Job, source: str, choice: Choice, limits: Limits, decision: Decision, wish: Wish | None
+) -> dict[str, Any]:
     """Back up what is in the snapshot that this job was given, or what is left of it."""
-    archive = job.open_archive()
+    archive = job.open_archive(wish)
     placed = archive.state.of_run(job.run)
     if placed is not None and placed.block.kind == "snapshot":
         job.say("the commit was made before the job was ended")
@@ -322,13 +330,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", choices=("auto", "full", "changes"), default="auto")
     parser.add_argument("--chosen", action="store_true")
     parser.add_argument("--max-retained", type=int)
+    parser.add_argument("--quorum", type=int, default=1)
+    parser.add_argument("--quorum-timeout", type=float, default=QUORUM_TIMEOUT_S)
     given = parser.parse_args(arguments)
     return run_application(
         "backup",
         archive=given.archive,
         run=given.run,
         work=lambda job: back_up(
-            job, given.source, Choice(given.tables, given.exclude), Limits(given.connections, given.bandwidth)
+            job,
+            given.source,
+            Choice(given.tables, given.exclude),
+            Limits(given.connections, given.bandwidth),
+            Wish.of(given.quorum, given.quorum_timeout),
         ),
     )
 

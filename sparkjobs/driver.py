@@ -25,7 +25,7 @@ from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
 from holdfast.errors import HoldfastError, ReportedError, SparkEndedError, UsageError, exit_code_of, sentence
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, RECORDS_VARIABLE, URL_VARIABLES, process_start
-from holdfast.replication.backing_up import open_to_write
+from holdfast.replication.backing_up import Wish, open_to_write
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
@@ -99,9 +99,12 @@ class Job:
         self._check_parent()
         self.locks.check()
 
-    def open_archive(self) -> Archive:
-        """Open the archive to add to it; a replica goes on by the update log, which it is brought to the head of."""
-        return open_to_write(self.store, check=self.check)
+    def open_archive(self, wish: Wish | None = None) -> Archive:
+        """Open the archive to add to it; a replica goes on by the update log, which it is brought to the head of.
+
+        :param wish: the quorum that backups need which are added; None: none.
+        """
+        return open_to_write(self.store, check=self.check, wish=wish)
 
     def say(self, *words: str) -> None:
         """Tell people something: in the run's record, and in the log of whoever runs Spark."""

@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, RefusedError
 from holdfast.following import newest_with_stream
 from holdfast.moments import sequences_to_json
 from holdfast.position import parse_position, show_position
+from holdfast.replication.backing_up import until_kept
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import max_value_bytes
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.archive.model import Stream
     from holdfast.archive.placed import Placed
     from holdfast.following import Decision
+    from holdfast.replication.backing_up import Wish
     from holdfast.sources.postgresql.address import Address
     from sparkjobs.changes import FinishedWindow
 
@@ -99,9 +101,12 @@ class Segment:
     stream: Stream
 
 
-def follow(job: Job, source: str, decision: Decision) -> dict[str, Any]:
-    """Back up what has changed since the last backup, and return a summary."""
-    archive = job.open_archive()
+def follow(job: Job, source: str, decision: Decision, wish: Wish | None = None) -> dict[str, Any]:
+    """Back up what has changed since the last backup, and return a summary.
+
+    :param wish: the quorum that each of its commits needs; the parent waits for the last one's.
+    """
+    archive = job.open_archive(wish)
     newest = newest_with_stream(archive.state, source)
     if newest is None or decision.stream is None:
         raise HoldfastError("this archive follows no stream of the source: start the backup again")
@@ -111,6 +116,7 @@ def follow(job: Job, source: str, decision: Decision) -> dict[str, Any]:
     with connect(address) as session:
         streams.wait_until_free(session, decision.stream.slot)
         if parse_position(decision.stream.position) < parse_position(end):
+            until_kept(archive, source, end, check=job.check, say=job.say)
             streams.advance(session, decision.stream.slot, end)
         clock, position = streams.flush_position(session)
     flushed = parse_position(position)
@@ -118,7 +124,7 @@ def follow(job: Job, source: str, decision: Decision) -> dict[str, Any]:
     block = uuid.uuid4().hex
     now = Segment(flushed, clock, _cut(job, address, source, newest.block, block), decision.stream)
     for segment in (*run.known_segments(flushed), now):
-        run.to(segment, block)
+        run.to(segment, block, lets_go=wish is None or segment is not now)
         block = uuid.uuid4().hex
     return run.summary()
 
@@ -206,8 +212,11 @@ class Run:
             if is_cut and block.stream and self._position() < to_of(block) <= flushed:
                 yield Segment(to_of(block), block.covers.to_time, _known_cut(self._job, block), block.stream)
 
-    def to(self, segment: Segment, block: str) -> None:
-        """Archive window after window until the segment's end is reached."""
+    def to(self, segment: Segment, block: str, *, lets_go: bool = True) -> None:
+        """Archive window after window until the segment's end is reached.
+
+        :param lets_go: of the last one's log; else who waits for its quorum does that, or the next backup.
+        """
         last = self._newest()
         before = _known_cut(self._job, last.block).catalog
         following = compare(segment, self._followed_here(last.block), before)
@@ -219,7 +228,8 @@ class Run:
             following = following.without(window.uncertain, segment.cut.catalog)
             is_last = parse_position(window.to_position) >= segment.end
             self._commit(window, show_position(at), block, segment, last.block, following, is_last=is_last)
-            self._let_go()
+            if lets_go or not is_last:
+                self._let_go()
             if is_last:
                 break
             # Where little comes of much log, it is others' tables': no reason to take small steps.
@@ -334,11 +344,13 @@ class Run:
         self._done.append(added)
 
     def _let_go(self) -> None:
-        """Give the log back that is archived."""
+        """Give the log back that is archived, once that counts."""
         stream = self._done[-1].stream
         if stream:
+            end = self._done[-1].covers.to_position
+            until_kept(self._archive, self._source, end, check=self._job.check, say=self._job.say)
             with connect(self._address) as session:
-                streams.advance(session, stream.slot, self._done[-1].covers.to_position)
+                streams.advance(session, stream.slot, end)
 
     @property
     def rows(self) -> int:

@@ -184,7 +184,7 @@ class Archive:
             validate(self.state, change)
             check()
             commit = self._next(change, identity, fence)
-            if commit.remove and self.state.holds:
+            if commit.remove and self.state.holds and commit.adopted is None:  # else it was decided elsewhere
                 from holdfast.archive.holds import check_holds
 
                 check_holds(self.state, self.state.after([commit]))

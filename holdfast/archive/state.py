@@ -227,7 +227,7 @@ def _validate_place(state: State, change: Change) -> None:
     :raises UsageError: it is a replica, and this is to be done through the update log.
     """
     was, now = state.log, change.log
-    if was is None or change.adopted is not None:
+    if was is None or (change.adopted is not None and not (now and now.entry)):
         return
     if now is None or now.recovering or not now.entry:
         if change.add or change.remove or change.holds or change.released:

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.archive import Archive
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from holdfast.replication.replica import ReplicatedArchive
     from holdfast.replication.replicas import Acting
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
+
+    Check = Callable[[], None]
+    Say = Callable[[str], None]
 
 STORE_VARIABLE = "HOLDFAST_STORE"
 """The environment variable that says where the coordination store is."""
@@ -25,58 +31,177 @@ STORE_VARIABLE = "HOLDFAST_STORE"
 _RENEW_S = 180.0
 """A fifth of a source's lease."""
 
+QUORUM_TIMEOUT_S = 3600.0
+"""So long replicas have for a backup that needs a quorum, unless somebody says otherwise."""
 
-def open_to_write(store: ObjectStore, *, check: Callable[[], None]) -> Archive:
+
+@dataclass(frozen=True)
+class Wish:
+    """The quorum that is asked of a backup.
+
+    :param size: so many replicas are to hold it before it counts.
+    :param timeout: seconds that they have for it once it was appended.
+    """
+
+    size: int
+    timeout: float = QUORUM_TIMEOUT_S
+
+    @classmethod
+    def of(cls, size: int, timeout: float) -> Wish | None:
+        """Return it; None where the one replica is enough that the backup is made through."""
+        return cls(size, timeout) if size > 1 else None
+
+
+def open_to_write(store: ObjectStore, *, check: Check, wish: Wish | None = None) -> Archive:
     """Open an archive to add to it. A replica is brought to the head of its log, and adds by it.
 
     :param check: raises if this work must not go on.
-    :raises UsageError: it is a replica, and nothing says where its log is.
+    :param wish: the quorum that backups need which are added; None: none.
+    :raises UsageError: it is a replica, and nothing says where its log is; or it is none, and a quorum is asked for.
     """
     archive = Archive.open(store)
     if archive.state.log is None:
+        _refuse_quorum(wish)
         return archive
     from holdfast.replication.replica import ReplicatedArchive
     from holdfast.replication.store import opened
 
     with opened(None) as coordination:
         replica = ReplicatedArchive.begin(store, coordination)
+        replica.wish = wish
         replica.catch_up(check=check)
         return replica
 
 
-@contextmanager
-def source_taken(store: ObjectStore, source: str, run: str, address: str | None) -> Iterator[None]:
-    """Keep other replicas from backing up a source while the block runs, and bring this one to the head of the log.
+def _refuse_quorum(wish: Wish | None) -> None:
+    if wish is not None:
+        raise UsageError(
+            f"a quorum of {wish.size} cannot be: this archive is at one place only. 'holdfast replica add' makes it "
+            "the first of several"
+        )
 
-    So what is decided by what this replica has is decided by what all have. Of an archive at one place, nothing.
+
+def until_kept(archive: Archive, source: str, position: str, *, check: Check, say: Say) -> None:
+    """Wait until changes up to a position are in the archive for good, so that their server may forget them.
+
+    :param say: is told what is waited for.
+    :raises QuorumFailedError: they were taken back.
+    :raises RefusedError: the log has others by now.
+    """
+    if archive.state.log is None:
+        return
+    from holdfast.replication import log, waiting
+    from holdfast.replication.replica import ReplicatedArchive
+
+    if not isinstance(archive, ReplicatedArchive):
+        raise UsageError(f"{archive.store.url} is a replica that nobody acts for")
+    waiting.settle(archive, source, check=check, say=say)
+    coordination, acting = archive.in_use()
+    coordination.run(lambda c: log.check_settled_at(c, acting.archive, source, position))
+
+
+def await_quorum(
+    store: ObjectStore, block: str, *, address: str | None, check: Check = lambda: None, say: Say = lambda words: None
+) -> dict[str, Any]:
+    """Wait until the quorum of a block has succeeded; return what people and scripts are told of it.
+
+    No lock is held meanwhile, but for those of the syncs of other replicas that this does itself.
 
     :param address: of the coordination store; None for what the environment says.
+    :raises QuorumFailedError: too few replicas had it in time: the backup was taken back.
+    """
+    with _waiting(store, block, address=address, check=check, say=say) as waiting:
+        found = waiting.decided()
+        waiting.check_success(found)
+    return {"entry": found.index, "size": found.size, "replicas": list(found.votes)}
+
+
+@contextmanager
+def _waiting(store: ObjectStore, block: str, *, address: str | None, check: Check, say: Say) -> Iterator[Any]:
+    from holdfast.replication.store import opened
+    from holdfast.replication.waiting import Waiting
+    from holdfast.storage import open_store
+
+    archive = Archive.open(store)
+    if archive.state.log is None:
+        raise UsageError(f"{store.url} is no replica: no quorum was asked for")
+    places = partial(open_store, key=store.key)
+    with opened(address) as coordination:
+        yield Waiting(coordination, archive.identity.id, block, archive.state.log.replica, places, check, say)
+
+
+@contextmanager
+def source_taken(
+    store: ObjectStore,
+    source: str,
+    run: str,
+    address: str | None,
+    *,
+    wish: Wish | None = None,
+    say: Say = lambda words: None,
+) -> Iterator[Check]:
+    """Keep other replicas from backing up a source while the block runs, and bring this one to the head of the log.
+
+    So what is decided by what this replica has is decided by what all have: where the last backup of the source is
+    pending, its outcome is waited for. Yields what waits so between two commits of one run. Of an archive at one place,
+    nothing.
+
+    :param address: of the coordination store; None for what the environment says.
+    :param wish: the quorum that is asked for; None: none.
+    :param say: is told what is waited for.
     :raises BusyError: it is being backed up through another replica; names the run.
+    :raises UsageError: there are not enough replicas for the quorum.
     """
     if Archive.open(store).state.log is None:
-        yield
+        _refuse_quorum(wish)
+        yield lambda: None
         return
-    from holdfast.replication import log
+    from holdfast.replication import log, quorum
+    from holdfast.replication.errors import QuorumFailedError
     from holdfast.replication.replica import ReplicatedArchive
     from holdfast.replication.store import opened
+    from holdfast.replication.waiting import settle
 
     with opened(address) as coordination:
         replica = ReplicatedArchive.begin(store, coordination)
         _, acting = replica.in_use()
+        if wish is not None:
+            size = wish.size
+            coordination.run(lambda c: quorum.check_possible(c, acting.archive, size))
         coordination.run(lambda c: log.take_source(c, acting, source, run))
-        ended = threading.Event()
-        renewer = threading.Thread(
-            target=_renew, args=(coordination, acting, source, run, ended), name="source lease", daemon=True
-        )
-        renewer.start()
-        try:
+        with _renewed(coordination, acting, source, run):
+            try:
+                settle(replica, source, say=say)
+            except QuorumFailedError as error:  # of an earlier run, which has said so itself
+                say(f"the last backup of {source} does not count: {error}")
             replica.catch_up()
-            yield
-        finally:
-            ended.set()
-            renewer.join()
-            with suppress(HoldfastError):  # it ends with its lease
-                coordination.run(lambda c: log.release_source(c, acting, source, run))
+            yield lambda: _settle_between(replica, source, say)
+
+
+def _settle_between(replica: ReplicatedArchive, source: str, say: Say) -> None:
+    from holdfast.replication.waiting import settle
+
+    settle(replica, source, say=say)
+    replica.catch_up()
+
+
+@contextmanager
+def _renewed(coordination: CoordinationStore, acting: Acting, source: str, run: str) -> Iterator[None]:
+    """Renew the lease of a source while the block runs, and give it back then."""
+    from holdfast.replication import log
+
+    ended = threading.Event()
+    renewer = threading.Thread(
+        target=_renew, args=(coordination, acting, source, run, ended), name="source lease", daemon=True
+    )
+    renewer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewer.join()
+        with suppress(HoldfastError):  # it ends with its lease
+            coordination.run(lambda c: log.release_source(c, acting, source, run))
 
 
 def _renew(coordination: CoordinationStore, acting: Acting, source: str, run: str, ended: threading.Event) -> None:

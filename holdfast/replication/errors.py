@@ -19,3 +19,7 @@ class OldStoreError(DamagedError):
 
 class HeadMovedError(HoldfastError):
     """The log has grown since the change was planned: it is to be planned anew."""
+
+
+class QuorumFailedError(HoldfastError):
+    """Not enough replicas had a backup in time: it was taken back, and nothing of it counts."""

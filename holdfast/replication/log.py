@@ -7,15 +7,17 @@ that was appended is executed by every replica.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import uuid
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from pydantic import Field
 
-from holdfast.archive.model import Block, Document, Hold
+from holdfast.archive.model import Adopted, Block, Document, Hold
 from holdfast.archive.state import Change
 from holdfast.errors import BusyError, RefusedError
-from holdfast.replication import schema
+from holdfast.replication import quorum, schema
 from holdfast.replication.errors import HeadMovedError, OldStoreError
 from holdfast.replication.leader import check_leader
 from holdfast.replication.replicas import guard, renew
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from holdfast.archive.model import LogPlace
+    from holdfast.archive.state import State
+    from holdfast.replication.backing_up import Wish
+    from holdfast.replication.quorum import Quorum
     from holdfast.replication.replicas import Acting
 
 SOURCE_LEASE_S = 900.0
@@ -39,8 +44,18 @@ Ends = tuple[str, str]
 """Positions that a source's backups, and its changes, have reached; "" for none."""
 
 
+DROP = "drop"
+"""The kind of entries that take back a backup whose quorum has failed."""
+
+FAILED = "failed"
+"""The kind of commits that replicas make of such a backup's own entry when they come to it later."""
+
+
 class EntryChange(Document):
-    """What an entry makes of every replica; its fields are those of a commit."""
+    """What an entry makes of every replica; its fields are those of a commit.
+
+    :param ends: of sources that go back by it.
+    """
 
     kind: str
     add: tuple[Block, ...] = ()
@@ -48,6 +63,7 @@ class EntryChange(Document):
     holds: tuple[Hold, ...] = ()
     released: tuple[str, ...] = ()
     reason: str = ""
+    ends: dict[str, Ends] = Field(default_factory=dict)
 
     @classmethod
     def of(cls, change: Change) -> EntryChange:
@@ -61,9 +77,12 @@ class EntryChange(Document):
             reason=change.reason,
         )
 
-    def change(self, log: LogPlace) -> Change:
-        """Return the commit that a replica makes of it."""
-        return Change(
+    def change(self, state: State, log: LogPlace) -> Change:
+        """Return the commit that a replica makes of it.
+
+        :param state: of the replica: what it never had is not taken back.
+        """
+        change = Change(
             kind=self.kind,
             add=self.add,
             remove=self.remove,
@@ -72,6 +91,20 @@ class EntryChange(Document):
             reason=self.reason,
             log=log,
         )
+        if not self.ends:
+            return change
+        return replace(
+            change, remove=tuple(block for block in self.remove if block in state.blocks), adopted=self._adopted(state)
+        )
+
+    def _adopted(self, state: State) -> Adopted:
+        ends, streams = dict(state.ends), dict(state.streams)
+        for source, (end, stream) in self.ends.items():
+            for positions, position in ((ends, end), (streams, stream)):
+                positions.pop(source, None)
+                if position:
+                    positions[source] = position
+        return Adopted(ends=ends, streams=streams)
 
 
 @dataclass(frozen=True)
@@ -83,6 +116,7 @@ class Draft:
         behind others, since only `expected` matters to it; all else may not.
     :param expected, becomes: what each source's ends must be, and what they are then.
     :param leader_epoch: of the leadership that it is made under; None for what any replica may append.
+    :param wish: how many replicas are to hold the block that it adds before that counts; None: it counts at once.
     """
 
     id: str
@@ -91,6 +125,7 @@ class Draft:
     expected: Mapping[str, Ends] = field(default_factory=dict)
     becomes: Mapping[str, Ends] = field(default_factory=dict)
     leader_epoch: int | None = None
+    wish: Wish | None = None
 
     @property
     def only_adds(self) -> bool:
@@ -104,6 +139,7 @@ class Entry:
     """An entry of the log.
 
     :param appended_at: seconds since 1970 by the store's clock.
+    :param failed: its quorum has not come about: replicas that come to it pass it.
     """
 
     index: int
@@ -111,6 +147,11 @@ class Entry:
     change: EntryChange
     appended_by: str
     appended_at: float
+    failed: bool = False
+
+    def commit(self, state: State, log: LogPlace) -> Change:
+        """Return the commit that a replica makes of it: of one that has failed, an empty one."""
+        return Change(kind=FAILED, log=log) if self.failed else self.change.change(state, log)
 
 
 def append(connection: Connection, acting: Acting, draft: Draft) -> int:
@@ -120,6 +161,7 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     :raises HeadMovedError: it is to be planned anew.
     :raises RefusedError: another backup of the source was appended meanwhile, a block's id was used or abandoned, or
         what is to be removed waits for its quorum.
+    :raises BusyError: the last backup of the source still waits for its quorum.
     """
     there = connection.execute(sa.select(_E.index).where(_E.entry == draft.id)).scalar_one_or_none()
     if there is not None:
@@ -129,10 +171,7 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     _check_removed(connection, acting.archive, draft.change.remove)
     _check_abandoned(connection, acting.archive, draft.change.add)
     _move_ends(connection, acting.archive, draft)
-    c = schema.archives.c
-    index = connection.execute(
-        schema.archives.update().where(c.archive == acting.archive).values(head=c.head + 1).returning(c.head)
-    ).scalar_one()
+    index = _next_index(connection, acting.archive)
     if index <= draft.planned_at:
         raise OldStoreError(
             f"the log ends at {index - 1}, and replica {acting.name} has executed {draft.planned_at}: the store was "
@@ -142,20 +181,59 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
         raise HeadMovedError(f"the log has entries up to {index - 1}, and this was planned after {draft.planned_at}")
     for block in draft.change.add:
         _add_block(connection, acting.archive, block, index)
+    if draft.wish is not None:
+        _begin_quorum(connection, acting.archive, index, draft, draft.wish)
+    _insert_entry(connection, acting.archive, index, draft.id, draft.change, by=acting.name)
+    return index
+
+
+def _next_index(connection: Connection, archive: str) -> int:
+    c = schema.archives.c
+    moved = schema.archives.update().where(c.archive == archive).values(head=c.head + 1).returning(c.head)
+    return int(connection.execute(moved).scalar_one())
+
+
+def _insert_entry(
+    connection: Connection, archive: str, index: int, identity: str, change: EntryChange, *, by: str
+) -> None:
     connection.execute(
         schema.entries.insert(),
         {
-            "archive": acting.archive,
+            "archive": archive,
             "index": index,
-            "entry": draft.id,
-            "kind": draft.change.kind,
-            "change": draft.change.model_dump_json(exclude_defaults=True),
-            "size": sum(block.size for block in draft.change.add),
-            "appended_by": acting.name,
+            "entry": identity,
+            "kind": change.kind,
+            "change": change.model_dump_json(exclude_defaults=True),
+            "size": sum(block.size for block in change.add),
+            "appended_by": by,
             "appended_at": clock(connection),
         },
     )
-    return int(index)
+
+
+def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft, wish: Wish) -> None:
+    ((source, ends),) = draft.expected.items()
+    (block,) = draft.change.add
+    quorum.begin(connection, archive, index, block=block.id, source=source, ends=ends, wish=wish)
+
+
+def fail_overdue(connection: Connection, archive: str, *, by: str) -> list[Quorum]:
+    """Take back the backups whose quorum has not come about by its deadline; return them.
+
+    :param by: the replica that one acts for.
+    """
+    now = clock(connection)
+    overdue = [each for each in quorum.pending(connection, archive) if each.deadline <= now]
+    return [each for each in overdue if _take_back(connection, archive, each, by)]
+
+
+def _take_back(connection: Connection, archive: str, failing: Quorum, by: str) -> bool:
+    ends = quorum.ends_before(connection, archive, failing)
+    index = _next_index(connection, archive)
+    reason = f"by its deadline {len(failing.votes)} of {failing.size} replicas had entry {failing.index}"
+    drop = EntryChange(kind=DROP, remove=(failing.block,), ends={failing.source: ends}, reason=reason)
+    _insert_entry(connection, archive, index, str(uuid.uuid4()), drop, by=by)
+    return quorum.fail(connection, archive, failing, dropped_by=index)
 
 
 def _check_removed(connection: Connection, archive: str, blocks: Collection[str]) -> None:
@@ -189,6 +267,7 @@ def _check_abandoned(connection: Connection, archive: str, blocks: Iterable[Bloc
 
 def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:
     for source, expected in draft.expected.items():
+        quorum.check_settled(connection, archive, source)
         here = ends_of(connection, archive, source)
         if here != expected:
             raise RefusedError(
@@ -225,6 +304,20 @@ def ends_of(connection: Connection, archive: str, source: str) -> Ends:
     return (row[0], row[1]) if row else ("", "")
 
 
+def check_settled_at(connection: Connection, archive: str, source: str, position: str) -> None:
+    """Make sure that the changes of a source up to a position are here for good: its server may then forget them.
+
+    :raises BusyError: they wait for their quorum.
+    :raises RefusedError: they were taken back, or others were appended.
+    """
+    quorum.check_settled(connection, archive, source)
+    if (here := ends_of(connection, archive, source)[1]) != position:
+        raise RefusedError(
+            f"the changes of {source} end at {here or 'no position'} by the update log, and not at {position}: nothing "
+            "was let go of. Start the backup again"
+        )
+
+
 def entries(connection: Connection, archive: str, since: int, *, most: int = 100) -> Sequence[Entry]:
     """Return entries in order.
 
@@ -236,9 +329,11 @@ def entries(connection: Connection, archive: str, since: int, *, most: int = 100
         .order_by(_E.index)
         .limit(most)
     )
+    rows = connection.execute(query).all()
+    failed = quorum.failed(connection, archive, rows[0][0], rows[-1][0]) if rows else frozenset()
     return [
-        Entry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4])
-        for row in connection.execute(query)
+        Entry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4], failed=row[0] in failed)
+        for row in rows
     ]
 
 

@@ -162,8 +162,8 @@ def elect(
 
 
 def _forget_entries(connection: Connection, archive: str, head: int) -> None:
-    """Remove what is left of the log."""
-    for table in (schema.entries, schema.blocks):
+    """Remove what is left of the log, and of its quorums."""
+    for table in (schema.entries, schema.blocks, schema.quorums, schema.votes):
         connection.execute(table.delete().where(table.c.archive == archive, table.c.index <= head))
     a = schema.archives.c
     connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=head + 1))

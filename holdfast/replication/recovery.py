@@ -93,6 +93,12 @@ def begin(
     if source is not None and source not in {each.name for each in good}:
         raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(each.name for each in good)}")
     chosen = max((each for each in good if source in (None, each.name)), key=lambda each: (each.pointer, each.name))
+    succeeded = log_state(connection, archive).quorum
+    if chosen.pointer <= succeeded:
+        raise RefusedError(
+            f"{chosen.name} has not executed entry {succeeded} yet, whose quorum has succeeded: a replica made from it "
+            f"would lack that. 'holdfast replica sync {chosen.name}' first"
+        )
     acting = Acting(archive, name, row.epoch + 1)
     change_row(
         connection,

@@ -19,9 +19,9 @@ from holdfast.archive.model import LogPlace
 from holdfast.archive.state import check_writable, validate
 from holdfast.archive.transfer import is_whole, replace_file, send_file
 from holdfast.errors import DamagedError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
-from holdfast.replication import log
+from holdfast.replication import log, quorum
 from holdfast.replication.agreement import OLD_STORE, ask_others, check_others, check_replica, look_up, open_replica
-from holdfast.replication.errors import HeadMovedError, OldStoreError
+from holdfast.replication.errors import HeadMovedError, OldStoreError, QuorumFailedError
 from holdfast.replication.replicas import (
     Acting,
     activate,
@@ -38,8 +38,11 @@ from locking.store import ObjectExists, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from sqlalchemy import Connection
+
     from holdfast.archive.model import Commit, FileRecord
     from holdfast.archive.state import Change, State
+    from holdfast.replication.backing_up import Wish
     from holdfast.replication.log import Draft, Entry
     from holdfast.replication.replicas import ReplicaRow
     from holdfast.replication.store import CoordinationStore
@@ -85,12 +88,14 @@ class ReplicatedArchive(Archive):
     :param coordination: the store with the update log.
     :param acting: whom one acts for; None until `activate`.
     :param places: opens another replica by its URL.
+    :param wish: the quorum that backups need which are added here; None: none.
     :param leader_epoch: of the leadership that whatever is added is made under; None: the replica need not lead.
     """
 
     coordination: CoordinationStore | None = None
     acting: Acting | None = None
     places: Callable[[str], ObjectStore] = open_store
+    wish: Wish | None = None
     leader_epoch: int | None = None
     fetched: tuple[int, int] = field(default=(0, 0))
     """Files and bytes that came from other replicas since this was opened."""
@@ -202,6 +207,8 @@ class ReplicatedArchive(Archive):
         coordination, acting = self.in_use()
         self.refresh()  # another process of this replica may have had the locks before
         before, fetched = self._place().index, self.fetched
+        # First: who cannot fetch the block of an entry passes it once that has failed.
+        coordination.run(lambda c: log.fail_overdue(c, acting.archive, by=acting.name))
         with ExitStack() as reading:
             others = _Others(self, reading)
             while entries := self._to_execute(upto):
@@ -209,7 +216,7 @@ class ReplicatedArchive(Archive):
                     check()
                     self._execute(entry, others, check, fence)
         place = self._place()
-        coordination.run(lambda c: move_pointer(c, acting, done=place.index) if place.index else None)
+        self._note_executed()
         coordination.run(lambda c: note_synced(c, acting))
         return Synced(
             replica=acting.name,
@@ -229,20 +236,32 @@ class ReplicatedArchive(Archive):
 
     def _execute(self, entry: Entry, others: _Others, check: Check, fence: str | None) -> None:
         """Commit an entry once everything that it adds is here, then say so."""
-        coordination, acting = self.in_use()
-        others.bring(entry)
+        if not entry.failed:
+            others.bring(entry)
         was = self._place()
         place = LogPlace(store=was.store, replica=was.replica, index=entry.index, entry=entry.id)
 
         def plan(state: State) -> Change:
-            return entry.change.change(place)
+            return entry.commit(state, place)
 
         try:
             super().add(plan, check=check, fence=fence)
         except RefusedError:
             if self._place().index < entry.index:  # else a process whose locks were over has executed it all the same
                 raise
-        coordination.run(lambda c: move_pointer(c, acting, done=entry.index))
+        self._note_executed()
+
+    def _note_executed(self) -> None:
+        """Say how far this replica is, and join the quorums of what it holds."""
+        coordination, acting = self.in_use()
+        index, blocks = self._place().index, self.state.blocks
+
+        def note(connection: Connection) -> None:
+            if index:
+                move_pointer(connection, acting, done=index)
+            quorum.join(connection, acting, index=index, blocks=blocks)
+
+        coordination.run(note)
 
     def add(self, plan: Callable[[State], Change], *, check: Check, fence: str | None) -> Commit:
         """Append what is planned to the log, and execute the log up to it. What others need not know is only committed.
@@ -284,6 +303,7 @@ class ReplicatedArchive(Archive):
         """Execute the log up to an entry of our own, and return its commit.
 
         :raises OutcomeUnknownError: it is in the log, and its commit was not made here.
+        :raises QuorumFailedError: it was taken back before it could be.
         """
         try:
             self.sync(check=check, fence=fence, upto=index)
@@ -296,6 +316,11 @@ class ReplicatedArchive(Archive):
         if commit.log is None or commit.log.entry != draft.id:
             raise OldStoreError(
                 f"entry {index} of the log is another one than {draft.id}, which was appended: {OLD_STORE}"
+            )
+        if commit.kind == log.FAILED:
+            raise QuorumFailedError(
+                f"the deadline of the quorum was over before entry {index} could be executed here: it was taken back, "
+                "and nothing of it counts. Start the backup again, and give the replicas more time"
             )
         return commit
 
@@ -313,6 +338,7 @@ class ReplicatedArchive(Archive):
             expected={source: _ends(self.state, source) for source in sources},
             becomes={source: _ends(after, source) for source in sources},
             leader_epoch=self.leader_epoch,
+            wish=self.wish if sources else None,
         )
 
     def _append(self, draft: Draft) -> int:

@@ -56,7 +56,8 @@ class LogState:
     """An archive's update log.
 
     :param store: id of the store that it is in.
-    :param head: index of the last entry; `start`: of the oldest one that is kept.
+    :param head: index of the last entry; `start`: of the oldest one that is kept; `quorum`: the greatest one whose
+        quorum has succeeded (0: none).
     """
 
     archive: str
@@ -64,6 +65,7 @@ class LogState:
     store: str
     head: int
     start: int
+    quorum: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Acting:
 def log_states(connection: Connection) -> list[LogState]:
     """Return the logs of all archives."""
     c = schema.archives.c
-    query = sa.select(c.archive, c.name, c.store, c.head, c.log_start).order_by(c.name, c.archive)
+    query = sa.select(c.archive, c.name, c.store, c.head, c.log_start, c.quorum_index).order_by(c.name, c.archive)
     return [LogState(*row) for row in connection.execute(query)]
 
 
@@ -88,7 +90,7 @@ def log_state(connection: Connection, archive: str) -> LogState:
     :raises UsageError: the store does not know it.
     """
     c = schema.archives.c
-    query = sa.select(c.archive, c.name, c.store, c.head, c.log_start).where(c.archive == archive)
+    query = sa.select(c.archive, c.name, c.store, c.head, c.log_start, c.quorum_index).where(c.archive == archive)
     row = connection.execute(query).one_or_none()
     if row is None:
         raise UsageError(f"this coordination store knows no archive {archive}: see 'holdfast replica status'")

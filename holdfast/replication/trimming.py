@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from holdfast.errors import RefusedError, UsageError
-from holdfast.replication import schema
+from holdfast.replication import quorum, schema
 from holdfast.replication.replicas import log_state, names, replicas
 from holdfast.replication.store import clock
 
@@ -92,6 +92,7 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
                 )
             )
         connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=start))
+        quorum.forget(connection, archive, start)
     return Trimmed(start, start - log.start, tuple(row.name for row in lost), waits)
 
 
