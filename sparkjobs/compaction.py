@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive import Archive, Change
+from holdfast.archive import Change
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.blocks import read_file, table_folder
 from holdfast.archive.compaction import (
@@ -31,6 +31,7 @@ from holdfast.archive.model import TableRecord, iso
 from holdfast.archive.points import only_source, source_names
 from holdfast.errors import RefusedError
 from holdfast.moments import catalog_of, history_of
+from holdfast.replication.maintaining import opened_to_lead
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.obstacles import named
 from sparkjobs.driver import Job, run_application
@@ -41,6 +42,7 @@ from sparkjobs.tasks import pack
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from holdfast.archive import Archive
     from holdfast.archive.compaction import Group
     from holdfast.archive.model import Block, FileRecord, Transactions
     from holdfast.archive.placed import Placed
@@ -70,11 +72,16 @@ def compact(job: Job, wish: Wish) -> dict[str, Any]:
 
     :raises RefusedError: the archive is of an older format, or the source that was named cannot be consolidated.
     """
-    archive = Archive.open(job.store)
+    with opened_to_lead(job.store, check=job.check) as archive:
+        return _compact(job, archive, wish)
+
+
+def _compact(job: Job, archive: Archive, wish: Wish) -> dict[str, Any]:
     check_format(archive)
-    sources = source_names(archive.state) if wish.source is None else (only_source(archive.state, wish.source),)
-    groups = plan_compaction(archive.state, wish.policy, job.store.list(IDENTITY_KEY).now, source=wish.source)
-    if groups or (wish.consolidate and any(newest_cut(archive.state, source) for source in sources)):
+    state = archive.settled()
+    sources = source_names(state) if wish.source is None else (only_source(state, wish.source),)
+    groups = plan_compaction(state, wish.policy, job.store.list(IDENTITY_KEY).now, source=wish.source)
+    if groups or (wish.consolidate and any(newest_cut(state, source) for source in sources)):
         job.start("sparkjobs.merging")
     joined = [_join_group(job, archive, group) for group in groups]
     refused: dict[str, str] = {}
@@ -170,11 +177,12 @@ def _commit(job: Job, archive: Archive, block: Block, plan: Any) -> Placed:
 
 def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
     """Make a full snapshot at the newest moment that is known well; None where there is nothing newer than the last."""
-    ends = newest_cut(archive.state, source)
+    state = archive.settled()
+    ends = newest_cut(state, source)
     if ends is None:
         return None
     job.log.progress("planning")
-    moment = moment_of(archive.state, job.store, ends)
+    moment = moment_of(state, job.store, ends)
     rows = _Rows(job, moment)
     rows.check()
     identity = uuid.uuid4().hex

@@ -7,10 +7,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.model import iso
 from holdfast.archive.retention import Rules, parse_rules
 from holdfast.archive.truncation import plan_truncation, runs_of, truncate
+from holdfast.replication.maintaining import opened_to_lead
 from sparkjobs.driver import Job, run_application
 
 if TYPE_CHECKING:
@@ -39,9 +41,9 @@ class Wish:
 
 def run(job: Job, wish: Wish) -> dict[str, Any]:
     """Truncate, or say what would go, and return a summary."""
-    archive = job.open_archive()
     more: dict[str, Any] = {"source": wish.source, "min_chains": wish.min_chains}
     if wish.dry_run:
+        archive = Archive.open(job.store)
         plan = plan_truncation(archive.state, wish.rules, job.store.list(IDENTITY_KEY).now, **more)
         lines = list(_told(plan))
         left_out = (
@@ -49,7 +51,7 @@ def run(job: Job, wish: Wish) -> dict[str, Any]:
         )
         job.say(*lines[:_TOLD], *left_out)
         return {"keep": str(wish.rules), "dry_run": True, "commit": None, **plan.summary()}
-    with job.last_step():
+    with opened_to_lead(job.store, check=job.check) as archive, job.last_step():
         done = truncate(archive, wish.rules, check=job.check, fence=job.locks.fence, **more)
     return {"keep": str(wish.rules), "dry_run": False, **done}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import Archive
 from holdfast.archive.vacuum import vacuum
 from holdfast.config import parse_span
+from holdfast.replication.maintaining import vacuum_permit
 from locking import Owner
 from sparkjobs.driver import Job, run_application
 
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
 
 def run(job: Job, grace: timedelta, *, orphans: bool, dry_run: bool) -> dict[str, Any]:
     """Vacuum, or say what would go, and return a summary; what could not be deleted is part of it."""
-    done = vacuum(
-        Archive.open(job.store),
-        check=job.check,
-        fence=job.locks.fence,
-        grace=grace,
-        orphans=orphans,
-        dry_run=dry_run,
-        owner=Owner(),
-    )
+    with vacuum_permit(job.store, dry_run=dry_run) as permit:
+        done = vacuum(
+            Archive.open(job.store),
+            check=job.check,
+            fence=job.locks.fence,
+            grace=grace,
+            orphans=orphans,
+            dry_run=dry_run,
+            owner=Owner(),
+            permit=permit,
+        )
     job.say(*filter(None, (done.trouble, *done.busy)))
     return done.describe()
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.model import Block, Part, TableRecord, Transactions
 from holdfast.archive.points import source_names
-from holdfast.archive.state import refuse_replica
 from holdfast.archive.timeline import chains, to_of
 from holdfast.config import parse_size, parse_span
 from holdfast.errors import DamagedError, RefusedError, UsageError
@@ -114,9 +113,7 @@ def check_format(archive: Archive) -> None:
     """Make sure that an archive can hold blocks that stand for several.
 
     :raises RefusedError: it is of an older format.
-    :raises UsageError: it is a replica.
     """
-    refuse_replica(archive.state, "compacted")
     if archive.state.format < _FORMAT:
         raise RefusedError(
             f"an archive of format {archive.state.format} cannot hold what compaction makes: "

@@ -276,18 +276,6 @@ def _validate_block(state: State, block: Block) -> None:
         )
 
 
-def refuse_replica(state: State, what: str) -> None:
-    """Refuse what cannot be done to one replica of several yet.
-
-    :raises UsageError: it is one.
-    """
-    if state.log is not None:
-        raise UsageError(
-            f"this is replica {state.log.replica} of a replicated archive, which cannot be {what} by this release: the "
-            "others would have to know"
-        )
-
-
 def check_readable(versions: Versions, key: str) -> None:
     """Refuse what only a newer release can read.
 

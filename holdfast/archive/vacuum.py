@@ -17,14 +17,15 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.commits import commit_key, missing_commit
 from holdfast.archive.leftovers import DATA, Leftovers, at_work, named_files, survey
 from holdfast.archive.model import iso
-from holdfast.archive.state import Change, refuse_replica
+from holdfast.archive.permit import Permit
+from holdfast.archive.state import Change
 from holdfast.errors import DamagedError, UsageError, sentence
 from holdfast.storage import ObjectRetained
 from locking import LockBusy, Owner, RWLock
 from locking.store import ObjectNotFound, StoreDenied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from holdfast.archive.archive import Archive
@@ -51,7 +52,7 @@ _PAUSE_S: Final = 2.0
 
 @dataclass(frozen=True)
 class Permission:
-    """What a vacuum works under: the locks of its plan, which somebody holds and renews.
+    """What a vacuum works under: the locks of its plan, which somebody holds and renews, and what others need.
 
     :param check: raises if one of them is no longer held.
     :param fence: transaction id of the write lock.
@@ -59,6 +60,7 @@ class Permission:
 
     check: Callable[[], None]
     fence: str | None
+    permit: Permit
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Vacuumed:
     :param files, size: how many files were deleted, and their bytes.
     :param commits: numbers of the commits that were made.
     :param waiting: removed blocks whose grace is not over, with the moment when it is.
-    :param young: ids of blocks that nobody knows, and that may still be at work.
+    :param awaited: removed blocks that other replicas may still need, with the names of those that are waited for.
+    :param young: ids of blocks that nobody knows here, and that may still be at work, or come by the update log.
     :param busy: who kept us from deleting, or from a source's leftovers.
     :param left: files that were to go and are left for the next run, but for those that were refused.
     :param trouble: what the store said, where it kept us from going on.
@@ -98,6 +101,7 @@ class Vacuumed:
     size: int = 0
     commits: list[int] = field(default_factory=list)
     waiting: dict[str, datetime] = field(default_factory=dict)
+    awaited: dict[str, tuple[str, ...]] = field(default_factory=dict)
     young: list[str] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     busy: list[str] = field(default_factory=list)
@@ -115,6 +119,7 @@ class Vacuumed:
             "bytes": self.size,
             "commits": self.commits,
             "waiting": [{"block": block, "due": iso(due)} for block, due in self.waiting.items()],
+            "awaited": [{"block": block, "replicas": list(names)} for block, names in self.awaited.items()],
             "young": self.young,
             "refused": [
                 {
@@ -142,6 +147,7 @@ def vacuum(
     dry_run: bool = False,
     wait: float = WAIT_S,
     owner: Owner | None = None,
+    permit: Permit | None = None,
 ) -> Vacuumed:
     """Delete what is not needed any more and whose grace is over.
 
@@ -151,14 +157,19 @@ def vacuum(
     :param orphans: also look for files that no block names, which lists all data.
     :param wait: seconds that each batch of deletions waits for readers; then the rest is left for the next run.
     :param owner: of the locks that are taken for parts of the work.
-    :raises UsageError: the grace is less than nothing; or it is a replica, which may lack files of entries that it is
-        still to execute.
+    :param permit: of a replica: what the others need; None where the archive is at one place.
+    :raises UsageError: the grace is less than nothing; or it is a replica, and there is no permit.
     :raises LockLost: one of the caller's locks is lost.
     """
-    refuse_replica(archive.state, "vacuumed")
+    if archive.state.log is not None and permit is None:
+        raise UsageError(
+            f"{archive.store.url} is replica {archive.state.log.replica} of a replicated archive: what may go of it "
+            "is known by the coordination store. Say where that is: 'store' in archives.yaml, or HOLDFAST_STORE"
+        )
     if grace < timedelta(0):
         raise UsageError("the grace cannot be less than 0: it is how long files stay after they were removed")
-    work = _Vacuum(archive, Permission(check, fence), grace, wait, owner or Owner(), Vacuumed(dry_run))
+    permission = Permission(check, fence, permit or Permit())
+    work = _Vacuum(archive, permission, grace, wait, owner or Owner(), Vacuumed(dry_run))
     if orphans:  # first, since what is in the folder of a removed block is told from other leftovers by its id
         work.delete_leftovers()
     if not work.done.left:
@@ -186,6 +197,8 @@ class _Vacuum:
         """Delete the files of removed blocks; asks for as many objects as there are such blocks, at most."""
         self._archive.refresh()
         due = self._due()
+        self.done.awaited.update(self._permission.permit.awaited(self._archive, due) if due else {})
+        due = [each for each in due if each.id not in self.done.awaited]
         if not due:
             return
         needed = self._needed(due)
@@ -212,6 +225,7 @@ class _Vacuum:
         self._delete(going, ())
 
     def _shown(self, left: Leftovers) -> dict[str, int]:
+        self._leave(left, self._permission.permit.unnamed(left.orphans.keys()))
         self.done.abandoned += left.orphans
         return left.files()
 
@@ -230,15 +244,20 @@ class _Vacuum:
             self._archive.refresh()
             left = survey(self._archive.state, self._needed(()), listing, self._grace).get(source, Leftovers())
             if left.orphans:
-                for block in at_work(self._store, self._grace) & left.orphans.keys():
-                    self.done.young.append(block)
-                    del left.orphans[block]
+                self._leave(left, left.orphans.keys() - at_work(self._store, self._grace))
+                self._leave(left, self._permission.permit.abandon(left.orphans.keys()))
             if left.orphans or left.strays:
                 self._commit(lambda state: _abandonment(state, left), lease)
         for block in left.orphans.keys() - self._archive.state.abandoned:
             del left.orphans[block]
         self.done.abandoned += left.orphans
         return left.files()
+
+    def _leave(self, left: Leftovers, but_for: Collection[str]) -> None:
+        """Leave the blocks alone that may still be committed: all but some."""
+        for block in left.orphans.keys() - but_for:
+            self.done.young.append(block)
+            del left.orphans[block]
 
     def _due(self) -> list[Removed]:
         """Return the removed blocks whose grace is over, by the store's clock alone."""

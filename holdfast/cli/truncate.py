@@ -16,7 +16,7 @@ from holdfast.archive.truncation import truncate as truncate_archive
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.replication.backing_up import open_to_write
+from holdfast.replication.maintaining import opened_to_lead
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -58,14 +58,12 @@ def truncate(
         value = {"dry_run": True, "keep": str(rules), **plan.details()}
         output.result(value, lambda console: _show_plan(console, plan, str(rules)))
         return
-    with locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held:
+    with (
+        locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held,
+        opened_to_lead(store, check=held.check) as leading,
+    ):
         done = truncate_archive(
-            open_to_write(store, check=held.check),
-            rules,
-            check=held.check,
-            fence=held.fence,
-            source=source,
-            min_chains=min_chains,
+            leading, rules, check=held.check, fence=held.fence, source=source, min_chains=min_chains
         )
     output.result({"keep": str(rules), **done}, lambda console: _show_done(console, done))
 

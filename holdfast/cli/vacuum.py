@@ -13,6 +13,7 @@ from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.config import parse_span
+from holdfast.replication.maintaining import vacuum_permit
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -62,10 +63,16 @@ def vacuum(
 
 def _vacuum(store: ObjectStore, grace: timedelta, *, orphans: bool, dry_run: bool, wait: float) -> Vacuumed:
     if dry_run:
-        archive = Archive.open(store)
-        return vacuum_archive(archive, check=lambda: None, fence=None, grace=grace, orphans=orphans, dry_run=True)
+        with vacuum_permit(store, dry_run=True) as permit:
+            archive = Archive.open(store)
+            return vacuum_archive(
+                archive, check=lambda: None, fence=None, grace=grace, orphans=orphans, dry_run=True, permit=permit
+            )
     owner = Owner()
-    with locks.acquire(store, "vacuum", owner=owner, purpose="vacuum", wait=wait) as held:
+    with (
+        locks.acquire(store, "vacuum", owner=owner, purpose="vacuum", wait=wait) as held,
+        vacuum_permit(store) as permit,
+    ):
         return vacuum_archive(
             Archive.open(store),
             check=held.check,
@@ -74,6 +81,7 @@ def _vacuum(store: ObjectStore, grace: timedelta, *, orphans: bool, dry_run: boo
             orphans=orphans,
             wait=wait,
             owner=owner,
+            permit=permit,
         )
 
 
@@ -99,6 +107,11 @@ def _show(console: Console, value: dict[str, Any]) -> None:
     if waiting := value["waiting"]:
         due = min(each["due"] for each in waiting)
         line(f"removed blocks whose grace is not over: {len(waiting)}; the next is due at {due}")
+    if awaited := value["awaited"]:
+        names = sorted({name for each in awaited for name in each["replicas"]})
+        line(
+            f"removed blocks that replicas may still need: {len(awaited)}; waiting for {', '.join(names)} to be synced"
+        )
     if value["young"]:
         line(f"blocks that may still be written, or were until lately: {len(value['young'])}")
     for what, each in (("not deleted", value["refused"]), ("left alone, not ours", value["unknown"])):

@@ -10,12 +10,10 @@ import pytest
 from sqlalchemy import Connection
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.compaction import check_format
 from holdfast.archive.holding import add_hold
 from holdfast.archive.retention import parse_rules
 from holdfast.archive.state import State
 from holdfast.archive.truncation import truncate
-from holdfast.archive.vacuum import vacuum
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication import schema
 from holdfast.replication.errors import EpochOverError, LostReplicaError, OldStoreError
@@ -243,14 +241,6 @@ def test_truncation_goes_through_the_log(two: Replicas) -> None:
         truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)
     two.sync("far")
     assert two.state("far").blocks.keys() == two.state("near").blocks.keys() == {two.backups[-1]}
-
-
-def test_what_would_have_to_be_known_by_all_is_refused_where_the_log_has_no_word_for_it(two: Replicas) -> None:
-    archive = Archive.open(two.place("near"))
-    with pytest.raises(UsageError, match="is replica near of a replicated archive, which cannot be vacuumed"):
-        vacuum(archive, check=nothing, fence=None)
-    with pytest.raises(UsageError, match="cannot be compacted"):
-        check_format(archive)
 
 
 def test_a_store_that_is_behind_another_replica_stops_everything_too(two: Replicas) -> None:
