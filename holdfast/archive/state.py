@@ -129,7 +129,7 @@ class _Fold:
             # What was made of blocks that were here says nothing of how far the source's backups have come.
             if not block.parts and block.after is None:
                 self._ends[block.source.name] = block.covers.to_position
-                if end := _stream_end(block):
+                if end := stream_end(block):
                     self._streams[block.source.name] = end
         if commit.adopted is not None:
             self._ends, self._streams = dict(commit.adopted.ends), dict(commit.adopted.streams)
@@ -167,7 +167,7 @@ class _Fold:
                 )
 
 
-def _stream_end(block: Block) -> str | None:
+def stream_end(block: Block) -> str | None:
     """Return up to where a stream's changes are here once this block is; None where it says nothing of that."""
     if block.kind == "changes":
         return block.covers.to_position
