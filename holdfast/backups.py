@@ -7,23 +7,25 @@ with any later snapshot.
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from holdfast.archive import Archive
 from holdfast.archive.runs import RunLog, read_last
-from holdfast.errors import HoldfastError, SparkEndedError, exit_code_of
+from holdfast.errors import HoldfastError, SparkEndedError, exit_code_of, sentence
 from holdfast.following import Wanted, decide
 from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
-from holdfast.replication.backing_up import source_taken
+from holdfast.replication.backing_up import await_quorum, source_taken
 from holdfast.sources.postgresql import outages
 from holdfast.sources.postgresql.obstacles import named
-from holdfast.sources.postgresql.session import server_error
+from holdfast.sources.postgresql.session import connect, server_error
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
+from holdfast.sources.postgresql.stream import advance
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -71,12 +73,52 @@ def run_to_the_end(
     wanted = Wanted.of(arguments)
     with ExitStack() as taken:
         with _failure_told(store, run):
-            taken.enter_context(source_taken(store, wanted.source, run, coordination))
+            turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, say=say)
+            settle = taken.enter_context(turn)
             decision = _decide(store, address, wanted, say)
-        _run_jobs(_Jobs(store, run, address, attempt, say), decision)
+        _run_jobs(_Jobs(store, run, address, attempt, say), decision, settle)
 
 
-def _run_jobs(jobs: _Jobs, decision: Decision) -> None:
+def confirm(
+    store: ObjectStore,
+    address: Address,
+    result: Mapping[str, Any],
+    *,
+    say: Callable[[str], None] = lambda words: None,
+    coordination: str | None = None,
+    patience: float = math.inf,
+) -> dict[str, Any]:
+    """Wait until a backup that needs a quorum counts, and let its server forget the changes that are archived then.
+
+    The caller holds no lock.
+
+    :param result: of the backup's job. What is returned says which replicas have it, too.
+    :param say: is told what is waited for.
+    :param patience: seconds; the quorum's own deadline ends the wait in any case.
+    :raises QuorumFailedError: too few replicas had it in time: it was taken back.
+    :raises BusyError: it is still pending when the patience is over.
+    """
+    reached = await_quorum(store, str(result["block"]), address=coordination, say=say, patience=patience)
+    try:
+        _let_go(store, address, result)
+    except (HoldfastError, StoreError, psycopg.Error) as error:
+        say(f"the source keeps the log that is archived until the next backup: {sentence(error)}")
+    return {**result, "quorum": reached}
+
+
+def _let_go(store: ObjectStore, address: Address, result: Mapping[str, Any]) -> None:
+    placed = Archive.open(store).state.blocks.get(str(result["block"]))
+    if placed is None or placed.head.kind != "changes" or placed.head.stream is None:
+        return
+    with connect(address) as session:
+        advance(session, placed.head.stream.slot, placed.head.covers.to_position)
+
+
+def _run_jobs(jobs: _Jobs, decision: Decision, settle: Callable[[], None]) -> None:
+    """Run the jobs of a backup.
+
+    :param settle: waits until what one of them has committed counts.
+    """
     if decision.kind == "changes":
         begin = jobs.changes(decision)
         if not begin:
@@ -85,8 +127,10 @@ def _run_jobs(jobs: _Jobs, decision: Decision) -> None:
         jobs.say(
             f"a snapshot of its own is taken of {named([f'{each} ({reasons.get(each, _NEW)})' for each in begin])}"
         )
+        jobs.settled(settle)
         jobs.snapshot(decision.model_copy(update={"kind": "snapshot", "begin": begin}))
         if jobs.succeeded():
+            jobs.settled(settle)
             jobs.changes(decision)
     else:
         jobs.snapshot(decision)
@@ -136,6 +180,11 @@ class _Jobs:
                 if gone:
                     holding.close()
                     held = _hold(store, run, lambda: _PATIENTLY(_take, address, holding))
+
+    def settled(self, settle: Callable[[], None]) -> None:
+        """Wait until what was committed counts; where it does not, the run's records say so."""
+        with _failure_told(self.store, self.run):
+            settle()
 
     def succeeded(self) -> bool:
         """Say whether the last job did."""

@@ -263,6 +263,7 @@ class ArchiveConfig(_Section):
     :param store: the coordination store of the replicas, `sqlite:///file` or `postgresql://user@host/database`; a
         relative file starts at the file, too.
     :param quorum: how many replicas must hold a backup before it counts.
+    :param quorum_timeout: how long they have for it, such as `1h`.
     :param spark_connection: id of the Airflow connection to Spark.
     """
 
@@ -270,6 +271,7 @@ class ArchiveConfig(_Section):
     replicas: dict[Name, Url] | None = None
     store: Url | None = None
     quorum: int | None = Field(default=None, ge=1)
+    quorum_timeout: Span = "1h"
     sources: dict[Name, SourceConfig] = Field(default_factory=dict)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     keep: KeepConfig = Field(default_factory=KeepConfig)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Column, Table
@@ -18,16 +18,16 @@ from holdfast.archive import Archive, points
 from holdfast.archive.model import FORMAT, iso
 from holdfast.cli import doctor as examination
 from holdfast.cli import places
+from holdfast.cli.backup import backup
 from holdfast.cli.compact import compact
 from holdfast.cli.copy import copy
 from holdfast.cli.drill import drill
 from holdfast.cli.hold import hold_app
-from holdfast.cli.jobs import run_job
 from holdfast.cli.key import key_app
 from holdfast.cli.locks import locks_app
 from holdfast.cli.mark import mark
 from holdfast.cli.migrate import migrate
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.probe import probe_app
 from holdfast.cli.query import query
@@ -37,9 +37,7 @@ from holdfast.cli.source import source_app
 from holdfast.cli.truncate import truncate
 from holdfast.cli.vacuum import vacuum
 from holdfast.cli.verify import verify
-from holdfast.config import parse_bandwidth, parse_size
 from holdfast.errors import exit_code_of, is_ours, sentence
-from holdfast.sources.postgresql.obstacles import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,76 +105,7 @@ def init(
     )
 
 
-@app.command()
-def backup(
-    url: Url,
-    source: Annotated[str, typer.Option(help="A name in archives.yaml, or postgresql://user@host:port/database.")],
-    kind: Annotated[
-        Literal["auto", "full", "changes"],
-        typer.Option(
-            help="'changes': what has changed since the last backup; where the source is not followed yet, or changes "
-            "were lost, a full backup that begins to follow it. 'auto': that where it is followed, else a full one."
-        ),
-    ] = "auto",
-    tables: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Only rows of these tables (schema.table).")
-    ] = None,
-    connections: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Sessions that read the source at a time, at most.")
-    ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option(metavar="RATE", help="What is read in a second, at most, such as '50 MB'.")
-    ] = None,
-    wait: Wait = 0,
-    as_json: Json = False,
-) -> None:
-    """Back up a database: all of it in one snapshot, or what has changed since the last backup."""
-    output = Output(as_json=as_json)
-    name, configured, address = places.source(url, source)
-    arguments = ["--source", name, "--kind", kind]
-    for glob in tables or configured.tables:
-        arguments += ["--tables", glob]
-    arguments += ["--chosen"] if tables else []
-    for glob in configured.exclude:
-        arguments += ["--exclude", glob]
-    if configured.max_retained_wal:
-        arguments += ["--max-retained", str(parse_size(configured.max_retained_wal))]
-    if sessions := connections or configured.connections:
-        arguments += ["--connections", str(sessions)]
-    if rate := bandwidth or configured.bandwidth:
-        arguments += ["--bandwidth", str(parse_bandwidth(rate))]
-    value = run_job(
-        "backup",
-        places.archive_store(url),
-        arguments,
-        address=address,
-        role="source",
-        sources=[name],
-        wait=wait,
-        output=output,
-    )
-    for left_out in value.get("not_included", []):
-        output.say(f"not included: {left_out}")
-    if value.get("snapshot_note"):
-        output.say(f"the log position is approximate: {value['snapshot_note']}")
-    output.result(value, lambda console: _show_backup(console, value))
-
-
-def _show_backup(console: Console, value: dict[str, Any]) -> None:
-    seconds = value.get("seconds")
-    speed = f", {seconds:.1f} s ({value['rows'] / seconds:,.0f} rows/s)" if seconds else ""
-    what = f"rows of {value['tables']} tables"
-    if value["kind"] == "changes":
-        what = f"changes of {value['transactions']:,} transactions" if "transactions" in value else "changes"
-        if value.get("begun"):
-            what = f"rows ({what}, and tables begun anew: {named(value['begun'])})"
-    console.print(
-        f"commit {value['commit']}: {value['rows']:,} {what} in {human_size(value['bytes'])}{speed}; "
-        f"restorable to {value['restorable_to']}",
-        markup=False,
-    )
-
-
+app.command()(backup)
 app.command()(restore)
 app.command()(query)
 app.command()(mark)

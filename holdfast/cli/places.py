@@ -64,6 +64,12 @@ def grace(url: str) -> str:
     return (configured.vacuum if configured else VacuumConfig()).grace
 
 
+def quorum(url: str) -> tuple[int, str]:
+    """Return how many replicas must hold a backup before it counts, as archives.yaml says, and how long they have."""
+    configured = _configured(url)
+    return (configured.quorum or 1, configured.quorum_timeout) if configured else (1, "1h")
+
+
 def keep_rules(url: str) -> list[str]:
     """Return the rules of archives.yaml for what stays of this archive, as they are written on the command line."""
     configured = _configured(url)

@@ -5,6 +5,7 @@ Most archives are at one place: what talks to a coordination store is imported o
 
 from __future__ import annotations
 
+import math
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -101,23 +102,18 @@ def until_kept(archive: Archive, source: str, position: str, *, check: Check, sa
 
 
 def await_quorum(
-    store: ObjectStore, block: str, *, address: str | None, check: Check = lambda: None, say: Say = lambda words: None
+    store: ObjectStore, block: str, *, address: str | None, say: Say, patience: float = math.inf
 ) -> dict[str, Any]:
     """Wait until the quorum of a block has succeeded; return what people and scripts are told of it.
 
     No lock is held meanwhile, but for those of the syncs of other replicas that this does itself.
 
     :param address: of the coordination store; None for what the environment says.
+    :param say: is told what is waited for.
+    :param patience: seconds; the quorum's own deadline ends the wait in any case.
     :raises QuorumFailedError: too few replicas had it in time: the backup was taken back.
+    :raises BusyError: it is still pending when the patience is over.
     """
-    with _waiting(store, block, address=address, check=check, say=say) as waiting:
-        found = waiting.decided()
-        waiting.check_success(found)
-    return {"entry": found.index, "size": found.size, "replicas": list(found.votes)}
-
-
-@contextmanager
-def _waiting(store: ObjectStore, block: str, *, address: str | None, check: Check, say: Say) -> Iterator[Any]:
     from holdfast.replication.store import opened
     from holdfast.replication.waiting import Waiting
     from holdfast.storage import open_store
@@ -127,7 +123,26 @@ def _waiting(store: ObjectStore, block: str, *, address: str | None, check: Chec
         raise UsageError(f"{store.url} is no replica: no quorum was asked for")
     places = partial(open_store, key=store.key)
     with opened(address) as coordination:
-        yield Waiting(coordination, archive.identity.id, block, archive.state.log.replica, places, check, say)
+        waiting = Waiting(coordination, archive.identity.id, block, archive.state.log.replica, places, say=say)
+        found = waiting.decided(patience=patience)
+        waiting.check_success(found)
+    return {"entry": found.index, "size": found.size, "replicas": list(found.votes)}
+
+
+def pending_quorum(store: ObjectStore, block: str, *, address: str | None) -> str:
+    """Return how the quorum of a block stands, in words; "" where it is decided, as it is once its deadline is over.
+
+    :param address: of the coordination store; None for what the environment says.
+    """
+    from holdfast.replication import quorum
+    from holdfast.replication.store import opened
+    from holdfast.replication.waiting import look
+
+    archive = Archive.open(store)
+    by = archive.state.log.replica if archive.state.log else ""
+    with opened(address) as coordination:
+        found = look(coordination, archive.identity.id, block, by=by)
+    return found.describe() if found.state == quorum.PENDING else ""
 
 
 @contextmanager

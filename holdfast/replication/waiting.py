@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError, OutcomeUnknownError, sentence
+from holdfast.errors import BusyError, HoldfastError, OutcomeUnknownError, sentence
 from holdfast.replication import log, quorum
 from holdfast.replication.errors import QuorumFailedError
 from holdfast.replication.replicas import replicas
@@ -71,9 +72,13 @@ class Waiting:
     refused: dict[str, str] = field(default_factory=dict)
     """By replica, why it could not be brought up to the entry when that was last tried."""
 
-    def decided(self, *, poll_s: float = POLL_S, sleep: Callable[[float], None] = time.sleep) -> Quorum:
-        """Wait, and return how it was decided; what has failed is taken back from here, too, where that can be now."""
-        said = ""
+    def decided(self, *, patience: float = math.inf, sleep: Callable[[float], None] = time.sleep) -> Quorum:
+        """Wait, and return how it was decided; what has failed is taken back from here, too, where that can be now.
+
+        :param patience: seconds; the quorum's own deadline ends the wait in any case.
+        :raises BusyError: it is still pending then.
+        """
+        said, until = "", time.monotonic() + patience
         while True:
             self.check()
             found = self.bring()
@@ -81,10 +86,12 @@ class Waiting:
                 self._sync(self.by)
             if found.state != quorum.PENDING:
                 return found
+            if time.monotonic() >= until:
+                raise BusyError(f"still pending: {self.describe(found)}")
             if (words := self.describe(found)) != said:
                 self.say(f"waiting for {words}")
                 said = words
-            sleep(poll_s)
+            sleep(POLL_S)
 
     def bring(self) -> Quorum:
         """Sync the replicas whose votes are missing, until that is decided; return how it stands."""

@@ -15,6 +15,7 @@ from holdfast.replication.backing_up import STORE_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from holdfast.config import ArchiveConfig
     from holdfast.replication.replicas import LogState, ReplicaRow
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
@@ -38,6 +39,11 @@ class Replicated:
         return self.coordination.run(lambda c: replicas(c, self.log.archive))
 
 
+def coordination_address(archive: ArchiveConfig) -> str | None:
+    """Return where the update log of an archive is; None where nobody says so."""
+    return os.environ.get(STORE_VARIABLE) or archive.store
+
+
 @contextmanager
 def replicated(archive: str) -> Iterator[Replicated]:
     """Open the coordination store of an archive.
@@ -53,6 +59,6 @@ def replicated(archive: str) -> Iterator[Replicated]:
     if not configured.replicas:
         raise UsageError(f"archive {archive} has no 'replicas' in archives.yaml")
     places = partial(open_store, key=configured.key)
-    with opened(os.environ.get(STORE_VARIABLE) or configured.store) as coordination:
+    with opened(coordination_address(configured)) as coordination:
         log = log_at(coordination, {places(url).url for url in configured.replicas.values()})
         yield Replicated(coordination, log, places)

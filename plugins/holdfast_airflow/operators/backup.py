@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from holdfast.config import parse_bandwidth, parse_size
-from holdfast.errors import DamagedError, UsageError
+from airflow.sdk.exceptions import TaskDeferred
+
+from holdfast.config import find_archive, parse_bandwidth, parse_size, parse_span
+from holdfast.errors import BusyError, DamagedError, UsageError
 from holdfast.sources.postgresql.address import Address
 from holdfast_airflow.connections import database_address
+from holdfast_airflow.coordination import coordination_address
+from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.operators.job import DatabaseJobOperator, last_words
+from holdfast_airflow.triggers.quorum import QuorumTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +24,9 @@ if TYPE_CHECKING:
     from holdfast.config import ArchiveConfig
     from holdfast.storage import ObjectStore
     from holdfast_airflow.operators.job import Job
+
+_MARGIN = timedelta(minutes=5)
+"""For a trigger to find out that the deadline is over."""
 
 
 class BackupOperator(DatabaseJobOperator):
@@ -35,6 +44,10 @@ class BackupOperator(DatabaseJobOperator):
     :param tables: globs of `schema.table`; empty means all that archives.yaml says. (templated)
     :param connections: sessions that read the source at a time, at most; without it, what archives.yaml says.
     :param bandwidth: what is read of it in a second, at most, such as `50 MB`; without it, what archives.yaml says.
+    :param quorum: how many replicas must have the backup before it counts; without it, what archives.yaml says. The
+        task waits for them deferred, without locks, and fails where too few have it in time: then the backup was taken
+        back. What it returns then has `quorum` (`entry`, `size`, `replicas`), too.
+    :param quorum_timeout: how long they have for it.
     :param kind: `full`; `changes`, which begins to follow a source that is not followed yet; or `auto`, for changes
         where the source is followed, else a full backup. (templated)
     """
@@ -51,6 +64,8 @@ class BackupOperator(DatabaseJobOperator):
         kind: str = "auto",
         connections: int | None = None,
         bandwidth: str | None = None,
+        quorum: int | None = None,
+        quorum_timeout: timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -59,6 +74,84 @@ class BackupOperator(DatabaseJobOperator):
         self.kind = kind
         self.connections = connections
         self.bandwidth = bandwidth
+        self.quorum = quorum
+        self.quorum_timeout = quorum_timeout
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Make the backup, and return its summary once it counts."""
+        return self._confirmed(context, super().execute(context))
+
+    def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
+        """Go on after waiting for the locks."""
+        return self._confirmed(context, super().execute_when_free(context, event, deadline))
+
+    def execute_decided(
+        self, context: Context, event: Mapping[str, Any] | None, summary: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Go on after waiting for the quorum.
+
+        :raises JobFailed: it has failed, or nobody could find out how it was decided.
+        """
+        found = event or {}
+        if found.get("state") != "decided":
+            raise JobFailed(str(found.get("message", "the wait for the quorum ended without an answer")))
+        with in_airflow_terms():
+            return self._confirm(context, summary)
+
+    def _confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
+        archive = find_archive(self.archive)
+        if self._quorum_of(archive) < 2:
+            return summary
+        with in_airflow_terms():
+            try:
+                return self._confirm(context, summary)
+            except BusyError as error:
+                self.log.info("waiting, without locks: %s", error)
+                left = self._quorum_timeout_of(archive) + _MARGIN
+                trigger = self._quorum_trigger(summary, datetime.now(UTC) + left)
+        # The quorum's own deadline ends the wait; Airflow's time-out is for a triggerer that does not.
+        raise TaskDeferred(
+            trigger=trigger, method_name="execute_decided", kwargs={"summary": summary}, timeout=left + _MARGIN
+        )
+
+    def _confirm(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
+        """Bring the other replicas up to the backup, and return its summary if it counts by that."""
+        from holdfast.backups import confirm
+
+        archive, store, block = self._committed_block(summary)
+        source, address = self.database(archive)
+        told = confirm(
+            store,
+            address,
+            {**summary, "block": block},
+            say=self.log.info,
+            coordination=coordination_address(archive),
+            patience=0,
+        )
+        done = {**summary, "quorum": told["quorum"]}
+        self.tell_assets(context, source, done)
+        return done
+
+    def _quorum_trigger(self, summary: Mapping[str, Any], until: datetime) -> QuorumTrigger:
+        archive, store, block = self._committed_block(summary)
+        return QuorumTrigger(
+            url=store.url, store=coordination_address(archive), key=archive.key, block=block, until=until.isoformat()
+        )
+
+    def _committed_block(self, summary: Mapping[str, Any]) -> tuple[ArchiveConfig, ObjectStore, str]:
+        """Return the archive, where it is, and the id of the block that a run's last commit has added."""
+        from holdfast.archive import Archive
+        from holdfast.storage import open_store
+
+        configured = find_archive(self.archive)
+        archive = Archive.open(open_store(configured.place(self.replica), configured.key))
+        return configured, archive.store, archive.commit(int(summary["commit"])).add[0].id
+
+    def _quorum_of(self, archive: ArchiveConfig) -> int:
+        return self.quorum or archive.quorum or 1
+
+    def _quorum_timeout_of(self, archive: ArchiveConfig) -> timedelta:
+        return self.quorum_timeout or parse_span(archive.quorum_timeout)
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the source to back up."""
@@ -83,6 +176,9 @@ class BackupOperator(DatabaseJobOperator):
             arguments += ["--connections", str(connections)]
         if bandwidth := self.bandwidth or (known and known.bandwidth):
             arguments += ["--bandwidth", str(parse_bandwidth(bandwidth))]
+        if (size := self._quorum_of(archive)) > 1:
+            timeout = self._quorum_timeout_of(archive).total_seconds()
+            arguments += ["--quorum", str(size), "--quorum-timeout", str(timeout)]
         return arguments
 
     def submit(self, store: ObjectStore, job: Job, context: Context) -> str:

@@ -30,6 +30,7 @@ from holdfast.jobs import (
 from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
+from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, failure, in_airflow_terms
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.processes import RUN_VARIABLE, end_job
@@ -177,7 +178,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         run = new_run_id(f"{self.operation}-{source or 'all'}")
         arguments = ["--archive", url, "--run", run, *(("--source", source) if source else ())]
         arguments += self.arguments(archive, source)
-        coordination = os.environ.get(STORE_VARIABLE) or archive.store
+        coordination = coordination_address(archive)
         return Job(url, run, source, database, tuple(arguments), master, archive.key, coordination)
 
     def _take_locks(self, store: ObjectStore, job: Job, context: Context, deadline: datetime) -> HeldLocks:
@@ -238,10 +239,14 @@ class ArchiveJobOperator(SparkSubmitOperator):
             self.log.warning("spark-submit failed after the job had done its work")
         summary = self.summarise(store, job.run, result)
         self.log.info("%s is done: %s", self.operation, summary)
+        self.tell_assets(context, job.source, summary)
+        return summary
+
+    def tell_assets(self, context: Context, source: str | None, summary: Mapping[str, Any]) -> None:
+        """Have the events of the archive's assets say what was done."""
         for asset in self.outlets:
             if isinstance(asset, Asset) and asset.uri.startswith(f"{SCHEME}:"):
-                context["outlet_events"][asset].extra = {"source": job.source, **summary}
-        return summary
+                context["outlet_events"][asset].extra = {"source": source, **summary}
 
     def submit_once(self, job: Job, context: Context, more: Mapping[str, str]) -> str:
         """Run the job once; when this returns, none of its processes is left.

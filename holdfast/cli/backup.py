@@ -1,0 +1,103 @@
+"""`holdfast backup`: a source into an archive, in one snapshot or by what has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from holdfast.backups import confirm
+from holdfast.cli import places
+from holdfast.cli.jobs import run_job
+from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output, human_size
+from holdfast.config import parse_bandwidth, parse_size, parse_span
+from holdfast.sources.postgresql.obstacles import named
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def backup(
+    url: Url,
+    source: Annotated[str, typer.Option(help="A name in archives.yaml, or postgresql://user@host:port/database.")],
+    kind: Annotated[
+        Literal["auto", "full", "changes"],
+        typer.Option(
+            help="'changes': what has changed since the last backup; where the source is not followed yet, or changes "
+            "were lost, a full backup that begins to follow it. 'auto': that where it is followed, else a full one."
+        ),
+    ] = "auto",
+    tables: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Only rows of these tables (schema.table).")
+    ] = None,
+    connections: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Sessions that read the source at a time, at most.")
+    ] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(metavar="RATE", help="What is read in a second, at most, such as '50 MB'.")
+    ] = None,
+    quorum: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="It counts once so many replicas have it; else it is taken back."),
+    ] = None,
+    quorum_timeout: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="They have so long for it once it is written, such as '1h'.")
+    ] = None,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Back up a database: all of it in one snapshot, or what has changed since the last backup."""
+    output = Output(as_json=as_json)
+    name, configured, address = places.source(url, source)
+    arguments = ["--source", name, "--kind", kind]
+    for glob in tables or configured.tables:
+        arguments += ["--tables", glob]
+    arguments += ["--chosen"] if tables else []
+    for glob in configured.exclude:
+        arguments += ["--exclude", glob]
+    if configured.max_retained_wal:
+        arguments += ["--max-retained", str(parse_size(configured.max_retained_wal))]
+    if sessions := connections or configured.connections:
+        arguments += ["--connections", str(sessions)]
+    if rate := bandwidth or configured.bandwidth:
+        arguments += ["--bandwidth", str(parse_bandwidth(rate))]
+    store = places.archive_store(url)
+    size, timeout = places.quorum(url)
+    if needs_quorum := (quorum or size) > 1:
+        span = parse_span(quorum_timeout or timeout)
+        arguments += ["--quorum", str(quorum or size), "--quorum-timeout", str(span.total_seconds())]
+    value = run_job(
+        "backup",
+        store,
+        arguments,
+        address=address,
+        role="source",
+        sources=[name],
+        wait=wait,
+        output=output,
+    )
+    if needs_quorum:
+        value = confirm(store, address, value, say=output.say)
+    for left_out in value.get("not_included", []):
+        output.say(f"not included: {left_out}")
+    if value.get("snapshot_note"):
+        output.say(f"the log position is approximate: {value['snapshot_note']}")
+    output.result(value, lambda console: _show_backup(console, value))
+
+
+def _show_backup(console: Console, value: dict[str, Any]) -> None:
+    seconds = value.get("seconds")
+    speed = f", {seconds:.1f} s ({value['rows'] / seconds:,.0f} rows/s)" if seconds else ""
+    what = f"rows of {value['tables']} tables"
+    if value["kind"] == "changes":
+        what = f"changes of {value['transactions']:,} transactions" if "transactions" in value else "changes"
+        if value.get("begun"):
+            what = f"rows ({what}, and tables begun anew: {named(value['begun'])})"
+    console.print(
+        f"commit {value['commit']}: {value['rows']:,} {what} in {human_size(value['bytes'])}{speed}; "
+        f"restorable to {value['restorable_to']}",
+        markup=False,
+    )
+    if reached := value.get("quorum"):
+        console.print(f"{', '.join(reached['replicas'])} have it", markup=False)

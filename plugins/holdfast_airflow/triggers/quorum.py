@@ -1,0 +1,85 @@
+"""Wait until the quorum of a backup is decided."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from holdfast.errors import HoldfastError, OutcomeUnknownError, UsageError
+from locking.store import StoreDenied, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+POLL_S = 10.0
+
+
+class QuorumTrigger(BaseTrigger):
+    """Fires when the quorum of a block has succeeded or failed, or when that cannot be found out.
+
+    The syncs of the other replicas bring it about; where its deadline is over, this has it fail. It holds no lock.
+
+    :param url: of the replica that the backup was made through.
+    :param store: address of the coordination store; None for what the environment says.
+    :param key: address of the key that opens the archive; None where it needs none.
+    :param block: id of the block.
+    :param until: ISO 8601 with offset: then it gives up, if the store does not answer.
+    :param poll_s: seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        store: str | None,
+        key: str | None,
+        block: str,
+        until: str,
+        poll_s: float = POLL_S,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.url = url
+        self.store = store
+        self.key = key
+        self.block = block
+        self.until = until
+        self.poll_s = poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the triggerer makes this trigger from again."""
+        kind = type(self)
+        names = ("url", "store", "key", "block", "until", "poll_s")
+        return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, pause, look again; yields one event."""
+        while True:
+            try:
+                pending = await asyncio.to_thread(self._look)
+            except (StoreDenied, UsageError, OutcomeUnknownError) as error:
+                yield _event("failed", str(error))
+                return
+            except (StoreError, HoldfastError) as error:
+                pending = f"its quorum could not be read: {error}"
+            if not pending:
+                yield _event("decided")
+                return
+            if datetime.now(UTC) >= datetime.fromisoformat(self.until):
+                yield _event("expired", f"{pending}. 'holdfast points' shows whether the backup counts")
+                return
+            self.log.info("still waiting: %s", pending)
+            await asyncio.sleep(self.poll_s)
+
+    def _look(self) -> str:
+        """Say how a quorum stands that is pending; an empty string means that it is decided."""
+        from holdfast.replication.backing_up import pending_quorum
+        from holdfast.storage import open_store
+
+        return pending_quorum(open_store(self.url, self.key), self.block, address=self.store)
+
+
+def _event(state: str, message: str = "") -> TriggerEvent:
+    return TriggerEvent({"state": state, "message": message})  # type: ignore[no-untyped-call]
