@@ -89,11 +89,12 @@ TABLE: tuple[Row, ...] = (
         {"joining": "an archive becomes the first replica of its update log"},
     ),
     Row(
-        ("sync", "copy"),
+        ("sync", "copy", "rebuilding"),
         {"format": _R, "replica": _W},
         {
             "sync": "executing log entries on a replica, also by a backup, compaction or truncation made through it",
             "copy": "on the target of a copy",
+            "rebuilding": "the update log is made anew from the replicas; on each of them",
         },
     ),
     Row(
@@ -117,6 +118,7 @@ AVAILABLE = frozenset(
         "joining",
         "key-rotation",
         "migration",
+        "rebuilding",
         "recovery",
         "repair",
         "restore",

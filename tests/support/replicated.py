@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import read_file
-from holdfast.archive.model import Block, FileRecord, TableRecord
+from holdfast.archive.model import Block, FileRecord, LogPlace, TableRecord
 from holdfast.archive.state import State
 from holdfast.replication import schema
 from holdfast.replication.membership import found
@@ -94,6 +94,12 @@ class Replicas:
     def state(self, name: str) -> State:
         """Return what a replica's archive holds."""
         return Archive.open(self.place(name)).state
+
+    def place_of(self, name: str) -> LogPlace:
+        """Return where a replica says that it stands in the log."""
+        place = Archive.open(self.place(name), recovering=True).state.log
+        assert place is not None
+        return place
 
     def change(self, name: str, **values: object) -> None:
         """Change what the store says of a replica."""

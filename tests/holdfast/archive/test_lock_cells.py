@@ -38,7 +38,8 @@ key-rotation              f f f f f f f f f f f f f f f f f f
 joining                   f f f f f f f f f f f f f f f f f f f
 sync                      . . . . . . . . . . . . r r r . f f f r
 copy                      . . . . . . . . . . . . r r r . f f f r r
-recovery                  f f f f f f f f f f f f f f f f f f f f f f
+rebuilding                . . . . . . . . . . . . r r r . f f f r r r
+recovery                  f f f f f f f f f f f f f f f f f f f f f f f
 """
 """What keeps the operation of a row and that of a column apart; the columns stand in the order of the rows.
 

@@ -1,0 +1,311 @@
+"""Making the update log of an archive anew from what its replicas have, where the coordination store was lost.
+
+The log goes on behind the entry that the furthest replica has executed. Whatever is there counts, also a block that
+still waited for its quorum. Replicas that have the same go on as they are; all others are lost, and recovery gives them
+what they lack. Nothing is deleted anywhere.
+
+The order is what makes it safe. A store that still knows the archive is closed first, by an id that no replica has.
+Then each replica that can be read says in a commit that it follows the log of a new id: from then on, whoever still has
+the old store contradicts it. Only then is the log written. Killed in between, it is run again: nothing can be appended
+until it has come to its end.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.archive import locks
+from holdfast.archive.state import Change
+from holdfast.errors import BusyError, RefusedError, UsageError
+from holdfast.replication import schema
+from holdfast.replication.agreement import check_others
+from holdfast.replication.errors import OldStoreError
+from holdfast.replication.membership import only_archive
+from holdfast.replication.replicas import Acting, LogState, add, change_row, log_states, register, replicas
+from holdfast.replication.store import clock
+from holdfast.replication.survey import Readable, ask, decide, of_archive
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.locks import HeldLocks
+    from holdfast.archive.state import State
+    from holdfast.replication.replicas import ReplicaRow
+    from holdfast.replication.store import CoordinationStore
+    from holdfast.replication.survey import Fate, Survey, Told
+    from holdfast.storage import ObjectStore
+
+_UNDECIDED = ("pending", "failed")
+"""States of quorums whose block would not have counted, or not yet."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the store still knows of the archive.
+
+    :param unsettled: blocks whose quorum was pending, or had failed.
+    """
+
+    log: LogState
+    rows: tuple[ReplicaRow, ...]
+    leader_epoch: int
+    unsettled: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """A rebuilding that is to be done.
+
+    :param archive: its id; `name`: its name.
+    :param known: None: the store knows nothing of it.
+    :param is_needed: the store knows nothing of it, or contradicts a replica.
+    """
+
+    archive: str
+    name: str
+    known: Known | None
+    told: tuple[Told, ...]
+    survey: Survey
+    is_needed: bool
+
+    @property
+    def head(self) -> int:
+        """Return the index of the last entry that counts."""
+        return self.survey.source.place.index
+
+    @property
+    def state(self) -> State:
+        """Return what the replica holds that the log goes on from."""
+        return self.survey.source.archive.state
+
+    @property
+    def unsettled(self) -> tuple[str, ...]:
+        """Return blocks that count from then on, though their quorum was pending or had failed."""
+        return tuple(sorted(self.known.unsettled & self.state.blocks.keys())) if self.known else ()
+
+    @property
+    def given_up(self) -> int:
+        """Return how many entries the store still has that no replica has executed."""
+        return max(0, self.known.log.head - self.head) if self.known else 0
+
+    def check(self, *, force: bool) -> None:
+        """Make sure that it is to be done.
+
+        :param force: also where the store is as it should be.
+        :raises RefusedError: it is; or a replica has what would be lost.
+        """
+        if not self.is_needed and not force:
+            raise RefusedError(
+                "there is nothing to rebuild: the coordination store agrees with every replica that can be read. "
+                "'holdfast replica status' shows them; --force rebuilds it all the same"
+            )
+        self.survey.check()
+
+
+def prepare(
+    coordination: CoordinationStore,
+    urls: Mapping[str, str],
+    *,
+    wanted: str | None = None,
+    source: str | None = None,
+    without: Collection[str] = (),
+    places: Callable[[str], ObjectStore] = open_store,
+) -> Rebuilding:
+    """Find out what the replicas have, and what would become of each; changes nothing.
+
+    :param urls: of replicas, by name. Those that the store still knows come to it.
+    :param wanted: the archive's id or name; None: the one of these replicas, else the only one in the store.
+    :param source: the replica that the log is to go on from; None: the one that has come furthest.
+    :param without: names of replicas that are left out: they are lost, whatever they have.
+    :raises UsageError: the replicas are of several archives, or none is named.
+    :raises RefusedError: the log could go on from none of them.
+    """
+    told = ask(urls, places)
+    archive, name = _archive(coordination, told, wanted)
+    known = coordination.run(lambda c: _known(c, archive))
+    if known is not None:
+        told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
+    told = sorted(of_archive(told, archive), key=lambda each: each.name)
+    needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
+    return Rebuilding(archive, name, known, tuple(told), decide(told, source=source, without=without), is_needed=needed)
+
+
+def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
+    """Return the id and the name of the archive that is meant."""
+    found = [each.archive.identity for each in told if isinstance(each, Readable)]
+    meant = {identity.id: identity.name for identity in found if wanted in (None, identity.id, identity.name)}
+    if len(meant) == 1:
+        return meant.popitem()
+    if meant:
+        said = ", ".join(f"{each.name}: {each.archive.identity.id}" for each in told if isinstance(each, Readable))
+        raise UsageError(f"these are replicas of several archives ({said}): say which by --archive")
+    log = only_archive(coordination, wanted)
+    return log.archive, log.name
+
+
+def _known(connection: Connection, archive: str) -> Known | None:
+    log = next((log for log in log_states(connection) if log.archive == archive), None)
+    if log is None:
+        return None
+    a, q = schema.archives.c, schema.quorums.c
+    epoch = connection.execute(sa.select(a.leader_epoch).where(a.archive == archive)).scalar_one()
+    unsettled = connection.execute(sa.select(q.block).where(q.archive == archive, q.state.in_(_UNDECIDED)))
+    return Known(log, tuple(replicas(connection, archive)), epoch, frozenset(unsettled.scalars()))
+
+
+def _contradicts(connection: Connection, known: Known, told: Sequence[Told], store: str) -> bool:
+    """Say whether a replica has executed what the store does not know."""
+    good = {row.name for row in known.rows if not row.is_lost} or {row.name for row in known.rows}
+    asked = [each for each in told if isinstance(each, Readable) and each.name in good and not each.place.recovering]
+    if any(each.place.store != known.log.store for each in asked):
+        return True
+    try:
+        check_others(connection, known.log.archive, {each.url: each.place for each in asked}, store)
+    except OldStoreError:
+        return True
+    return False
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A log that was made anew.
+
+    :param store: the id that the store has for it.
+    """
+
+    store: str
+    done: Rebuilding
+
+
+def rebuild(
+    coordination: CoordinationStore,
+    urls: Mapping[str, str],
+    *,
+    wanted: str | None = None,
+    source: str | None = None,
+    without: Collection[str] = (),
+    force: bool = False,
+    wait: float = 0.0,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> Rebuilt:
+    """Make the log anew; run again after a kill it goes on.
+
+    :param urls, wanted, source, without: as `prepare` takes them.
+    :param force: also where the store is as it should be.
+    :param wait: seconds for locks that others hold, on each replica.
+    :raises RefusedError: there is nothing to rebuild, or a replica has what would be lost.
+    :raises LockBusy: somebody works on a replica, or rebuilds, too.
+    :raises BusyError: a replica or the store was changed meanwhile.
+    """
+    first = prepare(coordination, urls, wanted=wanted, source=source, without=without, places=places)
+    first.check(force=force)
+    with ExitStack() as stack:
+        held = {each.name: stack.enter_context(_locked(each, wait)) for each in _in_order(first.told)}
+        # Once more: what was told before the locks were held may be old. What could not be read then has none.
+        again = ask({each.name: each.url for each in _in_order(first.told)}, places)
+        unread = [each for each in first.told if each.name not in held]
+        told = sorted((*of_archive(again, first.archive), *unread), key=lambda each: each.name)
+        work = replace(first, told=tuple(told), survey=decide(told, source=source, without=without))
+        work.survey.check()
+
+        def check() -> None:
+            for each in held.values():
+                each.check()
+
+        closed, store = str(uuid.uuid4()), str(uuid.uuid4())
+        coordination.run(lambda c: _close(c, work, closed))
+        for each in _in_order(told):
+            _move(each, store, check, held[each.name].fence)
+        coordination.run(lambda c: _write(c, work, closed, store))
+    return Rebuilt(store, work)
+
+
+def _in_order(told: Sequence[Told]) -> list[Readable]:
+    """Return the replicas that could be read, in the order in which everybody takes their locks."""
+    return sorted((each for each in told if isinstance(each, Readable)), key=lambda each: each.url)
+
+
+def _locked(told: Readable, wait: float) -> HeldLocks:
+    purpose = "rebuilding the coordination store"
+    return locks.acquire(told.archive.store, "rebuilding", owner=Owner(), purpose=purpose, wait=wait)
+
+
+def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
+    """Give the log an id that no replica has: nothing can be appended to it any more, nor by who is just about to."""
+    _check_unchanged(connection, work, work.known.log.store if work.known else None)
+    a, r = schema.archives.c, schema.replicas.c
+    connection.execute(schema.archives.update().where(a.archive == work.archive).values(store=closed))
+    connection.execute(schema.replicas.update().where(r.archive == work.archive).values(epoch=r.epoch + 1))
+
+
+def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None) -> None:
+    now = next((log.store for log in log_states(connection) if log.archive == work.archive), None)
+    if now != store:
+        raise BusyError(f"somebody else has changed the log of {work.name} meanwhile: look at it, and start again")
+
+
+def _move(told: Readable, store: str, check: Callable[[], None], fence: str | None) -> None:
+    """Commit that a replica follows the log of another store from where it stands."""
+
+    def plan(state: State) -> Change:
+        if state.log != told.place:  # locks give order only: this process may have been suspended for long
+            raise BusyError(f"somebody else has changed {told.url} meanwhile: start again")
+        # It joins the others at this index. One that is being recovered stays what nobody may read.
+        entry = told.place.entry if told.place.recovering else ""
+        return Change(kind="rebuilt", log=told.place.model_copy(update={"store": store, "entry": entry}))
+
+    told.archive.add(plan, check=check, fence=fence)
+
+
+def _write(connection: Connection, work: Rebuilding, closed: str, store: str) -> None:
+    """Write the log: it begins behind what is there, and everything that is there counts."""
+    _check_unchanged(connection, work, closed if work.known else None)
+    epochs = {row.name: row.epoch for row in replicas(connection, work.archive)}
+    abandoned = _abandoned(connection, work)
+    for table in reversed(schema.metadata.sorted_tables):
+        connection.execute(table.delete().where(table.c.archive == work.archive))
+    source, head, state = work.survey.source, work.head, work.state
+    log = LogState(work.archive, work.name, store, head=head, start=head + 1)
+    register(connection, log, name=source.name, url=source.url, ends=state.ends, streams=state.streams)
+    a = schema.archives.c
+    connection.execute(
+        schema.archives.update()
+        .where(a.archive == work.archive)
+        .values(quorum_index=head, leader_epoch=work.known.leader_epoch + 1 if work.known else 0)
+    )
+    for fate in work.survey.fates:
+        _write_replica(connection, work, fate, epochs.get(fate.told.name, 0) + 1)
+    for block, name in sorted(abandoned.items()):
+        row = {"archive": work.archive, "block": block, "replica": name, "at": clock(connection)}
+        connection.execute(schema.abandoned.insert(), row)
+
+
+def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
+    """Return which blocks no entry may add any more, since their files may be gone, and at whose place they lie."""
+    b = schema.abandoned.c
+    known = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
+    told = {block: each.name for each in _in_order(work.told) for block in each.archive.state.abandoned}
+    return told | {row.block: row.replica for row in known}
+
+
+def _write_replica(connection: Connection, work: Rebuilding, fate: Fate, epoch: int) -> None:
+    told = fate.told
+    if told is not work.survey.source:
+        add(connection, work.archive, name=told.name, url=told.url)
+    change_row(
+        connection,
+        Acting(work.archive, told.name, 0),
+        epoch=epoch,
+        pointer=min(told.place.index, work.head) + 1 if isinstance(told, Readable) else 0,
+        is_lost=bool(fate.lost),
+        lost_reason=f"when the store was rebuilt: {fate.lost}" if fate.lost else "",
+    )
