@@ -238,19 +238,12 @@ def _take_back(connection: Connection, archive: str, failing: Quorum, by: str) -
 
 def _check_removed(connection: Connection, archive: str, blocks: Collection[str]) -> None:
     """Refuse to remove what still waits for its quorum: it may be taken back, which is another entry's to do."""
-    for block, source in pending_blocks(connection, archive).items():
-        if block in blocks:
+    for each in quorum.pending(connection, archive) if blocks else ():
+        if each.block in blocks:
             raise RefusedError(
-                f"the newest backup of {source} still waits for its quorum, and its block {block} was to be removed: "
-                "nothing was changed. Wait until 'holdfast replica status' shows the quorum no more, then start again"
+                f"the last backup of {each.source} still waits for its quorum, and was to be removed: "
+                f"{each.describe()}. Nothing was changed: wait for it, then start again"
             )
-
-
-def pending_blocks(connection: Connection, archive: str) -> dict[str, str]:
-    """Return the blocks that still wait for their quorum, with the source of each."""
-    q = schema.quorums.c
-    query = sa.select(q.block, q.source).where(q.archive == archive, q.state == "pending")
-    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def _check_abandoned(connection: Connection, archive: str, blocks: Iterable[Block]) -> None:

@@ -296,7 +296,7 @@ class ReplicatedArchive(Archive):
     def settled(self) -> State:
         """Return the state without what still waits for its quorum: neither it nor what it stands for may go."""
         coordination, acting = self.in_use()
-        waiting = coordination.run(lambda c: log.pending_blocks(c, acting.archive))
+        waiting = {each.block for each in coordination.run(lambda c: quorum.pending(c, acting.archive))}
         return replace(self.state, blocks={key: each for key, each in self.state.blocks.items() if key not in waiting})
 
     def _executed(self, draft: Draft, index: int, check: Check, fence: str | None) -> Commit:
