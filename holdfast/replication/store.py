@@ -141,8 +141,8 @@ class CoordinationStore:
     def _unreachable(self, error: DBAPIError) -> HoldfastError:
         said = " ".join(str(error.orig).split())
         return HoldfastError(
-            f"the coordination store {self.url} cannot be used: {said}. Backups need it; a restore from one replica "
-            "does not"
+            f"the coordination store {self.url} cannot be used: {said}. Backups and sequential reads need it; "
+            "--consistency eventual reads one replica without it"
         )
 
     def _upgrade(self) -> None:
@@ -211,6 +211,12 @@ def _was_given_up(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _GIVEN_UP
 
 
+def is_there(address: str) -> bool:
+    """Say whether a store is not just a file of SQLite that does not exist."""
+    url = _parse(address)
+    return url.drivername != "sqlite" or Path(url.database or "").exists()
+
+
 @contextmanager
 def opened(address: str | None, *, create: bool = False) -> Iterator[CoordinationStore]:
     """Open the store at an address, or else where the environment says.
@@ -221,11 +227,10 @@ def opened(address: str | None, *, create: bool = False) -> Iterator[Coordinatio
     found = address or os.environ.get(ENVIRONMENT)
     if not found:
         raise UsageError(f"say where the coordination store is: --store, {ENVIRONMENT}, or 'store' in archives.yaml")
-    url = _parse(found)
-    if not create and url.drivername == "sqlite" and not Path(url.database or "").exists():
+    if not create and not is_there(found):
         raise UsageError(
-            f"there is no coordination store at {url.database}: check the address; 'holdfast replica add' makes a "
-            "new one"
+            f"there is no coordination store at {_parse(found).database}: check the address; 'holdfast replica add' "
+            "makes a new one, and 'holdfast replica rebuild-store' one for replicas whose store is gone"
         )
     with CoordinationStore.open(found) as store:
         yield store

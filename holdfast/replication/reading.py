@@ -1,0 +1,132 @@
+"""Opening an archive to read it, in one of two consistencies.
+
+*Eventual*: what the replica has that is read, be it old, and be it something that may yet be taken back. *Sequential*:
+every backup whose quorum has succeeded, nothing that waits for its quorum or has failed, and never less than a
+sequential read before has shown, wherever that was made.
+
+Most archives are at one place, where both are the same: what talks to a coordination store is imported only where it is
+asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.hiding import without
+from holdfast.archive.model import iso
+from holdfast.errors import BusyError, DamagedError, RefusedError, UsageError, sentence
+from holdfast.replication.errors import OldStoreError
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.archive.state import State
+    from holdfast.replication.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+Consistency = Literal["eventual", "sequential"]
+
+CONSISTENCIES: Final[tuple[Consistency, ...]] = ("eventual", "sequential")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One commit of an archive, as it is read.
+
+    :param archive: its id.
+    :param state: what is shown of it.
+    :param behind: entries of the update log that it lacks; None where the store was not asked, or there is no log.
+    """
+
+    store: ObjectStore
+    archive: str
+    state: State
+    consistency: Consistency
+    behind: int | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return which replica is read and how fresh it is, for results in JSON."""
+        log, at = self.state.log, self.state.at
+        return {
+            "url": self.store.url,
+            "consistency": self.consistency,
+            "replica": log.replica if log else None,
+            "index": log.index if log else None,
+            "entries_behind": self.behind,
+            "commit": self.state.sequence,
+            "committed_at": iso(at) if at else None,
+        }
+
+
+def say_read_from(value: dict[str, Any]) -> str:
+    """Return what `Opened.describe` returned in words; "" for an archive at one place."""
+    if value["replica"] is None:
+        return ""
+    behind = value["entries_behind"]
+    fresh = (
+        f"commit {value['commit']} of {value['committed_at']}; how far the log is was not asked"
+        if behind is None
+        else f"{behind} entries behind the log"
+    )
+    return f"read from replica {value['replica']} at entry {value['index']}, {fresh}"
+
+
+def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: str | None = None) -> Opened:
+    """Open an archive to read it: pin one commit, and for a sequential read ask the coordination store afterwards.
+
+    :param address: of the coordination store; None for what the environment says.
+    :raises BusyError: a sequential read, and this replica is not far enough.
+    :raises LostReplicaError: a sequential read, and the replica has to be recovered first.
+    :raises UsageError: a sequential read of a replica, and nothing says where its store is.
+    :raises HoldfastError: a sequential read, and the store cannot be reached.
+    """
+    archive = Archive.open(store)
+    if consistency == "eventual" or archive.state.log is None:
+        return Opened(store, archive.identity.id, archive.state, consistency)
+    from holdfast.replication.store import opened
+
+    with opened(address) as coordination:
+        return _shown(archive, coordination)
+
+
+def open_first(
+    stores: Sequence[ObjectStore], consistency: Consistency = "eventual", *, address: str | None = None
+) -> Opened:
+    """Open the first replica of an archive that can be read in a consistency.
+
+    :param stores: of its replicas, or of the one that was named. An eventual read is of the first.
+    :param address: as `open_to_read` takes it.
+    :raises BusyError: several were asked for a sequential read, and none can serve it; says why of each.
+    """
+    if consistency == "eventual" or len(stores) == 1:
+        return open_to_read(stores[0], consistency, address=address)
+    from holdfast.replication.store import opened
+
+    refused = []
+    with opened(address) as coordination:
+        for store in stores:
+            try:
+                return _shown(Archive.open(store), coordination)
+            except OldStoreError:
+                raise
+            except (BusyError, RefusedError, DamagedError, UsageError, StoreError) as error:
+                refused.append(sentence(error))
+    raise BusyError(f"no replica can be read sequentially now: {'; '.join(refused)}")
+
+
+def _shown(archive: Archive, coordination: CoordinationStore) -> Opened:
+    """Return what a sequential read shows of an archive that is open."""
+    from holdfast.replication import sequential
+    from holdfast.storage import open_store
+
+    store, state = archive.store, archive.state
+    opened = Opened(store, archive.identity.id, state, "sequential")
+    if state.log is None:
+        return opened
+    places = partial(open_store, key=store.key)
+    answer = sequential.ask(coordination, opened.archive, store.url, state.log, places)
+    return replace(opened, state=without(state, answer.hidden), behind=answer.behind)
