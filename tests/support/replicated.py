@@ -147,8 +147,8 @@ def _block(store: ObjectStore, source: str, number: int, identity: str) -> Block
             file.write(body)
         return FileRecord(path=path, size=len(body), sha256=hashlib.sha256(body).hexdigest())
 
-    rows = write(f"{folder}/16384/snapshot/{identity}/00000-a.parquet", b"rows of %d " % number * 50)
-    catalog = write(f"{folder}/schema/{identity}/catalog-a.json", b"{}")
+    rows = write(f"{folder}/16384/snapshot/{identity}/00000-{number:012x}.parquet", b"rows of %d " % number * 50)
+    catalog = write(f"{folder}/schema/snapshot/{identity}/catalog-{number:012x}.json", b"{}")
     table = TableRecord(id="16384", table_schema="public", name="t", rows=1, digest="1:1", files=(rows,))
     block = make_block(
         identity=identity,

@@ -6,11 +6,14 @@ import threading
 
 import pytest
 
+from holdfast.archive import Change
 from holdfast.archive.retention import parse_rules
+from holdfast.archive.state import State
 from holdfast.archive.truncation import truncate
 from holdfast.errors import BusyError, HoldfastError, RefusedError
 from holdfast.replication import leading as leading_module
 from holdfast.replication import log, schema
+from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import EpochOverError, LostReplicaError
 from holdfast.replication.leader import go_on, lead, leader, resign
 from holdfast.replication.leading import leading
@@ -64,6 +67,9 @@ def test_what_a_leader_of_before_would_append_is_refused(two: Replicas) -> None:
     run(lambda c: resign(c, far, 2))
     with pytest.raises(EpochOverError, match="nobody leads by now"):
         run(lambda c: log.append(c, near, draft))
+    assert run(lambda c: lead(c, near)) == 3  # another process of this replica: what far did meanwhile counts
+    with pytest.raises(EpochOverError, match=r"near led in epoch 1, and near leads by now \(epoch 3\)"):
+        run(lambda c: log.append(c, near, draft))
 
 
 def test_blocks_are_removed_by_the_leader_only(two: Replicas) -> None:
@@ -83,6 +89,36 @@ def test_a_truncation_during_which_another_replica_came_to_lead_changes_nothing(
             truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)
     assert len(two.state("near").blocks) == 2
     assert two.coordination.run(lambda c: leader(c, two.archive)).name == "far"
+
+
+def test_what_others_back_up_meanwhile_lets_the_leader_only_plan_anew(two: Replicas) -> None:
+    planned: list[int] = []
+
+    def plan(state: State) -> Change:
+        planned.append(len(state.blocks))
+        if len(planned) == 1:
+            two.back_up("far")
+        return Change("truncation", remove=(two.backups[0],))
+
+    with leading(two.open("near")) as near:
+        near.add(plan, check=nothing, fence=None)
+    assert planned == [1, 2]
+    two.sync("far")
+    assert two.state("near").blocks.keys() == two.state("far").blocks.keys() == {two.backups[1]}
+
+
+def test_a_truncation_neither_removes_what_waits_for_its_quorum_nor_relies_on_it(two: Replicas) -> None:
+    two.back_up("near")
+    near = two.open("near")
+    near.wish = Wish(2)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    with leading(near):
+        truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)
+    assert near.state.blocks.keys() == set(two.backups[1:])
+    two.sync("far")
+    with leading(near):
+        truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)
+    assert near.state.blocks.keys() == {two.backups[2]}
 
 
 def test_the_lease_is_renewed_while_the_work_goes_on(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
