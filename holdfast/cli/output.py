@@ -20,18 +20,19 @@ class Output:
     """Where one command's words go.
 
     :param as_json: print the result as one JSON object.
+    :ivar words: where everything goes that is not the result.
     """
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._words = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.words = Console(stderr=True, highlight=False, soft_wrap=True)
         self._results = Console(highlight=False, soft_wrap=True)
         self._last = ""
         self._heard = 0
 
     def say(self, words: str) -> None:
         """Tell the person something that is not the result."""
-        self._words.print(hide_passwords(words), markup=False)
+        self.words.print(hide_passwords(words), markup=False)
 
     def failure(self, words: str, code: int) -> int:
         """Say why the command failed and return the exit code, which the JSON object repeats."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from holdfast.cli import places
 from holdfast.config import find_config, load_config
 from holdfast.replication import membership
 from holdfast.replication.replicas import replica
-from holdfast.replication.store import ENVIRONMENT, opened
+from holdfast.replication.store import ENVIRONMENT, is_there, opened
 from holdfast.replication.upkeep import log_at
 
 if TYPE_CHECKING:
@@ -83,13 +84,19 @@ def _archives() -> dict[str, ArchiveConfig]:
 
 
 @contextmanager
-def ask(store: str | None, archive: str | None, *, create: bool = False) -> Iterator[Asked]:
-    """Open the coordination store that the options, the environment or archives.yaml name."""
+def ask(store: str | None, archive: str | None, *, create: bool = False, only_look: bool = False) -> Iterator[Asked]:
+    """Open the coordination store that the options, the environment or archives.yaml name.
+
+    :param create: make a file of SQLite that is not there; `only_look`: elsewhere, to be thrown away.
+    """
     known = _archives()
     configured = known.get(archive) if archive else None
     address = store or os.environ.get(ENVIRONMENT)
     if not address:
         said = {each.store for each in ([configured] if configured else known.values()) if each.store}
         address = said.pop() if len(said) == 1 else None
-    with opened(address, create=create) as coordination:
+    with ExitStack() as stack:
+        if only_look and address and not is_there(address):
+            address = f"sqlite:///{stack.enter_context(TemporaryDirectory())}/empty.db"
+        coordination = stack.enter_context(opened(address, create=create))
         yield Asked(coordination, archive, configured)

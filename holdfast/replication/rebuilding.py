@@ -22,13 +22,12 @@ import sqlalchemy as sa
 from holdfast.archive import locks
 from holdfast.archive.state import Change
 from holdfast.errors import BusyError, RefusedError, UsageError
-from holdfast.replication import schema
+from holdfast.replication import quorum, schema
 from holdfast.replication.agreement import check_others
 from holdfast.replication.errors import OldStoreError
-from holdfast.replication.membership import only_archive
 from holdfast.replication.replicas import Acting, LogState, add, change_row, log_states, register, replicas
 from holdfast.replication.store import clock
-from holdfast.replication.survey import Readable, ask, decide, of_archive
+from holdfast.replication.survey import Readable, Unreadable, ask, decide, of_archive
 from holdfast.storage import open_store
 from locking import Owner
 
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
     from holdfast.replication.store import CoordinationStore
     from holdfast.replication.survey import Fate, Survey, Told
     from holdfast.storage import ObjectStore
-
-_UNDECIDED = ("pending", "failed")
-"""States of quorums whose block would not have counted, or not yet."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +64,7 @@ class Rebuilding:
     :param archive: its id; `name`: its name.
     :param known: None: the store knows nothing of it.
     :param is_needed: the store knows nothing of it, or contradicts a replica.
+    :param chosen, without: as `decide` takes them.
     """
 
     archive: str
@@ -76,6 +73,8 @@ class Rebuilding:
     told: tuple[Told, ...]
     survey: Survey
     is_needed: bool
+    chosen: str | None
+    without: tuple[str, ...]
 
     @property
     def head(self) -> int:
@@ -136,20 +135,24 @@ def prepare(
         told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
     told = sorted(of_archive(told, archive), key=lambda each: each.name)
     needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
-    return Rebuilding(archive, name, known, tuple(told), decide(told, source=source, without=without), is_needed=needed)
+    survey = decide(told, source=source, without=without)
+    return Rebuilding(archive, name, known, tuple(told), survey, needed, source, tuple(without))
 
 
 def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
     """Return the id and the name of the archive that is meant."""
-    found = [each.archive.identity for each in told if isinstance(each, Readable)]
-    meant = {identity.id: identity.name for identity in found if wanted in (None, identity.id, identity.name)}
+    there = {each.archive.identity.id: each.archive.identity.name for each in told if isinstance(each, Readable)}
+    if not there:
+        there = {log.archive: log.name for log in coordination.run(log_states)}
+    meant = {archive: name for archive, name in there.items() if wanted in (None, archive, name)}
     if len(meant) == 1:
         return meant.popitem()
     if meant:
-        said = ", ".join(f"{each.name}: {each.archive.identity.id}" for each in told if isinstance(each, Readable))
-        raise UsageError(f"these are replicas of several archives ({said}): say which by --archive")
-    log = only_archive(coordination, wanted)
-    return log.archive, log.name
+        several = ", ".join(f"{name} ({archive})" for archive, name in sorted(meant.items()))
+        raise UsageError(f"there are several archives, {several}: say which by --archive")
+    unread = "".join(f"; {each.name}: {each.problem}" for each in told if isinstance(each, Unreadable))
+    what = f"an archive {wanted}" if wanted else "an archive with replicas"
+    raise UsageError(f"nothing tells of {what}{unread}. Say by --replica NAME=URL where its replicas are")
 
 
 def _known(connection: Connection, archive: str) -> Known | None:
@@ -158,7 +161,9 @@ def _known(connection: Connection, archive: str) -> Known | None:
         return None
     a, q = schema.archives.c, schema.quorums.c
     epoch = connection.execute(sa.select(a.leader_epoch).where(a.archive == archive)).scalar_one()
-    unsettled = connection.execute(sa.select(q.block).where(q.archive == archive, q.state.in_(_UNDECIDED)))
+    unsettled = connection.execute(
+        sa.select(q.block).where(q.archive == archive, q.state.in_((quorum.PENDING, quorum.FAILED)))
+    )
     return Known(log, tuple(replicas(connection, archive)), epoch, frozenset(unsettled.scalars()))
 
 
@@ -188,33 +193,30 @@ class Rebuilt:
 
 def rebuild(
     coordination: CoordinationStore,
-    urls: Mapping[str, str],
+    planned: Rebuilding,
     *,
-    wanted: str | None = None,
-    source: str | None = None,
-    without: Collection[str] = (),
     force: bool = False,
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Rebuilt:
-    """Make the log anew; run again after a kill it goes on.
+    """Make the log anew; killed, it is prepared and run again, and goes on.
 
-    :param urls, wanted, source, without: as `prepare` takes them.
+    :param planned: what `prepare` has found out.
     :param force: also where the store is as it should be.
     :param wait: seconds for locks that others hold, on each replica.
     :raises RefusedError: there is nothing to rebuild, or a replica has what would be lost.
     :raises LockBusy: somebody works on a replica, or rebuilds, too.
     :raises BusyError: a replica or the store was changed meanwhile.
     """
-    first = prepare(coordination, urls, wanted=wanted, source=source, without=without, places=places)
-    first.check(force=force)
+    planned.check(force=force)
     with ExitStack() as stack:
-        held = {each.name: stack.enter_context(_locked(each, wait)) for each in _in_order(first.told)}
+        held = {each.name: stack.enter_context(_locked(each, wait)) for each in _in_order(planned.told)}
         # Once more: what was told before the locks were held may be old. What could not be read then has none.
-        again = ask({each.name: each.url for each in _in_order(first.told)}, places)
-        unread = [each for each in first.told if each.name not in held]
-        told = sorted((*of_archive(again, first.archive), *unread), key=lambda each: each.name)
-        work = replace(first, told=tuple(told), survey=decide(told, source=source, without=without))
+        again = ask({each.name: each.url for each in _in_order(planned.told)}, places)
+        unread = [each for each in planned.told if each.name not in held]
+        told = sorted((*of_archive(again, planned.archive), *unread), key=lambda each: each.name)
+        survey = decide(told, source=planned.chosen, without=planned.without)
+        work = replace(planned, told=tuple(told), survey=survey)
         work.survey.check()
 
         def check() -> None:

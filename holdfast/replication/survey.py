@@ -103,13 +103,18 @@ class Survey:
     source: Readable
     fates: tuple[Fate, ...]
 
+    @property
+    def objections(self) -> tuple[str, ...]:
+        """Return what somebody has to say first."""
+        return tuple(fate.objection for fate in self.fates if fate.objection)
+
     def check(self) -> None:
         """Make sure that no replica has what would be lost without somebody having said so.
 
         :raises RefusedError: one has, or may have.
         """
-        if objections := [fate.objection for fate in self.fates if fate.objection]:
-            raise RefusedError("; ".join(objections))
+        if self.objections:
+            raise RefusedError("; ".join(self.objections))
 
 
 def decide(told: Sequence[Told], *, source: str | None = None, without: Collection[str] = ()) -> Survey:

@@ -19,7 +19,7 @@ from holdfast.replication import rebuilding, schema
 from holdfast.replication.errors import EpochOverError, OldStoreError
 from holdfast.replication.log import Draft, EntryChange, append
 from holdfast.replication.membership import found
-from holdfast.replication.rebuilding import Rebuilt, prepare, rebuild
+from holdfast.replication.rebuilding import Rebuilt, prepare
 from holdfast.replication.replicas import log_state, replica, replicas
 from holdfast.replication.store import CoordinationStore
 from holdfast.storage import ObjectStore, open_store
@@ -52,6 +52,18 @@ def old(two: Replicas) -> Replicas:
     two.back_up("near")
     shutil.move(copy, path)
     return two
+
+
+def rebuild(
+    coordination: CoordinationStore,
+    urls: dict[str, str],
+    *,
+    force: bool = False,
+    places: Callable[[str], ObjectStore] = open_store,
+    **options: Any,
+) -> Rebuilt:
+    planned = prepare(coordination, urls, places=places, **options)
+    return rebuilding.rebuild(coordination, planned, force=force, places=places)
 
 
 def urls(given: Replicas, *names: str) -> dict[str, str]:
@@ -320,7 +332,7 @@ def test_what_lies_at_another_place_is_told_and_not_touched(two: Replicas, empty
             rebuild(empty, {**urls(two), "third": two.place(name).url})
     found(empty, alone.store, "third")
     where = {**urls(two), "third": alone.store.url}
-    with pytest.raises(UsageError, match=r"replicas of several archives \(far: .*\): say which by --archive"):
+    with pytest.raises(UsageError, match=r"several archives, (shop|alone) \(.*\): say which by --archive"):
         rebuild(empty, where)
     with pytest.raises(RefusedError, match=r"third .* a replica of alone"):
         rebuild(empty, where, wanted="shop")
@@ -332,7 +344,9 @@ def test_names_that_nobody_has_are_wrong_usage(two: Replicas, empty: Coordinatio
     for options in ({"source": "nobody"}, {"without": ["nobody"]}):
         with pytest.raises(UsageError, match="there is no replica nobody among these: far, near"):
             rebuild(empty, urls(two), **options)
-    with pytest.raises(UsageError, match="no archive has replicas in"):
+    with pytest.raises(UsageError, match=r"nothing tells of an archive with replicas; near: .* is not an archive"):
+        rebuild(empty, {"near": str(two.folder / "nowhere")})
+    with pytest.raises(UsageError, match=r"nothing tells of an archive with replicas\. Say by --replica"):
         rebuild(empty, {})
 
 
@@ -405,6 +419,23 @@ def test_a_replica_that_goes_on_meanwhile_is_asked_again_under_its_locks(
     monkeypatch.setattr(rebuilding, "_locked", late)
     assert rebuild(old.coordination, {}).done.head == 4
     go_on(old)
+
+
+def test_a_contradiction_that_appears_before_the_locks_are_held_is_seen(
+    old: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = rebuilding._locked
+
+    def late(*given: Any) -> Any:
+        monkeypatch.undo()
+        archive = Archive.open(old.place("far"))
+        log = old.place_of("far").model_copy(update={"index": 3, "entry": "another"})
+        archive.add(partial(_at, old.backup(archive.store), log), check=nothing, fence=None)
+        return locked(*given)
+
+    monkeypatch.setattr(rebuilding, "_locked", late)
+    with pytest.raises(RefusedError, match="has executed another entry 3 than"):
+        rebuild(old.coordination, {})
 
 
 def test_a_replica_that_is_changed_in_spite_of_its_locks_is_not_moved(
