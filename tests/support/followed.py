@@ -20,6 +20,7 @@ from holdfast.archive.model import FORMAT
 from holdfast.archive.points import resolve
 from holdfast.archive.runs import RunRecord, read_last
 from holdfast.archive.timeline import Moment
+from holdfast.following import Wanted
 from holdfast.moments import catalog_of, history_of, parts_of
 from holdfast.position import parse_position, show_position
 from holdfast.sources.postgresql.address import Address
@@ -136,7 +137,7 @@ class Followed:
 
         def attempt(more: Mapping[str, str]) -> str:
             with job_without_spark(self.store, self.held, run, "source", self.address, more=more) as job:
-                job.log.result = backup.back_up(job, "shop")
+                job.log.result = backup.back_up(job, "shop", wish=Wanted.of(given).wish)
             return ""
 
         backups.run_to_the_end(self.store, run, self.address, arguments=given, attempt=attempt)

@@ -20,7 +20,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         given[:] = arguments
         return {"commit": 1, "rows": 0, "tables": 0, "bytes": 0, "restorable_to": "now"}
 
-    monkeypatch.setattr("holdfast.cli.app.run_job", run_job)
+    monkeypatch.setattr("holdfast.cli.backup.run_job", run_job)
     return given
 
 
@@ -56,3 +56,30 @@ def test_a_limit_that_is_none_is_a_mistake(
 ) -> None:
     done = holdfast("backup", store.url, *SOURCE, *limit, "--json")
     assert (done.code, asked) == (2, [])
+
+
+def test_a_quorum_is_asked_for_as_the_configuration_says_or_the_command(
+    holdfast: RunCommand, store: ObjectStore, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirmed: list[dict[str, Any]] = []
+
+    def confirm(store: ObjectStore, address: object, value: dict[str, Any], **more: Any) -> dict[str, Any]:
+        confirmed.append(value)
+        return {**value, "quorum": {"entry": 7, "size": 2, "replicas": ["far", "near"]}}
+
+    monkeypatch.setattr("holdfast.cli.backup.confirm", confirm)
+    file = tmp_path / "archives.yaml"
+    file.write_text(
+        f"archives: {{shop: {{replicas: {{near: {store.url}, far: {tmp_path}/far}}, quorum: 2, quorum_timeout: 2h, "
+        "sources: {db: {url: 'postgresql://me@here/shop'}}}}"
+    )
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(file))
+    done = holdfast("backup", "shop", "--source", "db", "--json")
+    assert done.value["quorum"]["replicas"] == ["far", "near"]
+    assert asked[asked.index("--quorum") :] == ["--quorum", "2", "--quorum-timeout", "7200.0"]
+    holdfast("backup", "shop", "--source", "db", "--quorum-timeout", "30min", "--json")
+    assert asked[asked.index("--quorum") :] == ["--quorum", "2", "--quorum-timeout", "1800.0"]
+    assert len(confirmed) == 2
+    assert "quorum" not in holdfast("backup", "shop", "--source", "db", "--quorum", "1", "--json").value
+    assert "--quorum" not in asked
+    assert len(confirmed) == 2
