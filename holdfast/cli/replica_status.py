@@ -36,6 +36,9 @@ def _archive_value(each: ArchiveStatus) -> dict[str, Any]:
         "store": log.store,
         "head": log.head,
         "log_start": log.start,
+        "leader": each.leader.name if each.leader_s else None,
+        "leader_epoch": each.leader.epoch,
+        "leader_lease_s": round(each.leader_s, 1),
         "replicas": [_replica_value(one) for one in each.replicas],
     }
 
@@ -69,6 +72,11 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
         show_rows(
             console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _lease(r)) for r in each["replicas"]]
         )
+        if each["leader"]:
+            console.print(
+                f"{each['leader']} leads, for {each['leader_lease_s']:.0f} s: compactions and truncations go through it",
+                markup=False,
+            )
     if not archives:
         console.print(f"no archive has replicas in {where}", markup=False)
 

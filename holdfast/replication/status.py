@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from holdfast.replication import schema
+from holdfast.replication.leader import Leader, leader
 from holdfast.replication.replicas import LogState, ReplicaRow, log_state, log_states, replicas
 from holdfast.replication.store import clock
 
@@ -35,23 +36,29 @@ class ReplicaStatus:
 
 @dataclass(frozen=True)
 class ArchiveStatus:
-    """How an archive's replicas stand."""
+    """How an archive's replicas stand.
+
+    :param leader: the replica that compactions and truncations go through, or went through last.
+    :param leader_s: so long its lease runs on; 0: another one may lead.
+    """
 
     log: LogState
     replicas: tuple[ReplicaStatus, ...]
+    leader: Leader
+    leader_s: float
 
 
 def status(connection: Connection, archive: str | None = None) -> list[ArchiveStatus]:
     """Return how the replicas of an archive stand, or of all archives in the store."""
     now = clock(connection)
     logs = log_states(connection) if archive is None else [log_state(connection, archive)]
-    return [
-        ArchiveStatus(
-            log,
-            tuple(_status(connection, log, row, now) for row in replicas(connection, log.archive)),
-        )
-        for log in logs
-    ]
+    return [_archive_status(connection, log, now) for log in logs]
+
+
+def _archive_status(connection: Connection, log: LogState, now: float) -> ArchiveStatus:
+    rows = tuple(_status(connection, log, row, now) for row in replicas(connection, log.archive))
+    leads = leader(connection, log.archive)
+    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now))
 
 
 def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) -> ReplicaStatus:

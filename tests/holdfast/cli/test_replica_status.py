@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.replication.leading import leading
 from holdfast.replication.store import CoordinationStore
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, replica_rows
@@ -17,7 +18,16 @@ def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
     replicas = {row["name"]: row for row in archive.pop("replicas")}
     store = two.state("near").log
     assert store is not None
-    assert archive == {"archive": two.archive, "name": "shop", "store": store.store, "head": 1, "log_start": 1}
+    assert archive == {
+        "archive": two.archive,
+        "name": "shop",
+        "store": store.store,
+        "head": 1,
+        "log_start": 1,
+        "leader": None,
+        "leader_epoch": 0,
+        "leader_lease_s": 0.0,
+    }
     far = replicas["far"]
     assert far.pop("seconds_behind") >= 0
     assert 0 < far.pop("lease_s") <= 900
@@ -50,6 +60,14 @@ def test_the_status_is_told_in_words(holdfast: RunCommand, three: Replicas) -> N
     assert "active, for " in done.out
     three.change("off", recovers_from="near")
     assert "lost, being recovered from near, but that has died" in holdfast("replica", "status").out
+
+
+def test_the_status_names_the_leader_while_its_lease_runs(holdfast: RunCommand, two: Replicas) -> None:
+    with leading(two.open("near")):
+        (archive,) = holdfast("replica", "status", "--json").value["archives"]
+        assert (archive["leader"], archive["leader_epoch"], archive["leader_lease_s"] > 800) == ("near", 1, True)
+        assert "near leads, for " in holdfast("replica", "status").out
+    assert "leads" not in holdfast("replica", "status").out
 
 
 def test_how_long_a_replica_is_behind_is_told_also_where_the_log_has_no_entry_of_it(
