@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.log_explorer import Bounds, ViolatedError, explored
+from tests.support.exploring import ViolatedError
+from tests.support.log_explorer import Bounds, explored
 from tests.support.log_mutants import MUTANTS, Mutant
 
 
