@@ -74,7 +74,8 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
         )
         if each["leader"]:
             console.print(
-                f"{each['leader']} leads, for {each['leader_lease_s']:.0f} s: compactions and truncations go through it",
+                f"{each['leader']} leads, for {each['leader_lease_s']:.0f} s: compactions and truncations go through "
+                "it",
                 markup=False,
             )
     if not archives:
