@@ -261,9 +261,8 @@ def _move(told: Readable, store: str, check: Callable[[], None], fence: str | No
     def plan(state: State) -> Change:
         if state.log != told.place:  # locks give order only: this process may have been suspended for long
             raise BusyError(f"somebody else has changed {told.url} meanwhile: start again")
-        # It joins the others at this index. One that is being recovered stays what nobody may read.
-        entry = told.place.entry if told.place.recovering else ""
-        return Change(kind="rebuilt", log=told.place.model_copy(update={"store": store, "entry": entry}))
+        # It joins the others at this index; one that is being recovered is still not to be read.
+        return Change(kind="rebuilt", log=told.place.model_copy(update={"store": store, "entry": ""}))
 
     told.archive.add(plan, check=check, fence=fence)
 

@@ -13,6 +13,7 @@ from holdfast.errors import BusyError, UsageError
 from holdfast.replication.backing_up import source_taken
 from holdfast.replication.errors import LostReplicaError
 from holdfast.replication.membership import found
+from holdfast.replication.rebuilding import prepare, rebuild
 from holdfast.replication.recovery import recover
 from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.replicas import add, mark_lost, replica
@@ -138,3 +139,30 @@ def test_a_backup_of_a_replica_says_what_is_missing_where_nobody_knows_the_store
     monkeypatch.delenv(ENVIRONMENT)
     with pytest.raises(UsageError, match="say where the coordination store is: --store, HOLDFAST_STORE"):
         shop.near.back_up()
+
+
+def test_after_the_store_was_deleted_and_rebuilt_changes_are_followed_on_through_every_replica(
+    shop: Shop, new_database: NewDatabase
+) -> None:
+    shop.near.run("insert into t values (3, 'three')")
+    shop.near.back_up()
+    shop.far.run("insert into t values (4, 'four')")
+    shop.far.back_up()  # near is behind by this one now
+    Path(shop.coordination.url.removeprefix("sqlite:///")).unlink()
+    with CoordinationStore.open(shop.coordination.url) as made_anew:
+        planned = prepare(made_anew, {name: shop.place(name).url for name in ("near", "far")})
+        assert rebuild(made_anew, planned).done.survey.source.name == "far"
+    with pytest.raises(LostReplicaError, match="when the store was rebuilt: it ends at entry 1, and far at 2"):
+        shop.near.back_up()
+    shop.near.held.release()  # a recovery is alone on its replica
+    shop.recover("near")
+    with locks.acquire(shop.near.store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
+        shop.near.held = held
+        shop.near.run("update t set word = 'drei' where id = 3")
+        assert shop.near.back_up()["kind"] == "changes"
+        shop.far.run("delete from t where id = 1")
+        assert shop.far.back_up()["kind"] == "changes"
+        shop.sync("near")
+        for followed in (shop.near, shop.far):
+            agree(followed, 1)
+            comes_back(followed, "latest", new_database())

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from holdfast.archive import Archive, Change
+from holdfast.archive.locks import HeldLocks
 from holdfast.archive.model import LogPlace
 from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.replication import rebuilding, schema
@@ -22,6 +23,7 @@ from holdfast.replication.membership import found
 from holdfast.replication.rebuilding import Rebuilt, prepare
 from holdfast.replication.replicas import log_state, replica, replicas
 from holdfast.replication.store import CoordinationStore
+from holdfast.replication.survey import Readable
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
 from locking.store import StoreError
@@ -139,6 +141,12 @@ def test_where_nothing_is_wrong_there_is_nothing_to_rebuild_unless_forced(two: R
         rebuild(two.coordination, urls(two))
     assert become(two, rebuild(two.coordination, {}, force=True))["near"] == ""
     go_on(two)
+
+
+def test_a_store_that_is_wrong_is_rebuilt_also_where_it_calls_every_replica_lost(old: Replicas) -> None:
+    old.coordination.run(lambda c: c.execute(schema.replicas.update().values(is_lost=True)))
+    assert become(old, rebuild(old.coordination, {}))["near"] == ""
+    go_on(old)
 
 
 def test_entries_that_only_a_store_has_are_told_when_they_are_given_up(two: Replicas) -> None:
@@ -334,6 +342,7 @@ def test_what_lies_at_another_place_is_told_and_not_touched(two: Replicas, empty
     where = {**urls(two), "third": alone.store.url}
     with pytest.raises(UsageError, match=r"several archives, (shop|alone) \(.*\): say which by --archive"):
         rebuild(empty, where)
+    assert [each for each in prepare(empty, where, wanted="shop").survey.objections if "a replica of alone" in each]
     with pytest.raises(RefusedError, match=r"third .* a replica of alone"):
         rebuild(empty, where, wanted="shop")
     assert Archive.open(alone.store).state.sequence == 1
@@ -369,6 +378,23 @@ def test_two_cannot_rebuild_at_once(two: Replicas, empty: CoordinationStore, mon
     rebuild(empty, urls(two))
     two.coordination = empty
     go_on(two)
+
+
+def test_locks_are_taken_in_the_order_of_the_places_however_replicas_are_called(
+    two: Replicas, empty: CoordinationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = rebuilding._locked
+    taken: list[str] = []
+
+    def told(each: Readable, wait: float) -> HeldLocks:
+        taken.append(each.url)
+        return locked(each, wait)
+
+    (two.folder / "a").mkdir()
+    moved = {"near": str(shutil.move(two.folder / "near", two.folder / "a" / "near")), "far": two.place("far").url}
+    monkeypatch.setattr(rebuilding, "_locked", told)
+    rebuild(empty, moved)
+    assert taken == [moved["near"], moved["far"]]
 
 
 def test_two_that_know_of_no_replica_in_common_do_not_both_succeed(
