@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import Asset
+from airflow.sdk.exceptions import TaskDeferred
 
 import locking
 from holdfast.archive import Archive
@@ -16,10 +18,15 @@ from holdfast.archive.runs import read_last
 from holdfast.config import find_archive
 from holdfast.errors import RefusedError
 from holdfast.following import Decision
+from holdfast.replication import schema
+from holdfast.replication.backing_up import Wish
+from holdfast.replication.store import CoordinationStore
 from holdfast.storage import ObjectStore
 from holdfast_airflow.assets import backups_of
 from holdfast_airflow.exceptions import JobFailed, JobRefused
+from holdfast_airflow.triggers.quorum import QuorumTrigger
 from tests.support.operators import FakeSpark, backup, locks_of, run
+from tests.support.replicated import Replicas, nothing
 
 RETAINED = ["--max-retained", str(10 << 30)]
 """How much log a slot may keep where archives.yaml does not say."""
@@ -254,3 +261,72 @@ def test_failed_release_does_not_fail_a_finished_backup(
     monkeypatch.setattr("holdfast.archive.locks.HeldLocks.release", fail)
     spark.play("succeed")
     assert run(backup(), context)["commit"] == 1
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
+    """An archive with the replicas `near`, `far` and `third`, of which two must have a backup."""
+    address = f"sqlite:///{tmp_path}/coordination.db"
+    config = tmp_path / "replicated.yaml"
+    places = ", ".join(f"{name}: {tmp_path}/{name}" for name in ("near", "far", "third"))
+    config.write_text(
+        f"archives:\n  shop:\n    replicas: {{{places}}}\n    store: {address}\n    quorum: 2\n    quorum_timeout: 2h\n"
+        "    sources: {shop_db: {url: 'postgresql://me@here/shop'}}\n"
+    )
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(config))
+    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    with CoordinationStore.open(address) as coordination:
+        yield Replicas.begun(tmp_path, coordination, "far", "third")
+
+
+def committed(three: Replicas) -> dict[str, Any]:
+    """Make a backup that needs its quorum, as a job does; return what its task says of it."""
+    archive = three.open("near")
+    archive.wish = Wish(2)
+    commit = archive.add(three.backup(archive.store), check=nothing, fence=None)
+    return {"commit": commit.sequence, "kind": "full"}
+
+
+def test_backup_counts_once_so_many_replicas_have_it(three: Replicas) -> None:
+    context: Any = {"outlet_events": {backups_of("shop"): SimpleNamespace(extra={})}}
+    done = backup(outlets=[backups_of("shop")]).confirmed(context, committed(three))
+    assert done["quorum"] == {"entry": 1, "size": 2, "replicas": ["far", "near"]}
+    assert context["outlet_events"][backups_of("shop")].extra == {"source": "shop_db", **done}
+
+
+def test_backup_waits_for_its_quorum_without_a_worker(three: Replicas, tmp_path: Path) -> None:
+    summary = committed(three)
+    for name in ("far", "third"):
+        (tmp_path / name).rename(tmp_path / f"{name}-away")
+    operator = backup(outlets=[])
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.confirmed({}, summary)
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, QuorumTrigger)
+    assert (deferred.value.method_name, deferred.value.kwargs) == ("execute_decided", {"summary": summary})
+    left = datetime.fromisoformat(trigger.until) - datetime.now(UTC)
+    assert timedelta(hours=2) < left < timedelta(hours=2, minutes=6)
+    (tmp_path / "third-away").rename(tmp_path / "third")
+    three.sync("third")
+    done = operator.execute_decided({}, {"state": "decided"}, summary)
+    assert done["quorum"]["replicas"] == ["near", "third"]
+
+
+def test_backup_fails_where_too_few_replicas_have_it_in_time(three: Replicas, tmp_path: Path) -> None:
+    summary = committed(three)
+    for name in ("far", "third"):
+        (tmp_path / name).rename(tmp_path / f"{name}-away")
+    three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
+    with pytest.raises(JobFailed, match="taken back, since too few replicas had it in time"):
+        backup().execute_decided({}, {"state": "decided"}, summary)
+    assert three.backups[1] not in three.state("near").blocks
+    with pytest.raises(JobFailed, match="the triggerer is away"):
+        backup().execute_decided({}, {"state": "expired", "message": "the triggerer is away"}, summary)
+
+
+def test_backup_asks_its_job_for_the_quorum(three: Replicas) -> None:
+    arguments = backup().arguments(find_archive("shop"), "shop_db")
+    assert arguments[-4:] == ["--quorum", "2", "--quorum-timeout", "7200.0"]
+    more = backup(quorum=3, quorum_timeout=timedelta(minutes=5))
+    assert more.arguments(find_archive("shop"), "shop_db")[-4:] == ["--quorum", "3", "--quorum-timeout", "300.0"]
+    assert "--quorum" not in backup(quorum=1).arguments(find_archive("shop"), "shop_db")

@@ -77,14 +77,6 @@ class BackupOperator(DatabaseJobOperator):
         self.quorum = quorum
         self.quorum_timeout = quorum_timeout
 
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Make the backup, and return its summary once it counts."""
-        return self._confirmed(context, super().execute(context))
-
-    def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
-        """Go on after waiting for the locks."""
-        return self._confirmed(context, super().execute_when_free(context, event, deadline))
-
     def execute_decided(
         self, context: Context, event: Mapping[str, Any] | None, summary: dict[str, Any]
     ) -> dict[str, Any]:
@@ -98,7 +90,8 @@ class BackupOperator(DatabaseJobOperator):
         with in_airflow_terms():
             return self._confirm(context, summary)
 
-    def _confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
+    def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
+        """Return the summary where the backup counts; else wait for its quorum, deferred."""
         archive = find_archive(self.archive)
         if self._quorum_of(archive) < 2:
             return summary

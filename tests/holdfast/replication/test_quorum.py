@@ -15,7 +15,7 @@ from holdfast.replication import log, quorum, recovery, schema, trimming
 from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import QuorumFailedError
 from holdfast.replication.quorum import Quorum
-from holdfast.replication.replicas import log_state, mark_lost, replica
+from holdfast.replication.replicas import log_state, mark_lost, replicas
 from tests.support.replicated import Replicas, nothing
 
 HOUR = Wish(2, 3600.0)
@@ -41,6 +41,11 @@ def overdue(three: Replicas) -> None:
 
 def ends(three: Replicas, source: str = "shop_db") -> tuple[str, str]:
     return three.coordination.run(lambda c: log.ends_of(c, three.archive, source))
+
+
+def pointers(three: Replicas) -> dict[str, int]:
+    rows = three.coordination.run(lambda c: replicas(c, three.archive))
+    return {row.name: row.pointer for row in rows}
 
 
 def test_it_succeeds_with_the_replica_that_completes_the_number(three: Replicas) -> None:
@@ -84,14 +89,13 @@ def test_one_that_fails_is_taken_back_and_every_replica_is_as_if_it_had_not_been
     before, was = three.state("near"), ends(three)
     block = begin(three, wish=replace(HOUR, size=3)).add[0].id
     three.sync("far")
-    pointers = [three.coordination.run(lambda c: replica(c, three.archive, name)).pointer for name in ("far", "off")]
+    before_it = pointers(three)
     overdue(three)
     failed = three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far"))
     assert [each.block for each in failed] == [block]
     assert stands(three, block).state == "failed"
     assert ends(three) == was
-    rows = [three.coordination.run(lambda c: replica(c, three.archive, name)).pointer for name in ("far", "off")]
-    assert rows == pointers  # who has not come to the entry yet is still to pass it
+    assert pointers(three) == before_it  # who has not come to the entry yet is still to pass it
     for name in ("near", "far", "off"):
         three.sync(name)
         state = three.state(name)
