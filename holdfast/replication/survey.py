@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.archive.archive import Archive
+from holdfast.archive.archive import IDENTITY_KEY, Archive
 from holdfast.errors import RefusedError, UsageError, sentence
+from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -55,7 +56,11 @@ def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[T
 
 def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> Told:
     try:
-        archive = Archive.open(places(url), recovering=True)
+        store = places(url)
+        store.head(IDENTITY_KEY)
+        archive = Archive.open(store, recovering=True)
+    except ObjectNotFound:
+        return Unreadable(name, url, f"there is no {IDENTITY_KEY}, so no archive")
     except Exception as error:  # noqa: BLE001 - whatever is the matter with one, the others are told
         return Unreadable(name, url, sentence(error))
     place = archive.state.log
