@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from holdfast_airflow.archives import ONE_SOURCE, archive_dag, archives_at_one_place, source_param
+from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, source_param
 from holdfast_airflow.operators.compact import CompactOperator
 
 DOC = """
@@ -12,10 +12,11 @@ Joins small blocks of changes in the archive **{name}** ({place}) into few, so t
 restore point stays what it is. Which blocks are worth it is said in archives.yaml, under `compaction`.
 
 Runs on the schedule `compaction` of archives.yaml ({schedule}), and whenever it is triggered. Backups and restores go
-on meanwhile; the files that are not needed any more are deleted by `vacuum_{name}`, after its grace.
+on meanwhile; the files that are not needed any more are deleted by `vacuum_{name}`, after its grace. Where the archive
+has replicas, the first one of archives.yaml leads, and the others follow at their next sync.
 """
 
-for name, archive in archives_at_one_place().items():
+for name, archive in configured_archives().items():
     with archive_dag(
         "compaction",
         name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from holdfast_airflow.archives import ONE_SOURCE, archive_dag, archives_at_one_place, source_param
+from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, each_place, source_param
 from holdfast_airflow.operators.truncate import TruncateOperator
 from holdfast_airflow.operators.vacuum import VacuumOperator
 
@@ -13,10 +13,11 @@ Removes the restore points of the archive **{name}** ({place}) that no rule and 
 stay. The rules of archives.yaml: {keep}. Then files are deleted of what was removed before the grace ({grace}).
 
 Runs on the schedule `truncation` of archives.yaml ({schedule}), and whenever it is triggered. Try it as a dry run
-first: its log says which points would go, and why the others would stay.
+first: its log says which points would go, and why the others would stay. Where the archive has replicas, the first one
+of archives.yaml leads, and the others follow at their next sync; a vacuum of each waits for those that are behind.
 """
 
-for name, archive in archives_at_one_place().items():
+for name, archive in configured_archives().items():
     keep = ", ".join(archive.keep.rules()) or "there are none, so that a run needs its own"
     with archive_dag(
         "truncation",
@@ -62,4 +63,7 @@ for name, archive in archives_at_one_place().items():
             min_chains=dag.param("min_chains"),
             only_plan=dag.param("dry_run"),
         )
-        truncate >> VacuumOperator(task_id="vacuum", archive=name, only_plan=dag.param("dry_run"))
+        truncate >> [
+            VacuumOperator(task_id=f"vacuum{end}", archive=name, replica=replica, only_plan=dag.param("dry_run"))
+            for end, replica in each_place(archive).items()
+        ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from holdfast_airflow.archives import archive_dag, archives_at_one_place
+from holdfast_airflow.archives import archive_dag, configured_archives, each_place
 from holdfast_airflow.operators.vacuum import VacuumOperator
 
 DOC = """
@@ -12,10 +12,11 @@ Deletes the files in the archive **{name}** ({place}) of blocks that were trunca
 have left, once the grace is over. No restore point goes: that is what `truncation_{name}` does.
 
 Runs on the schedule `vacuum` of archives.yaml ({schedule}), and whenever it is triggered. It gives way to restores and
-backups, and comes to what it left out at its next run.
+backups, and comes to what it left out at its next run. Where the archive has replicas, there is a task for each, which
+leaves alone what another replica may still fetch from that one.
 """
 
-for name, archive in archives_at_one_place().items():
+for name, archive in configured_archives().items():
     with archive_dag(
         "vacuum",
         name,
@@ -46,10 +47,12 @@ for name, archive in archives_at_one_place().items():
             ),
         },
     ) as dag:
-        VacuumOperator(
-            task_id="vacuum",
-            archive=name,
-            grace=dag.param("grace"),
-            orphans=dag.param("orphans"),
-            only_plan=dag.param("dry_run"),
-        )
+        for end, replica in each_place(archive).items():
+            VacuumOperator(
+                task_id=f"vacuum{end}",
+                archive=name,
+                replica=replica,
+                grace=dag.param("grace"),
+                orphans=dag.param("orphans"),
+                only_plan=dag.param("dry_run"),
+            )

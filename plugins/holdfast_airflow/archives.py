@@ -32,7 +32,7 @@ def configured_archives() -> Mapping[str, ArchiveConfig]:
 
 
 def archives_at_one_place() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have a URL, by name: maintenance needs one.
+    """Return the archives of archives.yaml that have a URL, by name: some maintenance is not for replicas.
 
     :raises UsageError: a mistake in the file.
     """
@@ -45,6 +45,11 @@ def archives_with_replicas() -> Mapping[str, ArchiveConfig]:
     :raises UsageError: a mistake in the file.
     """
     return {name: archive for name, archive in configured_archives().items() if archive.replicas}
+
+
+def each_place(archive: ArchiveConfig) -> Mapping[str, str | None]:
+    """Return the replicas of an archive by what the ids of their tasks end with; of one at one place, "" and None."""
+    return {f"_{name}": name for name in archive.replicas} if archive.replicas else {"": None}
 
 
 def archive_dag(

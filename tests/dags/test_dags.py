@@ -70,7 +70,7 @@ def test_each_archive_has_its_dags(read: Read) -> None:
     assert bag.import_errors == {}
     of_each = (*MAINTENANCE, "lock_reaper", "migration", "restore", "restore_drill")
     expected = [f"{kind}_{name}" for kind in of_each for name in ("big", "kept", "shop")]
-    expected += ["restore_twice"]
+    expected += [f"{kind}_twice" for kind in ("restore", "compaction", "truncation", "vacuum")]
     of_replicas = [f"{kind}_twice" for kind in ("replica_sync", "replica_log_trimming", "lost_replica_recovery")]
     assert sorted(bag.dags) == sorted([*expected, *of_replicas, "backup_big", "backup_shop", "changes_big"])
     assert sorted(dag(bag, "replica_sync_twice").task_ids) == ["sync_far", "sync_near"]
@@ -260,6 +260,21 @@ def test_truncation_is_followed_by_a_vacuum_and_a_dry_run_is_one_of_both(read: R
     assert truncation.params["dry_run"] is False
     plans: Any = [truncation.get_task(name) for name in ("truncate", "vacuum")]
     assert {task.only_plan._name for task in plans} == {"dry_run"}
+
+
+def test_replicas_are_compacted_and_truncated_through_the_first_and_each_is_vacuumed(read: Read) -> None:
+    bag = read(TWO)
+    assert dag(bag, "compaction_twice").task_ids == ["compact"]
+    vacuums = {"vacuum_near", "vacuum_far"}
+    assert set(dag(bag, "vacuum_twice").task_ids) == vacuums
+    truncation = dag(bag, "truncation_twice")
+    assert truncation.task_dict["truncate"].downstream_task_ids == vacuums
+    through: Any = {task.task_id: task for task in truncation.tasks}
+    assert {name: task.replica for name, task in through.items()} == {
+        "truncate": None,
+        "vacuum_near": "near",
+        "vacuum_far": "far",
+    }
 
 
 def test_forms_of_maintenance_begin_with_what_archives_yaml_says(read: Read) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class CompactOperator(SourceJobOperator):
     """Join small blocks of changes into few, so that restores read fewer files; every restore point stays what it is.
 
-    Which blocks are worth it is said in archives.yaml, under `compaction`. Where none is, nothing is done. Returns
+    Which blocks are worth it is said in archives.yaml, under `compaction`. Where none is, nothing is done. Where there
+    are replicas, the one that it is done through leads meanwhile, and the others follow at their next sync. Returns
     `commit` (the newest that was made, or None), `blocks_removed`, `blocks_added`, `consolidated` (the sources that a
     full snapshot was made of), `not_consolidated` (sources with the reason), `rows`, `bytes` and `seconds`.
 

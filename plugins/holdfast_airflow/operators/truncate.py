@@ -17,7 +17,8 @@ class TruncateOperator(SourceJobOperator):
     """Remove the restore points that no rule and no hold keeps; the newest backups always stay.
 
     It makes one commit, or none where nothing is to go. Files are deleted later, by :class:`VacuumOperator`, once the
-    grace is over. Returns `commit` (None where none was made), `keep`, `blocks_removed`, `bytes`, `dry_run` and
+    grace is over. Where there are replicas, the one that it is done through leads meanwhile, and the others follow at
+    their next sync. Returns `commit` (None where none was made), `keep`, `blocks_removed`, `bytes`, `dry_run` and
     `sources`, each with how many points stay and go and what can be restored before and after.
 
     :param source: only this one's restore points; without it, those of all. (templated)

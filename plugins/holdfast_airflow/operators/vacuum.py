@@ -20,8 +20,9 @@ class VacuumOperator(ArchiveJobOperator):
 
     It is the only operation that deletes data files, and gives way to readers: what it did not come to, another try
     does. Returns `files` and `bytes` that were deleted, `blocks` and `abandoned` (how many are gone for good),
-    `waiting` (removed blocks whose grace is not over), `retained` (files that an object lock keeps), `busy` (backups
-    at work whose leftovers were not looked at) and `dry_run`.
+    `waiting` (removed blocks whose grace is not over), `waits_for` (replicas that may still fetch some from this one),
+    `retained` (files that an object lock keeps), `busy` (backups at work whose leftovers were not looked at) and
+    `dry_run`.
 
     :param grace: how long files stay after they were removed, such as `24h`; without it, what archives.yaml
         says. (templated)
@@ -68,6 +69,7 @@ class VacuumOperator(ArchiveJobOperator):
             "bytes": result.get("bytes"),
             "dry_run": result.get("dry_run"),
             "busy": list(result.get("busy", ())),
+            "waits_for": sorted({name for each in result.get("awaited", ()) for name in each["replicas"]}),
             **{key: len(result.get(key, ())) for key in ("blocks", "abandoned", "waiting")},
             "retained": len(result.get("refused", ())),
         }

@@ -1,0 +1,46 @@
+"""Truncation and vacuum of an archive with replicas, by command."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.replication.leading import leading
+from holdfast.replication.store import ENVIRONMENT
+from tests.support.command import RunCommand
+from tests.support.replicated import Replicas
+
+
+def test_a_truncation_through_one_replica_comes_to_the_other_and_both_are_vacuumed(
+    holdfast: RunCommand, two: Replicas
+) -> None:
+    two.back_up("near")
+    near, far = (str(two.folder / name) for name in ("near", "far"))
+    assert holdfast("truncate", near, "--keep", "last=1").code == 0
+    done = holdfast("vacuum", near, "--grace", "0h")
+    assert done.code == 0
+    assert "removed blocks that replicas may still need: 1; waiting for far to be synced" in done.out
+    assert holdfast("vacuum", near, "--grace", "0h", "--dry-run", "--json").value["awaited"] == [
+        {"block": two.backups[0], "replicas": ["far"]}
+    ]
+    assert holdfast("replica", "sync", "--all").code == 0
+    for url in (near, far):
+        assert holdfast("vacuum", url, "--grace", "0h", "--json").value["blocks"] == [two.backups[0]]
+
+
+def test_a_replica_is_truncated_only_while_no_other_one_leads(holdfast: RunCommand, two: Replicas) -> None:
+    two.back_up("near")
+    far = str(two.folder / "far")
+    with leading(two.open("near")):
+        done = holdfast("truncate", far, "--keep", "last=1")
+    assert (done.code, "replica near leads: compactions and truncations go through it" in done.err) == (3, True)
+    assert holdfast("truncate", far, "--keep", "last=1").code == 0
+
+
+@pytest.mark.parametrize("command", [("truncate", "--keep", "last=1"), ("vacuum",), ("vacuum", "--dry-run")])
+def test_maintenance_of_a_replica_says_what_is_missing_where_nobody_knows_the_store(
+    holdfast: RunCommand, two: Replicas, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv(ENVIRONMENT)
+    done = holdfast(command[0], str(two.folder / "near"), *command[1:])
+    assert (done.code, "say where the coordination store is: --store, HOLDFAST_STORE" in done.err) == (2, True)
+    assert two.is_whole("near")
