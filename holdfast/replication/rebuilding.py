@@ -103,9 +103,11 @@ class Rebuilding:
         :raises RefusedError: it is; or a replica has what would be lost.
         """
         if not self.is_needed and not force:
+            unread = [each.name for each in self.told if isinstance(each, Unreadable)]
             raise RefusedError(
                 "there is nothing to rebuild: the coordination store agrees with every replica that can be read. "
-                "'holdfast replica status' shows them; --force rebuilds it all the same"
+                + (f"Look again once {', '.join(unread)} can be, too; " if unread else "")
+                + "--force rebuilds it all the same"
             )
         self.survey.check()
 

@@ -134,8 +134,12 @@ def test_a_store_from_an_older_copy_is_noticed_and_rebuilt(old: Replicas) -> Non
 
 def test_where_nothing_is_wrong_there_is_nothing_to_rebuild_unless_forced(two: Replicas) -> None:
     two.back_up("near")
-    with pytest.raises(RefusedError, match="there is nothing to rebuild"):
+    with pytest.raises(RefusedError, match=r"there is nothing to rebuild: .* can be read\. --force rebuilds"):
         rebuild(two.coordination, urls(two))
+    shutil.move(two.folder / "far", two.folder / "away")
+    with pytest.raises(RefusedError, match=r"there is nothing to rebuild: .* Look again once far can be, too; --force"):
+        rebuild(two.coordination, urls(two))
+    shutil.move(two.folder / "away", two.folder / "far")
     two.coordination.run(lambda c: c.execute(schema.replicas.update().values(is_lost=True)))
     with pytest.raises(RefusedError, match="there is nothing to rebuild"):
         rebuild(two.coordination, urls(two))
