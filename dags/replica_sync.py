@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from airflow.sdk import AssetOrTimeSchedule, DeltaTriggerTimetable
+
 from holdfast_airflow.archives import archive_dag, archives_with_replicas
+from holdfast_airflow.assets import backups_of
 from holdfast_airflow.operators.sync_replica import SyncReplica
 
 INTERVAL = timedelta(minutes=5)
@@ -13,7 +16,7 @@ INTERVAL = timedelta(minutes=5)
 DOC = """
 Brings each replica of the archive **{name}** ({place}) to the head of the update log: fetches the files of what was
 backed up through others, checks them, and commits each entry. One task for each replica; one that fails keeps no other
-from following.
+from following. It runs after each backup, and every five minutes.
 
 A replica that is lost is made anew by `lost_replica_recovery_{name}`. How far each is: `holdfast replica status`.
 """
@@ -26,7 +29,8 @@ for name, archive in archives_with_replicas().items():
         doc=DOC,
         tag="replicas",
         description=f"Bring the replicas of the archive {name} to the head of their log",
-        schedule=INTERVAL,
+        # By time, too: the backup that others made may be there, and its task have failed after that.
+        schedule=AssetOrTimeSchedule(timetable=DeltaTriggerTimetable(INTERVAL), assets=[backups_of(name)]),
         default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     ) as dag:
         for replica in archive.replicas or {}:

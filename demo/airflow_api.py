@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from holdfast.errors import HoldfastError
 
@@ -19,6 +21,10 @@ _LOG_PAGES = 100
 
 class AirflowApiError(HoldfastError):
     """Airflow answered with an error."""
+
+
+class _TurnedAwayError(AirflowApiError):
+    """Airflow could not do it just now."""
 
 
 class AirflowTimeoutError(HoldfastError):
@@ -72,11 +78,18 @@ class AirflowApi:
         :raises AirflowApiError: no such DAG, or `conf` does not fit its form.
         """
         # A null logical date is how the API asks for a run that stands for no schedule.
-        body: dict[str, Any] = {"logical_date": None, "conf": dict(conf or {})}
-        if run_id is not None:
-            body["dag_run_id"] = run_id
-        answer = self._http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body)
-        return str(_checked(answer)["dag_run_id"])
+        name = run_id or f"manual__{uuid.uuid4()}"
+        body = {"logical_date": None, "conf": dict(conf or {}), "dag_run_id": name}
+        # Its metadata are in SQLite here, where one of two who write at the same moment may be turned away.
+        for attempt in Retrying(
+            retry=retry_if_exception_type(_TurnedAwayError), stop=stop_after_attempt(5), wait=wait_fixed(1), reraise=True
+        ):
+            with attempt:
+                answer = self._http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body)
+                again = attempt.retry_state.attempt_number > 1
+                if not (again and answer.status_code == httpx.codes.CONFLICT):  # the one before was taken after all
+                    _checked(answer)
+        return name
 
     def state(self, dag_id: str, run_id: str) -> str:
         """Return the state of a run: queued, running, success or failed."""
@@ -182,7 +195,8 @@ class AirflowApi:
 def _checked(answer: httpx.Response) -> dict[str, Any]:
     if not answer.is_success:
         request = answer.request
-        raise AirflowApiError(f"{request.method} {request.url.path}: {answer.status_code} {answer.text[:500]}")
+        kind = _TurnedAwayError if answer.is_server_error else AirflowApiError
+        raise kind(f"{request.method} {request.url.path}: {answer.status_code} {answer.text[:500]}")
     return dict(answer.json())
 
 

@@ -39,6 +39,17 @@ def _archive_value(each: ArchiveStatus) -> dict[str, Any]:
         "leader": each.leader.name if each.leader_s else None,
         "leader_epoch": each.leader.epoch,
         "leader_lease_s": round(each.leader_s, 1),
+        "quorum_index": log.quorum,
+        "pending_quorums": [
+            {
+                "entry": quorum.index,
+                "source": quorum.source,
+                "size": quorum.size,
+                "replicas": list(quorum.votes),
+                "seconds_left": round(left, 1),
+            }
+            for quorum, left in each.pending
+        ],
         "replicas": [_replica_value(one) for one in each.replicas],
     }
 
@@ -72,6 +83,13 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
         show_rows(
             console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _lease(r)) for r in each["replicas"]]
         )
+        for pending in each["pending_quorums"]:
+            console.print(
+                f"entry {pending['entry']}, a backup of {pending['source']}, waits for its quorum: "
+                f"{len(pending['replicas'])} of {pending['size']} replicas ({', '.join(pending['replicas']) or 'none'}), "
+                f"for {pending['seconds_left']:.0f} s at most",
+                markup=False,
+            )
         if each["leader"]:
             console.print(
                 f"{each['leader']} leads, for {each['leader_lease_s']:.0f} s: compactions and truncations go through "

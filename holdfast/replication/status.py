@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from holdfast.replication import schema
+from holdfast.replication import quorum, schema
 from holdfast.replication.leader import Leader, leader
 from holdfast.replication.replicas import LogState, ReplicaRow, log_state, log_states, replicas
 from holdfast.replication.store import clock
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from holdfast.replication.quorum import Quorum
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,14 @@ class ArchiveStatus:
 
     :param leader: the replica that compactions and truncations go through, or went through last.
     :param leader_s: so long its lease runs on; 0: another one may lead.
+    :param pending: backups that wait for their quorum, each with the seconds that are left for it.
     """
 
     log: LogState
     replicas: tuple[ReplicaStatus, ...]
     leader: Leader
     leader_s: float
+    pending: tuple[tuple[Quorum, float], ...]
 
 
 def status(connection: Connection, archive: str | None = None) -> list[ArchiveStatus]:
@@ -58,7 +62,8 @@ def status(connection: Connection, archive: str | None = None) -> list[ArchiveSt
 def _archive_status(connection: Connection, log: LogState, now: float) -> ArchiveStatus:
     rows = tuple(_status(connection, log, row, now) for row in replicas(connection, log.archive))
     leads = leader(connection, log.archive)
-    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now))
+    waiting = tuple((each, max(0.0, each.deadline - now)) for each in quorum.pending(connection, log.archive))
+    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting)
 
 
 def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) -> ReplicaStatus:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.replication.backing_up import Wish
 from holdfast.replication.leading import leading
 from holdfast.replication.store import CoordinationStore
 from tests.support.command import RunCommand
-from tests.support.replicated import Replicas, replica_rows
+from tests.support.replicated import Replicas, nothing, replica_rows
 
 pytestmark = pytest.mark.usefixtures("address")
 
@@ -27,6 +28,8 @@ def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
         "leader": None,
         "leader_epoch": 0,
         "leader_lease_s": 0.0,
+        "quorum_index": 0,
+        "pending_quorums": [],
     }
     far = replicas["far"]
     assert far.pop("seconds_behind") >= 0
@@ -87,3 +90,18 @@ def test_a_store_without_archives_says_so(holdfast: RunCommand, address: str) ->
     assert holdfast("replica", "status", "--json").value == {"archives": []}
     done = holdfast("replica", "sync", "--all")
     assert (done.code, "no archive has replicas in" in done.err) == (2, True)
+
+
+def test_the_status_names_what_waits_for_its_quorum(holdfast: RunCommand, three: Replicas) -> None:
+    archive = three.open("near")
+    archive.wish = Wish(2)
+    archive.add(three.backup(archive.store), check=nothing, fence=None)
+    (told,) = holdfast("replica", "status", "--json").value["archives"]
+    (pending,) = told["pending_quorums"]
+    assert 3500 < pending.pop("seconds_left") <= 3600
+    assert pending == {"entry": 1, "source": "shop_db", "size": 2, "replicas": ["near"]}
+    words = holdfast("replica", "status").out
+    assert "entry 1, a backup of shop_db, waits for its quorum: 1 of 2 replicas (near), for 3" in words
+    three.sync("far")
+    (told,) = holdfast("replica", "status", "--json").value["archives"]
+    assert (told["pending_quorums"], told["quorum_index"]) == ([], 1)
