@@ -12,7 +12,7 @@ import re
 from collections.abc import Hashable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 import yaml
@@ -119,6 +119,8 @@ Name = Annotated[str, StringConstraints(pattern=f"^{_NAME}$")]
 Url = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_secret)]
 KeyAddress = Annotated[str, AfterValidator(_not_a_key)]
 Size = Annotated[str, StringConstraints(pattern=_SIZE)]
+Consistency = Literal["eventual", "sequential"]
+"""What a read shows of an archive with replicas: what one of them has, or all that has succeeded and nothing else."""
 Span = Annotated[str, StringConstraints(pattern=_SPAN)]
 
 
@@ -264,6 +266,7 @@ class ArchiveConfig(_Section):
         relative file starts at the file, too.
     :param quorum: how many replicas must hold a backup before it counts.
     :param quorum_timeout: how long they have for it, such as `1h`.
+    :param consistency: of restores, queries and lists of points, unless they say another one.
     :param spark_connection: id of the Airflow connection to Spark.
     """
 
@@ -272,6 +275,7 @@ class ArchiveConfig(_Section):
     store: Url | None = None
     quorum: int | None = Field(default=None, ge=1)
     quorum_timeout: Span = "1h"
+    consistency: Consistency = "eventual"
     sources: dict[Name, SourceConfig] = Field(default_factory=dict)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     keep: KeepConfig = Field(default_factory=KeepConfig)

@@ -12,15 +12,16 @@ import sys
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from holdfast.archive import Archive
 from holdfast.archive.blocks import read_file
 from holdfast.archive.model import iso
 from holdfast.archive.points import only_source, resolve
+from holdfast.config import Consistency
 from holdfast.errors import DamagedError, RefusedError, ReportedError, exit_code_of, sentence
 from holdfast.moments import catalog_of, history_of, parts_of
 from holdfast.position import show_position
+from holdfast.replication.reading import open_to_read
 from holdfast.sources.postgresql import ledger, load, objects
 from holdfast.sources.postgresql.apply import Applied
 from holdfast.sources.postgresql.hashing import ContentHash
@@ -75,6 +76,7 @@ class Wish:
     :param create_roles: make those that the target lacks; else they must be there.
     :param keep_tablespaces: create everything in the tablespace it was in; else in the database's own.
     :param unlocked: no lock keeps a vacuum from deleting what is read.
+    :param consistency: what of the archive counts.
     """
 
     source: str | None
@@ -85,6 +87,7 @@ class Wish:
     create_roles: bool = False
     keep_tablespaces: bool = False
     unlocked: bool = False
+    consistency: Consistency = "eventual"
 
     @property
     def is_beside(self) -> bool:
@@ -366,21 +369,21 @@ def _loaded(files: Sequence[tuple[Table, FileRecord]], left: ledger.Unfinished) 
 def restore(job: Job, wish: Wish) -> dict[str, Any]:
     """Restore and return what was restored, or would be."""
     started = time.monotonic()
-    archive = Archive.open(job.store)
-    name = only_source(archive.state, wish.source)
-    moment = resolve(archive.state, job.store, name, wish.at)
+    opened = open_to_read(job.store, wish.consistency)
+    name = only_source(opened.state, wish.source)
+    moment = resolve(opened.state, job.store, name, wish.at)
     reading = still_there(job, moment) if wish.unlocked else nullcontext()
     with reading:
-        summary = _restore(job, wish, archive, moment)
+        summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
     if wish.dry_run:
         return summary
     return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": True}
 
 
-def _restore(job: Job, wish: Wish, archive: Archive, moment: Moment) -> dict[str, Any]:
+def _restore(job: Job, wish: Wish, archive: str, moment: Moment) -> dict[str, Any]:
     address = database_address("target")
     with load.hold_target(address) as session:
-        claim = wish.claim(archive.identity.id, moment, job.run)
+        claim = wish.claim(archive, moment, job.run)
         restoring = Restoring(job, address, session, claim, moment, wish)
         summary = {**_summary(moment), "resumed": restoring.resumed()}
         if wish.dry_run:
@@ -448,6 +451,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--roles", choices=("check", "create"), default="check")
     parser.add_argument("--tablespaces", choices=("drop", "keep"), default="drop")
     parser.add_argument("--no-lock", action="store_true")
+    parser.add_argument("--consistency", choices=get_args(Consistency), default="eventual")
     given = parser.parse_args(arguments)
 
     def work(job: Job) -> dict[str, Any]:
@@ -460,6 +464,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             create_roles=given.roles == "create",
             keep_tablespaces=given.tablespaces == "keep",
             unlocked=given.no_lock,
+            consistency=given.consistency,
         )
         return restore(job, wish)
 

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Column, Table
+from rich.table import Table
 from typer.exceptions import TyperException
 
 import holdfast
@@ -29,6 +29,7 @@ from holdfast.cli.mark import mark
 from holdfast.cli.migrate import migrate
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
+from holdfast.cli.points import show_points
 from holdfast.cli.probe import probe_app
 from holdfast.cli.query import query
 from holdfast.cli.replica import replica_app
@@ -40,7 +41,7 @@ from holdfast.cli.verify import verify
 from holdfast.errors import exit_code_of, is_ours, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from types import FrameType
 
     from rich.console import Console
@@ -108,6 +109,7 @@ def init(
 app.command()(backup)
 app.command()(restore)
 app.command()(query)
+app.command(name="points")(show_points)
 app.command()(mark)
 app.command()(verify)
 app.command()(copy)
@@ -172,54 +174,6 @@ def _show_status(console: Console, value: dict[str, Any]) -> None:
         table.add_row(source["source"], full, changes, f"{source['rows']:,}", source["restorable_to"])
     if value["sources"]:
         console.print(table)
-
-
-@app.command(name="points")
-def show_points(url: Url, as_json: Json = False) -> None:
-    """List the moments that can be restored, and the gaps between them."""
-    output = Output(as_json=as_json)
-    archive = Archive.open(places.archive_store(url))
-    value = points.describe(archive.state)
-    output.result(value, lambda console: _show_points(console, value))
-
-
-def _interval_columns() -> tuple[Column, ...]:
-    """Return new columns: they keep the cells of the table that they are in."""
-    return (
-        # A moment that is cut short could not be asked for.
-        Column("from", no_wrap=True, min_width=27),
-        Column("to", no_wrap=True, min_width=27),
-        Column("position"),
-        Column("commit"),
-    )
-
-
-def _show_points(console: Console, value: dict[str, Any]) -> None:
-    for source in value["sources"]:
-        table = Table(*_interval_columns(), box=None, title=source["source"], title_justify="left")
-        for interval in source["intervals"]:
-            table.add_row(interval["from"], interval["to"], interval["position"], str(interval["commit"]))
-        console.print(table)
-        for line in _remarks(source):
-            console.print(line, markup=False)
-    if not value["sources"]:
-        console.print("no backups yet")
-
-
-def _remarks(source: dict[str, Any]) -> Iterator[str]:
-    """Yield what the intervals alone do not tell."""
-    for gap in source["gaps"]:
-        what = f"{gap['table']} not followed" if "table" in gap else "gap"
-        yield f"{what} from {gap['from']} to {gap['to']}: {gap['reason']}"
-    for interval in source["intervals"]:
-        if not interval["whole"]:
-            yield f"only chosen tables from {interval['from']} to {interval['to']}"
-        for span in interval["schema_approximate"]:
-            yield f"schema approximate between {span['from']} and {span['to']}: it was changed, it is not known when"
-    for each in source["marks"]:
-        yield f"mark {each['name']}: {each['at']} at {each['position']}"
-    for table, reason in source["not_followed"].items():
-        yield f"only in full backups: {table}: {reason}"
 
 
 @app.command()

@@ -14,7 +14,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
-    from holdfast.config import ArchiveConfig
+    from holdfast.config import ArchiveConfig, Consistency
     from holdfast.storage import SealedStore
 
 
@@ -44,6 +44,19 @@ def archive_store(url: str, key: str | None = None, default_key: str | None = No
         os.environ.setdefault(STORE_VARIABLE, configured.store)
     is_replica = url in (configured.replicas or {}).values()
     return open_store(url if is_replica else configured.place(), key)
+
+
+def archive_stores(url: str) -> list[SealedStore]:
+    """Return the stores of an archive's replicas in the order of archives.yaml; of one that is named, only its own."""
+    configured = _configured(url)
+    replicas = list((configured.replicas or {}).values()) if configured else []
+    return [archive_store(each) for each in ([url] if url in replicas else replicas or [url])]
+
+
+def consistency(url: str) -> Consistency:
+    """Return what a read of this archive is to show, as archives.yaml says or by default."""
+    configured = _configured(url)
+    return configured.consistency if configured else "eventual"
 
 
 def source_names(url: str) -> list[str]:

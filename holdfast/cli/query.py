@@ -12,14 +12,16 @@ import pyarrow as pa
 import typer
 from rich.table import Table
 
-from holdfast.archive import Archive, locks, points
+from holdfast.archive import locks, points
 from holdfast.archive.model import iso
-from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
+from holdfast.cli.reading import Consistent, open_archive, say_read_from
+from holdfast.cli.replica_options import Store  # noqa: TC001 - typer reads it at run time
 from holdfast.config import parse_size
 from holdfast.position import show_position
 from holdfast.query import Query
+from holdfast.replication.reading import open_to_read
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -40,35 +42,39 @@ def query(
     memory: Annotated[
         str, typer.Option(metavar="SIZE", help="What the query may use; what does not fit goes to disk.")
     ] = "1 GB",
+    consistency: Consistent = None,
+    store: Store = None,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Query tables as of any restorable moment, without restoring them."""
     output = Output(as_json=as_json)
     allowed = parse_size(memory)
-    store = places.archive_store(url)
-    Archive.open(store)
+    found = open_archive(url, consistency, store)
     with (
-        locks.acquire(store, "query", owner=Owner(), purpose="query", wait=wait) as held,
+        locks.acquire(found.store, "query", owner=Owner(), purpose="query", wait=wait) as held,
         TemporaryDirectory(prefix="holdfast-query-") as folder,
     ):
-        state = Archive.open(store).state
-        moment = points.resolve(state, store, points.only_source(state, source), at)
-        asked = Query(store, moment, sql, memory_bytes=allowed, spill=Path(folder))
+        opened = open_to_read(found.store, found.consistency)
+        state = opened.state
+        moment = points.resolve(state, found.store, points.only_source(state, source), at)
+        asked = Query(found.store, moment, sql, memory_bytes=allowed, spill=Path(folder))
         columns, rows = _fetch(asked, limit + 1)
         held.check()
     for note in asked.notes:
         output.say(note)
     if len(rows) > limit:
         output.say(f"shown are the first {limit} rows: --limit shows more")
-    value = {
+    value: dict[str, Any] = {
         "at": {"time": iso(moment.at), "position": show_position(moment.position), "commit": moment.commit},
         "source": moment.source,
         "columns": columns,
         "rows": rows[:limit],
         "complete": len(rows) <= limit,
         "notes": asked.notes,
+        "read_from": opened.describe(),
     }
+    say_read_from(output, value["read_from"])
     output.result(value, lambda console: _show(console, value))
 
 

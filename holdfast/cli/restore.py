@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from holdfast.archive import Archive, points
+from holdfast.archive import points
 from holdfast.archive.model import iso
 from holdfast.cli import places
 from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
+from holdfast.cli.reading import Consistent, open_archive, say_read_from
+from holdfast.cli.replica_options import Store  # noqa: TC001 - typer reads it at run time
 from holdfast.sources.postgresql.rename import Maps
 
 if TYPE_CHECKING:
@@ -58,27 +60,30 @@ def restore(
         bool,
         typer.Option("--no-lock", help="Write nothing to the archive, not even a lock: for who may only read it."),
     ] = False,
+    consistency: Consistent = None,
+    store: Store = None,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Restore a database, or tables of it, and prove them equal to the archive."""
     output = Output(as_json=as_json)
     Maps.parse(mapped or ())
-    archive = Archive.open(places.archive_store(url))
-    moment = points.resolve(archive.state, archive.store, points.only_source(archive.state, source), at)
+    opened = open_archive(url, consistency, store)
+    moment = points.resolve(opened.state, opened.store, points.only_source(opened.state, source), at)
     output.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}")
     for left_out in moment.schema.block.not_included:
         output.say(f"not included: {left_out}")
     arguments = ["--at", at, *(["--source", source] if source else [])]
     arguments += ["--roles", roles] if roles != "check" else []
     arguments += ["--tablespaces", tablespaces] if tablespaces != "drop" else []
+    arguments += ["--consistency", opened.consistency] if opened.consistency != "eventual" else []
     for glob in tables or ():
         arguments += ["--tables", glob]
     for each in mapped or ():
         arguments += ["--map", each]
     value = run_job(
         "restore",
-        archive.store,
+        opened.store,
         [*arguments, *(["--dry-run"] if dry_run else []), *(["--no-lock"] if no_lock else [])],
         address=places.target(url, to),
         role="target",
@@ -86,6 +91,7 @@ def restore(
         output=output,
         unlocked=no_lock,
     )
+    say_read_from(output, value["read_from"])
     output.result(value, lambda console: show_plan(console, value) if dry_run else _show_restored(console, value))
 
 

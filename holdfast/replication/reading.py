@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.hiding import without
@@ -22,15 +22,12 @@ from holdfast.replication.errors import OldStoreError
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.archive.state import State
+    from holdfast.config import Consistency
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
-
-Consistency = Literal["eventual", "sequential"]
-
-CONSISTENCIES: Final[tuple[Consistency, ...]] = ("eventual", "sequential")
 
 
 @dataclass(frozen=True)
@@ -62,17 +59,17 @@ class Opened:
         }
 
 
-def say_read_from(value: dict[str, Any]) -> str:
-    """Return what `Opened.describe` returned in words; "" for an archive at one place."""
-    if value["replica"] is None:
+def words_of(read_from: Mapping[str, Any]) -> str:
+    """Return in words what `Opened.describe` tells; "" for an archive at one place."""
+    if read_from["replica"] is None:
         return ""
-    behind = value["entries_behind"]
+    behind = read_from["entries_behind"]
     fresh = (
-        f"commit {value['commit']} of {value['committed_at']}; how far the log is was not asked"
+        f"commit {read_from['commit']} of {read_from['committed_at']}; how far the log is was not asked"
         if behind is None
         else f"{behind} entries behind the log"
     )
-    return f"read from replica {value['replica']} at entry {value['index']}, {fresh}"
+    return f"read from replica {read_from['replica']} at entry {read_from['index']}, {fresh}"
 
 
 def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: str | None = None) -> Opened:

@@ -133,7 +133,7 @@ def test_points_of_several_sources_are_shown_one_after_the_other(holdfast: RunCo
 
 def test_points_of_an_empty_archive_says_so(holdfast: RunCommand, store: ObjectStore) -> None:
     assert holdfast("points", store.url).out == "no backups yet\n"
-    assert holdfast("points", store.url, "--json").value == {"sources": []}
+    assert holdfast("points", store.url, "--json").value["sources"] == []
 
 
 @pytest.mark.parametrize("deep", [[], ["--deep"]])

@@ -15,7 +15,7 @@ from holdfast.errors import BusyError, HoldfastError, UsageError
 from holdfast.replication import log, schema
 from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import LostReplicaError, OldStoreError
-from holdfast.replication.reading import Opened, open_first, open_to_read, say_read_from
+from holdfast.replication.reading import Opened, open_first, open_to_read, words_of
 from holdfast.replication.store import CoordinationStore
 from holdfast.replication.trimming import trim
 from holdfast.storage import open_store
@@ -69,7 +69,7 @@ def test_an_archive_at_one_place_is_read_the_same_in_both_without_any_store(tmp_
     Archive.create(store, name="shop").add(made_backup(store, "shop_db")[1], check=nothing, fence=None)
     eventual, sequential = open_to_read(store), open_to_read(store, "sequential")
     assert eventual.state.blocks.keys() == sequential.state.blocks.keys() != set()
-    assert say_read_from(sequential.describe()) == ""
+    assert words_of(sequential.describe()) == ""
 
 
 def test_what_is_pending_is_hidden_and_shown_once_it_has_succeeded(two: Replicas) -> None:
@@ -245,7 +245,7 @@ def test_it_is_told_which_replica_was_read_and_how_fresh_it_is(two: Replicas) ->
         "commit": opened.state.sequence,
         "committed_at": opened.describe()["committed_at"],
     }
-    assert say_read_from(opened.describe()) == "read from replica far at entry 0, 1 entries behind the log"
+    assert words_of(opened.describe()) == "read from replica far at entry 0, 1 entries behind the log"
     eventual = open_to_read(two.place("far")).describe()
     assert eventual["entries_behind"] is None
-    assert "how far the log is was not asked" in say_read_from(eventual)
+    assert "how far the log is was not asked" in words_of(eventual)
