@@ -82,7 +82,10 @@ class AirflowApi:
         body = {"logical_date": None, "conf": dict(conf or {}), "dag_run_id": name}
         # Its metadata are in SQLite here, where one of two who write at the same moment may be turned away.
         for attempt in Retrying(
-            retry=retry_if_exception_type(_TurnedAwayError), stop=stop_after_attempt(5), wait=wait_fixed(1), reraise=True
+            retry=retry_if_exception_type(_TurnedAwayError),
+            stop=stop_after_attempt(5),
+            wait=wait_fixed(1),
+            reraise=True,
         ):
             with attempt:
                 answer = self._http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body)
