@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.archive import locks
 from holdfast.archive.archive import Archive
+from holdfast.archive.hiding import without
 from holdfast.archive.model import LogPlace
 from holdfast.archive.state import check_writable, validate
 from holdfast.archive.transfer import is_whole, replace_file, send_file
@@ -297,7 +298,7 @@ class ReplicatedArchive(Archive):
         """Return the state without what still waits for its quorum: neither it nor what it stands for may go."""
         coordination, acting = self.in_use()
         waiting = {each.block for each in coordination.run(lambda c: quorum.pending(c, acting.archive))}
-        return replace(self.state, blocks={key: each for key, each in self.state.blocks.items() if key not in waiting})
+        return without(self.state, waiting)
 
     def _executed(self, draft: Draft, index: int, check: Check, fence: str | None) -> Commit:
         """Execute the log up to an entry of our own, and return its commit.
