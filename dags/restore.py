@@ -91,6 +91,14 @@ for name, archive in configured_archives().items():
                 title="Tablespaces",
                 description="Put everything into the database's own tablespace, or where it was.",
             ),
+            "consistency": Param(
+                archive.consistency,
+                type="string",
+                enum=["eventual", "sequential"],
+                title="Consistency",
+                description="Of an archive with replicas. Sequential: every backup whose quorum has succeeded, and "
+                "nothing that waits for it or has failed. Eventual: what the first replica has.",
+            ),
             "dry_run": Param(
                 False,
                 type="boolean",
@@ -109,5 +117,6 @@ for name, archive in configured_archives().items():
             map=dag.param("map"),
             roles=dag.param("roles"),
             tablespaces=dag.param("tablespaces"),
+            consistency=dag.param("consistency"),
             only_plan=dag.param("dry_run"),
         )

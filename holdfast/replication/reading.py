@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.hiding import without
 from holdfast.archive.model import iso
+from holdfast.config import Consistency
 from holdfast.errors import BusyError, DamagedError, RefusedError, UsageError, sentence
 from holdfast.replication.errors import OldStoreError
 from locking.store import StoreError
@@ -25,9 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.archive.state import State
-    from holdfast.config import Consistency
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
+
+
+def parse_consistency(text: str) -> Consistency:
+    """Return the consistency that a word names.
+
+    :raises UsageError: it names none.
+    """
+    if text not in (known := get_args(Consistency)):
+        raise UsageError(f"a consistency is {' or '.join(known)}, not {text!r}")
+    return cast("Consistency", text)
 
 
 @dataclass(frozen=True)

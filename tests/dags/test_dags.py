@@ -222,6 +222,7 @@ def test_form_of_a_restore_takes_tables_names_and_a_dry_run(read: Read) -> None:
         ("dry_run", "perhaps"),
         ("roles", "guess"),
         ("tablespaces", None),
+        ("consistency", "perhaps"),
     ],
 )
 def test_form_of_a_restore_refuses_what_nobody_can_mean(read: Read, name: str, value: Any) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.replication.backing_up import STORE_VARIABLE
+from holdfast.replication.store import CoordinationStore
 from holdfast.storage import ObjectStore
+from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators import RestoreOperator
 from tests.support.operators import FakeSpark, run
+from tests.support.replicated import Replicas
 
 
 def test_restore_is_submitted_with_its_arguments_and_target(
@@ -50,10 +57,19 @@ def test_restore_is_submitted_with_its_arguments_and_target(
             {"tables": ["sales.*", "hr.people"], "map": ["sales=old_sales"], "only_plan": True},
             ["--tables", "sales.*", "--tables", "hr.people", "--map", "sales=old_sales", "--dry-run"],
         ),
+        ({"consistency": "sequential"}, ["--consistency", "sequential"]),
+        ({"consistency": "eventual"}, []),
         ({"only_plan": "True"}, ["--dry-run"]),
         ({"only_plan": "False"}, []),
     ],
-    ids=["roles and tablespaces", "tables, names and a plan", "a plan, rendered", "no plan, rendered"],
+    ids=[
+        "roles and tablespaces",
+        "tables, names and a plan",
+        "a consistency",
+        "the other one",
+        "a plan, rendered",
+        "no plan, rendered",
+    ],
 )
 def test_restore_passes_on_what_it_was_given(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any], options: dict[str, Any], told: list[str]
@@ -64,3 +80,44 @@ def test_restore_passes_on_what_it_was_given(
     assert (summary["dry_run"], summary["plan"], summary["not_restored"]) == (True, {"tables": []}, [])
     expected = ["--at", "latest", *told]
     assert spark.seen()["argv"][-len(expected) :] == expected
+
+
+@pytest.fixture
+def two(tmp_path: Path, configuration: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
+    """An archive with the replicas `far`, which is lost, and `near`; archives.yaml names `far` first."""
+    monkeypatch.delenv(STORE_VARIABLE, raising=False)
+    address = f"sqlite:///{tmp_path}/log.db"
+    with CoordinationStore.open(address) as coordination:
+        replicas = Replicas.begun(tmp_path, coordination, "far")
+        replicas.lose("far")
+        configuration.write_text(
+            "archives: {shop: {replicas: {far: far, near: near}, store: 'sqlite:///log.db', sources: {shop_db: "
+            "{connection: shop_postgres}}}}"
+        )
+        yield replicas
+
+
+@pytest.mark.parametrize(("consistency", "name"), [("sequential", "near"), ("eventual", "far"), (None, "far")])
+def test_a_sequential_restore_is_from_the_first_replica_that_can_serve_it(
+    two: Replicas,
+    spark: FakeSpark,
+    context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    consistency: str | None,
+    name: str,
+) -> None:
+    spark.play("tell")
+    monkeypatch.setenv("FAKE_RESULT", json.dumps({"read_from": {"replica": name}}))
+    operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", consistency=consistency)
+    assert run(operator, context)["read_from"] == {"replica": name}
+    seen = spark.seen()
+    assert seen["argv"][seen["argv"].index("--archive") + 1] == two.place(name).url
+    assert seen["env"][STORE_VARIABLE] == two.coordination.url
+
+
+def test_a_consistency_that_nobody_knows_is_refused(
+    spark: FakeSpark, store: ObjectStore, context: dict[str, Any]
+) -> None:
+    operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", consistency="perhaps")
+    with pytest.raises(JobFailed, match="a consistency is eventual or sequential, not 'perhaps'"):
+        run(operator, context)

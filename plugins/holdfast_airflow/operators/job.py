@@ -137,6 +137,10 @@ class ArchiveJobOperator(SparkSubmitOperator):
         release.start()
         release.join(_RELEASE_S)
 
+    def place(self, archive: ArchiveConfig) -> str:
+        """Return the URL of the archive, or of the replica that the job works on."""
+        return archive.place(self.replica)
+
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
         """Return the source that the job is about and the database that it reads or writes; None for neither."""
         return None, None
@@ -172,7 +176,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
     def _prepare(self, context: Context) -> Job:
         """Look everything up that can be wrong, before any lock is taken."""
         archive = find_archive(self.archive)
-        url = archive.place(self.replica)
+        url = self.place(archive)
         self._conn_id = self.spark_conn_id or archive.spark_connection
         mode = self._deploy_mode or (self.conf or {}).get("spark.submit.deployMode")
         master = check_spark_connection(self._conn_id, deploy_mode=mode)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.errors import UsageError
 from holdfast_airflow.connections import database_address
+from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.operators.job import DatabaseJobOperator, is_yes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.config import ArchiveConfig
+    from holdfast.config import ArchiveConfig, Consistency
     from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
@@ -22,7 +23,8 @@ class RestoreOperator(DatabaseJobOperator):
     Everything goes into an empty database; chosen tables, or all under other names, go beside what is there.
     Returns `commit`, `restored_to`, `position`, `tables`, `rows`, `seconds`, `not_restored`, `skipped_existing`,
     `unlogged`, `stale` (tables whose rows are older than that, since their changes are not backed up), `schema_note`
-    (why the schema may be that of another moment, or empty) and `roles`; after a dry run also `dry_run` and `plan`.
+    (why the schema may be that of another moment, or empty), `roles` and `read_from` (which replica was read and how
+    fresh it is); after a dry run also `dry_run` and `plan`.
 
     :param target_conn_id: the Airflow connection to the database to write to, of type postgres. (templated)
     :param at: `latest`, a time (ISO 8601, with its zone), `mark:NAME`, `lsn:X/Y` or `commit:N`. One that cannot be
@@ -34,6 +36,9 @@ class RestoreOperator(DatabaseJobOperator):
         missing, without passwords. (templated)
     :param tablespaces: `drop` them, so that everything goes into the database's own, or `keep` them, where the
         target has them. (templated)
+    :param consistency: `sequential`, from a replica that has every backup whose quorum has succeeded, and without those
+        that wait for it or have failed: where no `replica` is named, the first one that has. Or `eventual`, what the
+        replica has. Without it, what archives.yaml says. (templated)
     :param only_plan: make a dry run: nothing is changed. Airflow has a method `dry_run` of its own. (templated)
     """
 
@@ -47,6 +52,7 @@ class RestoreOperator(DatabaseJobOperator):
         "map",
         "roles",
         "tablespaces",
+        "consistency",
         "only_plan",
     )
 
@@ -59,6 +65,7 @@ class RestoreOperator(DatabaseJobOperator):
         map: Sequence[str] | None = None,
         roles: str = "check",
         tablespaces: str = "drop",
+        consistency: str | None = None,
         only_plan: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -69,7 +76,23 @@ class RestoreOperator(DatabaseJobOperator):
         self.map = map
         self.roles = roles
         self.tablespaces = tablespaces
+        self.consistency = consistency
         self.only_plan = only_plan
+
+    def place(self, archive: ArchiveConfig) -> str:
+        """Return the URL of the archive; where a replica may be chosen, that of the first one that can be read so."""
+        if self.replica is not None or not archive.replicas or self._consistency(archive) == "eventual":
+            return super().place(archive)
+        from holdfast.replication.reading import open_first
+        from holdfast.storage import open_store
+
+        stores = [open_store(url, archive.key) for url in archive.replicas.values()]
+        return open_first(stores, "sequential", address=coordination_address(archive)).store.url
+
+    def _consistency(self, archive: ArchiveConfig) -> Consistency:
+        from holdfast.replication.reading import parse_consistency
+
+        return parse_consistency(self.consistency or archive.consistency)
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the source to restore, if one is named or there is only one, and the target."""
@@ -83,6 +106,8 @@ class RestoreOperator(DatabaseJobOperator):
         arguments = ["--at", self.at or "latest"]
         arguments += ["--roles", self.roles] if self.roles != "check" else []
         arguments += ["--tablespaces", self.tablespaces] if self.tablespaces != "drop" else []
+        consistency = self._consistency(archive)
+        arguments += ["--consistency", consistency] if consistency != "eventual" else []
         for glob in self.tables or ():
             arguments += ["--tables", glob]
         for each in self.map or ():
@@ -94,4 +119,4 @@ class RestoreOperator(DatabaseJobOperator):
         told = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
         told |= {key: result.get(key, []) for key in ("not_restored", "skipped_existing", "unlogged", "stale")}
         told["schema_note"] = result.get("schema_note", "")
-        return told | {key: result[key] for key in ("roles", "dry_run", "plan") if key in result}
+        return told | {key: result[key] for key in ("roles", "read_from", "dry_run", "plan") if key in result}
