@@ -21,6 +21,7 @@ from holdfast.archive.points import only_source, resolve
 from holdfast.errors import UsageError
 from holdfast.moments import catalog_of, history_of
 from holdfast.position import show_position
+from holdfast.replication.reading import open_to_read, parse_consistency
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.storage import open_store
 from locking import Owner
@@ -79,17 +80,29 @@ class ArchivedTable:
             held.check()
 
 
-def find_table(url: str, table: str, *, at: str = "latest", source: str | None = None) -> ArchivedTable:
+def find_table(
+    url: str,
+    table: str,
+    *,
+    at: str = "latest",
+    source: str | None = None,
+    consistency: str = "eventual",
+    coordination: str | None = None,
+) -> ArchivedTable:
     """Find a table of a backup at a moment.
 
     :param table: `schema.name`, or the name alone where no other schema has it.
     :param at: as for a restore.
     :param source: needed where the archive holds several.
-    :raises UsageError: there is no such table, or several.
+    :param consistency: of a replica: `sequential` for what has succeeded and nothing else, or `eventual` for what it
+        has. It decides which moments there are; the rows of one never change.
+    :param coordination: address of the coordination store; None for what HOLDFAST_STORE says.
+    :raises UsageError: there is no such table, or several; or no such consistency.
     :raises RefusedError: that moment cannot be restored.
+    :raises BusyError: the replica lacks something that has succeeded.
     """
     store = open_store(url)
-    state = Archive.open(store).state
+    state = open_to_read(store, parse_consistency(consistency), address=coordination).state
     moment = resolve(state, store, only_source(state, source), at)
     catalog = catalog_of(store, moment)
     found = _named(catalog, table)
@@ -100,12 +113,20 @@ def find_table(url: str, table: str, *, at: str = "latest", source: str | None =
     )
 
 
-def table_at(url: str, table: str, *, at: str = "latest", source: str | None = None) -> pa.RecordBatchReader:
+def table_at(
+    url: str,
+    table: str,
+    *,
+    at: str = "latest",
+    source: str | None = None,
+    consistency: str = "eventual",
+    coordination: str | None = None,
+) -> pa.RecordBatchReader:
     """Return a table's rows at a moment, to be read once: `find_table` tells the parameters and errors.
 
     The locks of a reader are held from the first batch to the last.
     """
-    found = find_table(url, table, at=at, source=source)
+    found = find_table(url, table, at=at, source=source, consistency=consistency, coordination=coordination)
     return pa.RecordBatchReader.from_batches(
         found.schema, (batch for part in found.parts for batch in found.batches(part))
     )

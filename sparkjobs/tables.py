@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ArchiveTables(DataSource):
-    """Options: `table`, and `at` and `source` as for a restore; the path is the archive's URL."""
+    """Options: `table`; `at`, `source`, `consistency` and `store` as for a restore. The path is the archive's URL."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,7 +42,12 @@ class ArchiveTables(DataSource):
         if "path" not in options or "table" not in options:
             raise PySparkValueError("""say which: .option("table", "schema.name").load("URL of the archive")""")
         return find_table(
-            options["path"], options["table"], at=options.get("at", "latest"), source=options.get("source")
+            options["path"],
+            options["table"],
+            at=options.get("at", "latest"),
+            source=options.get("source"),
+            consistency=options.get("consistency", "eventual"),
+            coordination=options.get("store"),
         )
 
 

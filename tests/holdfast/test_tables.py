@@ -9,9 +9,15 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.errors import RefusedError, UsageError
+from holdfast.replication.backing_up import Wish
+from holdfast.replication.membership import found
+from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.replicas import add
+from holdfast.replication.store import CoordinationStore
 from holdfast.storage import ObjectStore, open_store
 from holdfast.tables import find_table, table_at
 from tests.support.queried import fill
+from tests.support.replicated import made_backup
 
 
 @pytest.fixture
@@ -59,3 +65,22 @@ def test_a_table_that_is_not_there_is_refused(store: ObjectStore, table: str, sa
 def test_a_moment_that_cannot_be_restored_is_refused(store: ObjectStore) -> None:
     with pytest.raises(RefusedError, match="nearest restorable moments"):
         find_table(store.url, "orders", at="2020-01-01T00:00:00Z")
+
+
+def test_a_sequential_read_finds_the_moments_that_count(store: ObjectStore, tmp_path: Path) -> None:
+    with CoordinationStore.open(f"sqlite:///{tmp_path}/log.db") as coordination:
+        found(coordination, store, "near")
+        coordination.run(lambda c: add(c, Archive.open(store).identity.id, name="far", url=str(tmp_path / "far")))
+        near = ReplicatedArchive.begin(store, coordination)
+        near.wish = Wish(2)
+        commit = near.add(made_backup(store, "shop_db")[1], check=lambda: None, fence=None)
+        pending = f"commit:{commit.sequence}"
+        with pytest.raises(RefusedError, match="is no restore point"):
+            find_table(store.url, "orders", at=pending, consistency="sequential", coordination=coordination.url)
+        rows = table_at(store.url, "orders", consistency="sequential", coordination=coordination.url).read_all()
+        assert rows.num_rows == 3
+
+
+def test_a_consistency_that_nobody_knows_is_refused(store: ObjectStore) -> None:
+    with pytest.raises(UsageError, match="a consistency is eventual or sequential, not 'strict'"):
+        table_at(store.url, "orders", consistency="strict")
