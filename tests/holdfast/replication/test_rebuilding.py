@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.locks import HeldLocks
-from holdfast.archive.model import LogPlace
+from holdfast.archive.model import Adopted, LogPlace
 from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.replication import rebuilding, schema
 from holdfast.replication.errors import EpochOverError, OldStoreError
@@ -242,17 +243,54 @@ def test_blocks_of_which_commits_do_not_tell_the_entry_are_not_lost_unsaid(
         rebuild(empty, urls(two))
 
 
+def commit(given: Replicas, name: str, change: Change, **place: Any) -> None:
+    """Have a replica make a commit by which it then stands at some place in the log."""
+    log = given.place_of(name).model_copy(update=place)
+    archive = Archive.open(given.place(name))
+    archive.add(lambda state: replace(change, log=log), check=nothing, fence=None)
+
+
 def test_of_equals_the_one_with_a_block_of_a_failed_quorum_is_what_the_other_is_made_like(
     two: Replicas, empty: CoordinationStore
 ) -> None:
-    two.back_up("near")
-    far = Archive.open(two.place("far"))
-    log = two.place_of("near").model_copy(update={"replica": "far"})
-    far.add(lambda state: Change(kind="failed", log=log), check=nothing, fence=None)
+    two.back_up("far")
+    commit(two, "near", Change(kind="failed"), index=1, entry=two.place_of("far").entry)
     two.coordination = empty
     fates = become(two, rebuild(empty, urls(two)))
-    assert fates == {"near": "", "far": "it has not all that near has at entry 1"}
+    assert fates == {"far": "", "near": "it has not all that far has at entry 1"}
     go_on(two)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_replica_that_has_still_what_was_truncated_later_contradicts_nobody(
+    two: Replicas, empty: CoordinationStore, told: bool
+) -> None:
+    two.back_up("near")
+    two.sync("far")
+    (block,) = two.backups[-1:]
+    commit(two, "near", Change(kind="truncation", remove=(block,)), index=2, entry="a truncation")
+    if told:  # which entry they have in common; else that it was removed
+        commit(two, "near", Change(kind="vacuum", vacuumed=(block,)), entry="")
+    else:
+        archive = Archive.open(two.place("far"))
+        place = two.place_of("far").model_copy(update={"entry": "", "recovering": True, "index": 0})
+        archive.add(lambda state: Change(kind="recovering", log=place), check=nothing, fence=None)
+        here = place.model_copy(update={"recovering": False, "index": 1})
+        adopted = Adopted(ends=dict(archive.state.ends), streams={})
+        archive.add(lambda state: Change(kind="recovered", log=here, adopted=adopted), check=nothing, fence=None)
+    two.coordination = empty
+    assert become(two, rebuild(empty, urls(two))) == {"near": "", "far": "it ends at entry 1, and near at 2"}
+    go_on(two)
+
+
+def test_a_contradiction_is_seen_also_where_both_have_been_rebuilt_since(
+    two: Replicas, empty: CoordinationStore
+) -> None:
+    for name in ("near", "far"):
+        commit(two, name, Change(kind="hold"), index=1, entry=f"of {name}")
+        commit(two, name, Change(kind="rebuilt"), store="another", entry="")
+    with pytest.raises(RefusedError, match="has executed another entry 1 than"):
+        rebuild(empty, urls(two))
 
 
 def test_everything_that_is_there_counts_and_what_had_not_counted_yet_is_told(two: Replicas) -> None:
