@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from holdfast_airflow.archives import archive_dag, archives_at_one_place
+from holdfast_airflow.archives import archive_dag, configured_archives, each_place
 from holdfast_airflow.operators.verify import VerifyOperator
 
 DOC = """
@@ -14,9 +14,11 @@ Each run checks what is new, and reads files again, those first that were not re
 Runs on the schedule `verification` of archives.yaml ({schedule}), and whenever it is triggered. Where a file is damaged
 or missing the task fails, without another try, and names the table, the time and the restore points that it costs; it
 goes on failing until the file is put back or its block is removed. Nothing is changed. See the runbook on damage.
+Each replica has a task; a damaged one is marked as lost, so that `lost_replica_recovery_{name}` fetches from another
+one what is damaged or missing.
 """
 
-for name, archive in archives_at_one_place().items():
+for name, archive in configured_archives().items():
     with archive_dag(
         "archive_verification",
         name,
@@ -47,10 +49,12 @@ for name, archive in archives_at_one_place().items():
             ),
         },
     ) as dag:
-        VerifyOperator(
-            task_id="verify",
-            archive=name,
-            deep=dag.param("deep"),
-            within=dag.param("within"),
-            budget=dag.param("budget"),
-        )
+        for end, replica in each_place(archive).items():
+            VerifyOperator(
+                task_id=f"verify{end}",
+                archive=name,
+                replica=replica,
+                deep=dag.param("deep"),
+                within=dag.param("within"),
+                budget=dag.param("budget"),
+            )

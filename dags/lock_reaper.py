@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast_airflow.archives import archive_dag, archives_at_one_place
+from holdfast_airflow.archives import archive_dag, configured_archives, each_place
 from holdfast_airflow.operators.reap_locks import ReapLocks
 
 INTERVAL = timedelta(minutes=10)
@@ -16,7 +16,7 @@ Nothing depends on it: whoever wants a lock does the same. It keeps the archive 
 comes by. A healthy lock never goes; to end one, see `holdfast locks break`.
 """
 
-for name, archive in archives_at_one_place().items():
+for name, archive in configured_archives().items():
     with archive_dag(
         "lock_reaper",
         name,
@@ -27,4 +27,5 @@ for name, archive in archives_at_one_place().items():
         schedule=INTERVAL,
         dagrun_timeout=INTERVAL,
     ) as dag:
-        ReapLocks(task_id="reap", archive=name)
+        for end, replica in each_place(archive).items():
+            ReapLocks(task_id=f"reap{end}", archive=name, replica=replica)

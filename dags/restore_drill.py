@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from holdfast_airflow.archives import archive_dag, archives_at_one_place
+from holdfast_airflow.archives import archive_dag, configured_archives, each_place
 from holdfast_airflow.operators.drill import DrillOperator
 
 DOC = """
@@ -13,11 +13,11 @@ server that the task starts on its worker. The result is compared with the archi
 `drill.assertions` of archives.yaml are asked. It is recorded in the archive: `holdfast drill {name} --history`.
 
 Runs on the schedule `drill` of archives.yaml ({schedule}), and whenever it is triggered. A failed task means that a
-restore would fail, or bring back something wrong: see the runbook on failed drills. Sources go one after the other,
-since each needs room for a whole database.
+restore would fail, or bring back something wrong: see the runbook on failed drills. Sources, and replicas where there
+are several, go one after the other, since each needs room for a whole database.
 """
 
-for name, archive in archives_at_one_place().items():
+for name, archive in configured_archives().items():
     with archive_dag(
         "restore_drill",
         name,
@@ -36,6 +36,11 @@ for name, archive in archives_at_one_place().items():
         },
     ) as dag:
         for source in sorted(archive.sources) or [None]:
-            DrillOperator(
-                task_id=f"drill_{source}" if source else "drill", archive=name, source=source, at=dag.param("at")
-            )
+            for end, replica in each_place(archive).items():
+                DrillOperator(
+                    task_id=f"drill_{source}{end}" if source else f"drill{end}",
+                    archive=name,
+                    replica=replica,
+                    source=source,
+                    at=dag.param("at"),
+                )

@@ -84,9 +84,10 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
             console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _lease(r)) for r in each["replicas"]]
         )
         for pending in each["pending_quorums"]:
+            have = ", ".join(pending["replicas"]) or "none"
             console.print(
                 f"entry {pending['entry']}, a backup of {pending['source']}, waits for its quorum: "
-                f"{len(pending['replicas'])} of {pending['size']} replicas ({', '.join(pending['replicas']) or 'none'}), "
+                f"{len(pending['replicas'])} of {pending['size']} replicas ({have}), "
                 f"for {pending['seconds_left']:.0f} s at most",
                 markup=False,
             )

@@ -11,7 +11,7 @@ from holdfast.cli.output import Output, human_size
 from holdfast.cli.replica_options import AnyReplica, Asked, OfArchive, Store, ask
 from holdfast.errors import UsageError, exit_code_of, sentence
 from holdfast.replication import recovery, trimming
-from holdfast.replication.replicas import lost, replicas
+from holdfast.replication.replicas import lost, mark_lost, replicas
 from holdfast.replication.upkeep import sync_replica
 
 if TYPE_CHECKING:
@@ -161,6 +161,9 @@ def recover(
     quick: Annotated[
         bool, typer.Option("--quick", help="Take files that are there in their size as whole, without reading them.")
     ] = False,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="It is not lost, but files at its place are gone or rotten.")
+    ] = False,
     store: Store = None,
     archive: OfArchive = None,
     wait: Wait = 0,
@@ -169,8 +172,13 @@ def recover(
     """Make a lost replica anew from another one: only what is missing is copied; stopped, it goes on when run again."""
     output = Output(as_json=as_json)
     _one_or(name, every, "--lost")
+    if damaged and every:
+        raise UsageError("--damaged is of one replica: name it")
     with ask(store, archive) as asked:
         log = asked.log()
+        if damaged:
+            marked = asked.row(name or "").name
+            asked.coordination.run(lambda c: mark_lost(c, log.archive, marked, "files at its place are damaged"))
         rows = asked.coordination.run(lambda c: replicas(c, log.archive))
         chosen = [row for row in rows if row.is_lost] if every else [asked.row(name or "")]
         if not chosen:

@@ -9,7 +9,8 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.errors import DamagedError, UsageError
 from holdfast.replication.agreement import open_replica
 from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.replicas import log_states, lost, replicas
+from holdfast.replication.replicas import log_states, lost, mark_lost, replicas
+from holdfast.replication.store import opened
 from holdfast.storage import open_store
 from locking import Owner
 from locking.store import ObjectNotFound
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from holdfast.archive.archive import Archive
     from holdfast.replication.replica import Synced
     from holdfast.replication.replicas import LogState, ReplicaRow
     from holdfast.replication.store import CoordinationStore
@@ -43,6 +45,23 @@ def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
             "one"
         )
     return found
+
+
+def report_damage(archive: Archive, damaged: int, *, address: str | None) -> None:
+    """Say that files of a replica are damaged or missing: it has to be made anew, which fetches these alone.
+
+    :param archive: of the replica.
+    :param damaged: how many files.
+    :param address: of the coordination store; None for what the environment says.
+    :raises UsageError: it is no replica, or nobody says where the store is.
+    :raises RefusedError: no other replica is left that is not lost.
+    """
+    place = archive.state.log
+    if place is None:
+        raise UsageError(f"{archive.store.url} is no replica: nobody else has its files")
+    reason = f"verification has found {damaged} files that are damaged or missing"
+    with opened(address) as coordination:
+        coordination.run(lambda c: mark_lost(c, archive.identity.id, place.replica, reason))
 
 
 def sync_replica(

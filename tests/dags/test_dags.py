@@ -70,10 +70,12 @@ def test_each_archive_has_its_dags(read: Read) -> None:
     assert bag.import_errors == {}
     of_each = (*MAINTENANCE, "lock_reaper", "migration", "restore", "restore_drill")
     expected = [f"{kind}_{name}" for kind in of_each for name in ("big", "kept", "shop")]
-    expected += [f"{kind}_twice" for kind in ("restore", "compaction", "truncation", "vacuum")]
+    expected += [f"{kind}_twice" for kind in of_each if kind != "migration"]
     of_replicas = [f"{kind}_twice" for kind in ("replica_sync", "replica_log_trimming", "lost_replica_recovery")]
     assert sorted(bag.dags) == sorted([*expected, *of_replicas, "backup_big", "backup_shop", "changes_big"])
     assert sorted(dag(bag, "replica_sync_twice").task_ids) == ["sync_far", "sync_near"]
+    for kind, task in (("archive_verification", "verify"), ("lock_reaper", "reap"), ("restore_drill", "drill")):
+        assert sorted(dag(bag, f"{kind}_twice").task_ids) == [f"{task}_far", f"{task}_near"]
     assert dag(bag, "backup_shop").task_ids == ["backup_shop_db"]
     assert sorted(dag(bag, "backup_big").task_ids) == ["backup_a", "backup_b", "choose_sources"]
     assert dag(bag, "restore_shop").task_ids == ["restore"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ archives:
   pair:
     replicas: {{near: {folder}/near, far: {folder}/far}}
     store: sqlite:///{folder}/coordination.db
+    quorum: 2
     sources:
       crm: {{url: "{crm}"}}
 """
@@ -121,6 +123,24 @@ def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, arch
     assert airflow.api.import_errors() == {}
 
 
+def waits_without_a_worker(airflow: AirflowStandalone, place: Path) -> dict[str, Any]:
+    """Make a backup while a replica that it needs is away, which comes back then; return what its task passed on."""
+    away = place.rename(place.with_name("away"))
+    name = "backup_pair"
+    run_id = airflow.api.trigger(name, {})
+    deadline = time.monotonic() + 240
+    while (states := {task.state for task in airflow.api.tasks(name, run_id)}) != {"deferred"}:
+        assert time.monotonic() < deadline, states
+        assert not states & {"failed", "up_for_retry"}, airflow.api.task_log(name, run_id, "backup_crm")[-3000:]
+        time.sleep(0.5)
+    away.rename(place)
+    run(airflow, "replica_sync", "sync_far", "pair")
+    assert airflow.api.wait_for_run(name, run_id, timeout=120) == "success"
+    passed_on = airflow.api.xcom(name, run_id, "backup_crm")
+    assert isinstance(passed_on, dict)
+    return passed_on
+
+
 def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, archive: ObjectStore) -> None:
     folder = Path(archive.url).parent
     with CoordinationStore.open(f"sqlite:///{folder}/coordination.db") as coordination:
@@ -129,8 +149,10 @@ def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, archi
         found(coordination, pair.place("near"), "near")
         pair.add("far")
 
-        assert run(airflow, "backup", "backup_crm", "pair")["rows"] == 50
-        assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 1
+        done = run(airflow, "backup", "backup_crm", "pair")
+        assert (done["rows"], done["quorum"]["replicas"]) == (50, ["far", "near"])
+        assert waits_without_a_worker(airflow, folder / "far")["quorum"]["entry"] == 2
+        assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 2
         assert pair.state("far").blocks.keys() == pair.state("near").blocks.keys()
         assert pair.is_whole("far")
 
@@ -138,10 +160,10 @@ def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, archi
             path.unlink()
         coordination.run(lambda c: mark_lost(c, pair.archive, "far", "its disk was changed"))
         (made,) = run(airflow, "lost_replica_recovery", "recover", "pair")["recovered"]
-        assert (made["replica"], made["from"], made["index"]) == ("far", "near", 1)
+        assert (made["replica"], made["from"], made["index"]) == ("far", "near", 2)
         assert pair.is_whole("far")
         assert not coordination.run(lambda c: replica(c, pair.archive, "far")).is_lost
 
         trimmed = run(airflow, "replica_log_trimming", "trim", "pair", min_keep=0, max_keep=10)
-        assert (trimmed["log_start"], trimmed["lost"]) == (2, [])
+        assert (trimmed["log_start"], trimmed["lost"]) == (3, [])
     assert airflow.api.import_errors() == {}

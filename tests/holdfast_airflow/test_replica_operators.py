@@ -11,11 +11,12 @@ import pytest
 from airflow.sdk import BaseOperator
 from sqlalchemy import Connection
 
+from holdfast.errors import DamagedError
 from holdfast.replication import schema
 from holdfast.replication.replicas import mark_lost, replica
 from holdfast.replication.store import CoordinationStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused
-from holdfast_airflow.operators import RecoverReplicas, SyncReplica, TrimLog
+from holdfast_airflow.operators import RecoverReplicas, SyncReplica, TrimLog, VerifyOperator
 from tests.support.replicated import Replicas
 
 
@@ -104,3 +105,19 @@ def test_what_cannot_be_meant_is_refused(shop: Replicas, monkeypatch: pytest.Mon
     monkeypatch.setenv("HOLDFAST_STORE", "postgresql://nobody@127.0.0.1:1/none")
     with pytest.raises(JobFailed, match="cannot be used"):
         run(TrimLog(task_id="trim", archive="shop"))
+
+
+def test_a_damaged_replica_is_given_up_so_that_it_is_made_whole(shop: Replicas) -> None:
+    file = next((shop.folder / "far" / "data").rglob("*.parquet"))
+    file.unlink()
+    verification = VerifyOperator(task_id="verify", archive="shop", replica="far")
+    with pytest.raises(DamagedError, match="damaged or missing: a is missing"):
+        verification.summarise(shop.place("far"), "run", {"damage": ["a is missing"]})
+    row = shop.coordination.run(lambda c: replica(c, shop.archive, "far"))
+    assert (row.is_lost, row.lost_reason) == (True, "verification has found 1 files that are damaged or missing")
+    with pytest.raises(DamagedError, match="b is missing"):  # the last one is kept: there is nobody to fetch from
+        verification.summarise(shop.place("near"), "run", {"damage": ["b is missing"]})
+    assert not shop.coordination.run(lambda c: replica(c, shop.archive, "near")).is_lost
+    (made,) = run(RecoverReplicas(task_id="recover", archive="shop"))["recovered"]
+    assert (made["replica"], made["files"]) == ("far", 1)
+    assert shop.is_whole("far")

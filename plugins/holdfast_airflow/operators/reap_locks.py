@@ -28,13 +28,15 @@ class ReapLocks(BaseOperator):
     Returns what was ended: `resource`, `mode`, `txn`, `purpose` and `reason` of each.
 
     :param archive: a name in archives.yaml, or a URL. (templated)
+    :param replica: which of its replicas; without it, the first one in archives.yaml. (templated)
     """
 
-    template_fields: Sequence[str] = ("archive",)
+    template_fields: Sequence[str] = ("archive", "replica")
 
-    def __init__(self, *, archive: str, **kwargs: Any) -> None:
+    def __init__(self, *, archive: str, replica: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.archive = archive
+        self.replica = replica
 
     def execute(self, context: Context) -> list[dict[str, str]]:
         """End what is over and return it."""
@@ -43,7 +45,7 @@ class ReapLocks(BaseOperator):
 
         word = Word(TaskSdk(context["ti"]))
         with in_airflow_terms():
-            ended = reap(open_store(find_archive(self.archive).place()), finished=word.has_finished)
+            ended = reap(open_store(find_archive(self.archive).place(self.replica)), finished=word.has_finished)
         for each in ended:
             self.log.info("ended: %s: %s", each.lock.describe(), each.reason)
         return [

@@ -131,3 +131,15 @@ def test_all_that_are_lost_are_recovered_whatever_becomes_of_one(holdfast: RunCo
     assert "holdfast: far: " in done.err
     assert done.out.startswith("off: 0 files (0 B) copied from near, 2 were there; at entry 0")
     assert [name for name, row in replica_rows(holdfast).items() if row["lost"]] == ["far"]
+
+
+def test_a_replica_whose_files_are_damaged_is_made_whole(holdfast: RunCommand, two: Replicas) -> None:
+    file = next((two.folder / "far" / "data").rglob("*.parquet"))
+    file.write_bytes(bytes(len(file.read_bytes())))
+    found = holdfast("verify", str(two.folder / "far"), "--deep")
+    assert found.code == 4
+    assert "holdfast replica recover far --damaged fetches them from another replica" in found.err
+    done = holdfast("replica", "recover", "far", "--damaged", "--json")
+    assert (done.code, done.value["replicas"][0]["files"]) == (0, 1)
+    assert two.is_whole("far")
+    assert holdfast("replica", "recover", "--lost", "--damaged").code == 2
