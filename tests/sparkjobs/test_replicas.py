@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.archive import Archive, locks
-from holdfast.errors import BusyError, UsageError
+from holdfast.errors import BusyError, HoldfastError, RefusedError, ReportedError, UsageError
 from holdfast.replication.backing_up import source_taken
 from holdfast.replication.errors import LostReplicaError
 from holdfast.replication.membership import found
@@ -18,11 +19,15 @@ from holdfast.replication.recovery import recover
 from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.replicas import add, mark_lost, replica
 from holdfast.replication.store import ENVIRONMENT, CoordinationStore
+from holdfast.sources.postgresql import load
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
+from sparkjobs import restore
+from tests.support.command import run
 from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.jobs import job_without_spark
 from tests.support.servers import passing_database
 
 pytestmark = pytest.mark.service
@@ -166,3 +171,44 @@ def test_after_the_store_was_deleted_and_rebuilt_changes_are_followed_on_through
         for followed in (shop.near, shop.far):
             agree(followed, 1)
             comes_back(followed, "latest", new_database())
+
+
+def test_a_sequential_restore_leaves_out_what_waits_for_its_quorum(shop: Shop, new_database: NewDatabase) -> None:
+    shop.near.run("insert into t values (3, 'three')")
+    shop.near.back_up("full", "--quorum", "2")
+    address = new_database()
+    more = {ENVIRONMENT: shop.coordination.url}
+    options = ("--to", address.url, "--consistency", "sequential", "--json")
+    done = run("restore", shop.near.store.url, *options, address=address, more=more)
+    assert done.code == 0, done.err
+    assert done.value["rows"] == 2
+    told = done.value["read_from"]
+    assert (told["replica"], told["index"], told["entries_behind"]) == ("near", 1, 0)
+    assert "read from replica near at entry 1, 0 entries behind the log" in done.err
+
+
+def test_a_sequential_restore_that_was_ended_goes_on_from_another_replica_to_the_same_moment(
+    shop: Shop, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = new_database()
+    at = f"lsn:{shop.near.archive().state.streams['shop']}"
+
+    def bring_back(followed: Followed, name: str, at: str) -> dict[str, Any]:
+        wish = restore.Wish(None, at, consistency="sequential")
+        with job_without_spark(followed.store, followed.held, name, "target", address) as job:
+            return restore.restore(job, wish)
+
+    def end(*args: object) -> None:
+        raise HoldfastError("ended from outside")
+
+    with monkeypatch.context() as ended, pytest.raises(ReportedError, match="ended from outside"):
+        ended.setattr(load, "compare", end)
+        bring_back(shop.near, "run-1", at)
+    shop.near.run("insert into t values (3, 'three')")
+    shop.near.back_up("full", "--quorum", "2")
+    shop.sync("far")
+    with pytest.raises(RefusedError, match="holds an unfinished restore"):
+        bring_back(shop.far, "run-2", "latest")
+    done = bring_back(shop.far, "run-3", at)
+    assert (done["rows"], done["read_from"]["replica"]) == (2, "far")
+    assert done["resumed"]["run"] == "run-1"
