@@ -134,6 +134,10 @@ def test_coordination_store_in_a_relative_file_starts_at_the_file(
             "archives.shop: 'quorum' is larger than the number of 'replicas'",
         ),
         (
+            "archives: {shop: {url: x, consistency: strict}}",
+            "archives.shop.consistency: input should be 'eventual' or 'sequential' (it says 'strict')",
+        ),
+        (
             "archives: {'a/b': {url: x}}",
             "archives.a/b: 'a/b' does not fit: use letters, digits, '_', '.' and '-', at most 64, beginning with a "
             "letter or digit",
