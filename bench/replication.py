@@ -25,6 +25,7 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes
 from holdfast.archive.model import TableRecord
 from holdfast.replication import log, replicas, schema
+from holdfast.replication.backing_up import Wish
 from holdfast.replication.membership import found as first_replica
 from holdfast.replication.recovery import recover
 from holdfast.replication.replica import ReplicatedArchive
@@ -32,6 +33,7 @@ from holdfast.replication.status import status
 from holdfast.replication.store import PASSWORD, CoordinationStore
 from holdfast.replication.trimming import trim
 from holdfast.replication.upkeep import sync_replica
+from holdfast.replication.waiting import Waiting
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import open_store
 from tests.support.archives import make_block
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from holdfast.archive.model import Block
+    from holdfast.archive.state import State
     from holdfast.storage import ObjectStore
 
 FILES, FILE_BYTES = 24, 24 << 20
@@ -50,10 +53,12 @@ ARCHIVES, REPLICAS = 10, 200
 STATUS_S = 1.0
 
 SYNC, COPY = "sync of a new block", "plain copy of its files"
+QUORUM = "waiting for the quorum of a backup as large"
 ALONE, TRIMMED = "1,000 appends, each as slow as the slowest 1 %", "the same while the log is trimmed"
 TRIM, STATUS = "trimming", "status"
 COMPARISONS = (
     Comparison("a sync, against a plain copy of the same files", SYNC, COPY, 0.8),
+    Comparison("what a quorum adds to a backup, against one sync of the same bytes", QUORUM, SYNC, 0.95),
     Comparison("p99 of appends while the log is trimmed, against that without", TRIMMED, ALONE, 0.5),
 )
 
@@ -62,6 +67,7 @@ NOTES = (
     f"many of them at a time as a sync does ({AT_ONCE}), by Python, each on disk (fsync) before it counts; a sync "
     "checks every file's SHA-256, takes locks, commits, and tells the store. Both find the files in the machine's "
     "memory; which of them comes first changes with each round.",
+    "The quorum is of two, and who waits for it syncs the other replica itself: there is no pause in between.",
     "The log lies in a PostgreSQL of its own on this machine, whose commits wait for its disk. One thread appends, one "
     "transaction after the other, each in a session of its own; another thread trims meanwhile.",
     f"`status` is of {ARCHIVES} archives with {REPLICAS} replicas each.",
@@ -124,15 +130,29 @@ def _sync(store: CoordinationStore, *, copy_first: bool) -> dict[str, float]:
         first_replica(store, near, "near")
         store.run(lambda c: replicas.add(c, archive, name="far", url=far.url))
         recover(store, archive, "far")
-        block = _block(near)
-        plan = Change("backup", add=(block,), expected_ends={block.source.name: None})
-        ReplicatedArchive.begin(near, store).add(lambda state: plan, check=lambda: None, fence=None)
+        block = _back_up(near, store)
         row = store.run(lambda c: replicas.replica(c, archive, "far"))
         ways: list[tuple[str, Callable[[], object]]] = [
             (COPY, lambda: _copy(folder / "near", folder / "copy", block)),
             (SYNC, lambda: sync_replica(store, archive, row, wait=0)),
         ]
-        return {name: _timed(work) for name, work in (ways if copy_first else ways[::-1])}
+        found = {name: _timed(work) for name, work in (ways if copy_first else ways[::-1])}
+        block = _back_up(near, store, Wish(2))
+        waiting = Waiting(store, archive, block.id, "near")
+        return {**found, QUORUM: _timed(lambda: waiting.check_success(waiting.decided()))}
+
+
+def _back_up(near: ObjectStore, store: CoordinationStore, wish: Wish | None = None) -> Block:
+    """Make a backup of files of random bytes; return its block."""
+    block = _block(near)
+    archive = ReplicatedArchive.begin(near, store)
+    archive.wish = wish
+
+    def plan(state: State) -> Change:
+        return Change("backup", add=(block,), expected_ends={block.source.name: state.ends.get(block.source.name)})
+
+    archive.add(plan, check=lambda: None, fence=None)
+    return block
 
 
 def _block(store: ObjectStore) -> Block:

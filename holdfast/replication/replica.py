@@ -205,11 +205,9 @@ class ReplicatedArchive(Archive):
         :raises DamagedError: no replica has what an entry adds; those that could not be asked are named.
         :raises EpochOverError: somebody else acts for the replica now.
         """
-        coordination, acting = self.in_use()
+        _, acting = self.in_use()
         self.refresh()  # another process of this replica may have had the locks before
         before, fetched = self._place().index, self.fetched
-        # First: who cannot fetch the block of an entry passes it once that has failed.
-        coordination.run(lambda c: log.fail_overdue(c, acting.archive, by=acting.name))
         with ExitStack() as reading:
             others = _Others(self, reading)
             while entries := self._to_execute(upto):
@@ -217,8 +215,7 @@ class ReplicatedArchive(Archive):
                     check()
                     self._execute(entry, others, check, fence)
         place = self._place()
-        self._note_executed()
-        coordination.run(lambda c: note_synced(c, acting))
+        self._note_executed(synced=True)
         return Synced(
             replica=acting.name,
             index=place.index,
@@ -232,7 +229,13 @@ class ReplicatedArchive(Archive):
         here = self._place().index
         if upto is not None and here >= upto:
             return ()
-        found = coordination.run(lambda c: log.entries(c, acting.archive, here + 1, most=_ENTRIES))
+
+        def read(connection: Connection) -> Sequence[Entry]:
+            # First: who cannot fetch the block of an entry passes it once that has failed.
+            log.fail_overdue(connection, acting.archive, by=acting.name)
+            return log.entries(connection, acting.archive, here + 1, most=_ENTRIES)
+
+        found = coordination.run(read)
         return [entry for entry in found if upto is None or entry.index <= upto]
 
     def _execute(self, entry: Entry, others: _Others, check: Check, fence: str | None) -> None:
@@ -252,8 +255,11 @@ class ReplicatedArchive(Archive):
                 raise
         self._note_executed()
 
-    def _note_executed(self) -> None:
-        """Say how far this replica is, and join the quorums of what it holds."""
+    def _note_executed(self, *, synced: bool = False) -> None:
+        """Say how far this replica is, and join the quorums of what it holds.
+
+        :param synced: it has come to the head of the log by that.
+        """
         coordination, acting = self.in_use()
         index, blocks = self._place().index, self.state.blocks
 
@@ -261,6 +267,8 @@ class ReplicatedArchive(Archive):
             if index:
                 move_pointer(connection, acting, done=index)
             quorum.join(connection, acting, index=index, blocks=blocks)
+            if synced:
+                note_synced(connection, acting)
 
         coordination.run(note)
 
