@@ -1,8 +1,8 @@
 """Opening an archive to read it, in one of two consistencies.
 
 *Eventual*: what the replica has that is read, be it old, and be it something that may yet be taken back. *Sequential*:
-every backup whose quorum has succeeded, so that none is missed which an earlier sequential read has shown, wherever that
-was made; and nothing that waits for its quorum or has failed.
+every backup whose quorum has succeeded, so that none is missed which an earlier sequential read has shown, wherever
+that was made; and nothing that waits for its quorum or has failed.
 
 Most archives are at one place, where both are the same: what talks to a coordination store is imported only where it is
 asked.

@@ -1,8 +1,8 @@
 """What a sequential read asks of the coordination store, in one transaction, once its archive is open.
 
 A replica executes the log in order. So one that is past the greatest entry whose quorum has succeeded has all that has,
-and every later sequential read shows that, too, wherever it is made. Blocks that may yet be taken back are left out. What
-counts is where the commit is that was opened: the replica may have gone on since.
+and every later sequential read shows that, too, wherever it is made. Blocks that may yet be taken back are left out.
+What counts is where the commit is that was opened: the replica may have gone on since.
 
 The transaction is serializable, which PostgreSQL does on a primary only: a standby, which may lag behind, refuses it.
 
