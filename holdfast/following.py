@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import ValidationError
 
 from holdfast.archive import Archive
+from holdfast.archive.given_up import why_given_up
 from holdfast.archive.model import Document, Stream
 from holdfast.archive.timeline import told
 from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
@@ -138,6 +139,7 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
         gap = _why_broken(address, name, archive.state, known)
         if not gap:
             return Decision(kind=_KINDS[wanted.kind], stream=_kept(address, name, known, tables, wanted, say))
+        gap = why_given_up(archive, wanted.source, known.commit) or gap
         say(f"no changes can be joined to what is here: {gap}")
         if wanted.kind == "full":
             return Decision(gap=gap)

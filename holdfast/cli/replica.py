@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from holdfast.cli.replica_giving_up import give_up
 from holdfast.cli.replica_members import add, elect, remove
 from holdfast.cli.replica_rebuilding import rebuild_store
 from holdfast.cli.replica_status import status
@@ -20,5 +21,6 @@ replica_app.command()(sync)
 replica_app.command()(trim)
 replica_app.command()(recover)
 replica_app.command()(elect)
+replica_app.command()(give_up)
 replica_app.command()(rebuild_store)
 replica_app.command()(remove)

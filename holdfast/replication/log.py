@@ -229,11 +229,21 @@ def fail_overdue(connection: Connection, archive: str, *, by: str) -> list[Quoru
 
 def _take_back(connection: Connection, archive: str, failing: Quorum, by: str) -> bool:
     ends = quorum.ends_before(connection, archive, failing)
-    index = _next_index(connection, archive)
     reason = f"by its deadline {len(failing.votes)} of {failing.size} replicas had entry {failing.index}"
     drop = EntryChange(kind=DROP, remove=(failing.block,), ends={failing.source: ends}, reason=reason)
-    _insert_entry(connection, archive, index, str(uuid.uuid4()), drop, by=by)
-    return quorum.fail(connection, archive, failing, dropped_by=index)
+    return quorum.fail(connection, archive, failing, dropped_by=append_drop(connection, archive, drop, by=by))
+
+
+def append_drop(connection: Connection, archive: str, change: EntryChange, *, by: str) -> int:
+    """Append an entry that takes back what others have added; return its index.
+
+    It is part of the transaction that says why, and is valid behind any other: who does not have the blocks passes it.
+
+    :param by: the replica that one acts for.
+    """
+    index = _next_index(connection, archive)
+    _insert_entry(connection, archive, index, str(uuid.uuid4()), change, by=by)
+    return index
 
 
 def _check_removed(connection: Connection, archive: str, blocks: Collection[str]) -> None:

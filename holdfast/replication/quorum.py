@@ -186,6 +186,22 @@ def fail(connection: Connection, archive: str, quorum: Quorum, *, dropped_by: in
     return True
 
 
+def give_up(connection: Connection, archive: str, index: int, *, block: str, source: str, dropped_by: int) -> None:
+    """Have an entry count as one whose quorum has failed, with or without a quorum, and whatever became of that.
+
+    Part of the transaction that appends the entry that takes it back.
+    """
+    changed = connection.execute(
+        schema.quorums.update()
+        .where(_Q.archive == archive, _Q.index == index)
+        .values(state=FAILED, dropped_by=dropped_by)
+    )
+    if not changed.rowcount:
+        row = {"archive": archive, "index": index, "block": block, "source": source, "dropped_by": dropped_by}
+        blank = {"size": 0, "state": FAILED, "deadline": 0.0, "end_before": "", "stream_before": ""}
+        connection.execute(schema.quorums.insert(), row | blank)
+
+
 def ends_before(connection: Connection, archive: str, quorum: Quorum) -> tuple[str, str]:
     """Return what the source's backups, and its changes, had reached before the entry."""
     query = sa.select(_Q.end_before, _Q.stream_before).where(_Q.archive == archive, _Q.index == quorum.index)

@@ -1,0 +1,26 @@
+"""Backups that were given up because no replica had their files any more: what the commits say of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.archive.archive import Archive
+
+GIVEN_UP = "given up"
+"""The kind of commits that take them back."""
+
+
+def reason_of(source: str, why: str) -> str:
+    """Return the reason that such a commit gives."""
+    return f"backups of {source} were given up: {why}"
+
+
+def why_given_up(archive: Archive, source: str, since: int) -> str:
+    """Return why backups of a source were given up last; "" where none were.
+
+    :param since: only behind this commit.
+    """
+    begins = reason_of(source, "")
+    found = [each.reason for each in archive.commits(since) if each.kind == GIVEN_UP and each.reason.startswith(begins)]
+    return found[-1] if found else ""
