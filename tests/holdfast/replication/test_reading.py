@@ -16,15 +16,12 @@ from holdfast.replication import log, schema
 from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import LostReplicaError, OldStoreError
 from holdfast.replication.reading import Opened, open_first, open_to_read, words_of
-from holdfast.replication.store import CoordinationStore
+from holdfast.replication.store import PASSWORD, CoordinationStore
 from holdfast.replication.trimming import trim
+from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import open_store
 from tests.support.replicated import Replicas, made_backup, nothing
-
-
-@pytest.fixture
-def address(coordination: CoordinationStore) -> str:
-    return coordination.url
+from tests.support.servers import Standby, create_database
 
 
 def back_up(replicas: Replicas, name: str, source: str = "shop_db", *, size: int = 2, timeout: float = 600.0) -> str:
@@ -213,6 +210,20 @@ def test_a_store_that_cannot_be_reached_is_refused_and_what_works_without_it_is_
     with pytest.raises(HoldfastError, match="--consistency eventual reads one replica without it"):
         open_to_read(two.place("near"), "sequential", address=nowhere)
     assert open_to_read(two.place("near"), address=nowhere).state.blocks
+
+
+@pytest.mark.service
+def test_a_standby_of_the_store_is_not_asked_since_it_may_lag_behind(
+    two: Replicas, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PASSWORD, postgres.password)
+    database = create_database(postgres).database
+    CoordinationStore.open(postgres.url(database)).close()  # its tables are there
+    with (
+        Standby(postgres) as standby,
+        pytest.raises(HoldfastError, match="cannot be used: cannot use serializable mode in a hot standby"),
+    ):
+        open_to_read(two.place("near"), "sequential", address=standby.url(database))
 
 
 def test_the_first_replica_that_qualifies_is_read(three: Replicas) -> None:

@@ -116,7 +116,7 @@ def test_a_password_does_not_belong_into_the_address(address: str) -> None:
 
 
 def test_a_store_that_cannot_be_reached_is_named_with_what_still_works() -> None:
-    with pytest.raises(HoldfastError, match=r"postgresql\+?.*127.0.0.1:1/shop cannot be used: .*restore from one"):
+    with pytest.raises(HoldfastError, match=r"postgresql\+?.*127.0.0.1:1/shop cannot be used: .*eventual reads one"):
         CoordinationStore.open("postgresql://user@127.0.0.1:1/shop")
 
 
