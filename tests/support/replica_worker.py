@@ -6,27 +6,37 @@ from __future__ import annotations
 import random
 import sys
 import uuid
+from datetime import timedelta
 from pathlib import Path
 
+from holdfast.archive import Archive, locks
+from holdfast.archive.retention import parse_rules
+from holdfast.archive.truncation import truncate
+from holdfast.archive.vacuum import vacuum
 from holdfast.errors import HoldfastError
+from holdfast.replication.leader import lead, resign
 from holdfast.replication.recovery import recover
 from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.replicas import mark_lost, replica
 from holdfast.replication.store import CoordinationStore
 from holdfast.replication.trimming import trim
 from holdfast.replication.upkeep import sync_replica
+from holdfast.replication.vacuuming import ReplicaPermit
 from holdfast.storage import open_store
-from locking import LockError
+from locking import LockError, Owner
 from tests.support.replicated import made_backup, nothing
 
 LEASE_S = 2.0
-"""Of a recovery: one that was killed is begun anew after so long."""
+"""Of a recovery and of a leader: where one was killed, another one begins after so long."""
 
 _WAIT_S = 5.0
 
 
 class Worker:
-    """Works on an archive's replicas; says `added <block>` where a backup was acknowledged."""
+    """Works on an archive's replicas.
+
+    Says `added <block>` where a backup was acknowledged, and `deleted <files>` after a vacuum.
+    """
 
     def __init__(self, folder: Path, address: str, archive: str, names: list[str], seed: str) -> None:
         self._folder = folder
@@ -39,7 +49,7 @@ class Worker:
         """Go on until killed."""
         while True:
             work = self._random.choice(
-                (self._back_up, self._back_up, self._sync, self._sync, self._recover, self._trim)
+                (self._back_up,) * 3 + (self._sync,) * 3 + (self._recover, self._trim, self._truncate, self._vacuum)
             )
             try:
                 work(self._random.choice(self._names))
@@ -64,6 +74,25 @@ class Worker:
         if self._random.random() < 0.3:
             self._store.run(lambda c: mark_lost(c, self._archive, name, "drawn"))
         recover(self._store, self._archive, name, wait=_WAIT_S, lease=LEASE_S)
+
+    def _truncate(self, name: str) -> None:
+        archive = ReplicatedArchive.begin(open_store(self._place(name)), self._store)
+        _, acting = archive.in_use()
+        epoch = self._store.run(lambda c: lead(c, acting, lease=LEASE_S))
+        archive.leader_epoch = epoch
+        truncate(archive, parse_rules([f"last={self._random.randrange(1, 4)}"]), check=nothing, fence=None)
+        self._store.run(lambda c: resign(c, acting, epoch))
+
+    def _vacuum(self, name: str) -> None:
+        """Delete without any grace, and without the locks that backups do not hold here either."""
+        store = open_store(self._place(name))
+        with locks.acquire(store, "vacuum", owner=Owner(), purpose="test", wait=_WAIT_S) as held:
+            _, acting = ReplicatedArchive.begin(store, self._store).in_use()
+            permit = ReplicaPermit(self._store, self._archive, acting)
+            done = vacuum(
+                Archive.open(store), check=held.check, fence=held.fence, grace=timedelta(0), wait=1.0, permit=permit
+            )
+        print("deleted", done.files, flush=True)
 
     def _trim(self, name: str) -> None:
         trim(self._store, self._archive, min_keep=0, max_keep=self._random.randrange(6))
