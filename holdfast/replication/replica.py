@@ -405,7 +405,8 @@ class _Others:
         said = "; ".join(f"{name}: {why}" for name, why in refused.items()) or "there is no other one"
         raise DamagedError(
             f"no replica could give {missing[0].path}, which entry {entry.index} (of {entry.appended_by}) adds: "
-            f"{said}. It is tried again by the next sync; 'holdfast replica status' shows who has executed that entry"
+            f"{said}. It is tried again by the next sync. If its files are gone for good: 'holdfast replica give-up "
+            f"{entry.index} --dry-run' says what would be lost"
         )
 
     def _rows(self, entry: Entry) -> list[ReplicaRow]:

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive, locks
-from holdfast.errors import BusyError, HoldfastError, RefusedError, ReportedError, UsageError
+from holdfast.archive.points import describe
+from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError, ReportedError, UsageError
 from holdfast.replication.backing_up import source_taken
 from holdfast.replication.errors import LostReplicaError
+from holdfast.replication.giving_up import give_up
 from holdfast.replication.membership import found
 from holdfast.replication.rebuilding import prepare, rebuild
 from holdfast.replication.recovery import recover
 from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.replicas import add, mark_lost, replica
+from holdfast.replication.replicas import add, mark_lost, remove, replica
 from holdfast.replication.store import ENVIRONMENT, CoordinationStore
 from holdfast.sources.postgresql import load
 from holdfast.sources.postgresql.address import Address
@@ -213,3 +215,24 @@ def test_a_sequential_restore_that_was_ended_goes_on_from_another_replica_to_the
     done = bring_back(shop.far, "run-3", at)
     assert (done["rows"], done["read_from"]["replica"]) == (2, "far")
     assert done["resumed"]["run"] == "run-1"
+
+
+def test_after_changes_were_given_up_the_source_is_begun_anew_and_the_gap_says_why(
+    shop: Shop, new_database: NewDatabase
+) -> None:
+    shop.near.run("insert into t values (3, 'three')")
+    shop.near.back_up()
+    for path in (Path(shop.near.store.url) / "data").rglob("*changes*/**/*.parquet"):
+        path.unlink()
+    shop.coordination.run(lambda c: remove(c, shop.archive, "near", force=True))
+    shop.far.run("insert into t values (4, 'four')")
+    with pytest.raises(DamagedError, match="'holdfast replica give-up 1 --dry-run'"):
+        shop.far.back_up()
+    done, _ = give_up(shop.coordination, shop.archive, 1)
+    assert shop.far.back_up()["kind"] == "full"
+    (source,) = describe(Archive.open(shop.place("far")).state)["sources"]
+    why = f"no replica had {done.missing[0]} any more (of the update log: 1)"
+    assert [gap["reason"] for gap in source["gaps"]] == [f"backups of shop were given up: {why}"]
+    shop.far.run("insert into t values (5, 'five')")
+    assert shop.far.back_up()["kind"] == "changes"
+    comes_back(shop.far, "latest", new_database())

@@ -1,0 +1,69 @@
+"""`holdfast replica give-up`: what it shows, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from locking import RWLock
+from tests.support.command import RunCommand
+from tests.support.replicated import Replicas
+
+pytestmark = pytest.mark.usefixtures("address")
+
+
+@pytest.fixture
+def stuck(three: Replicas, holdfast: RunCommand) -> Replicas:
+    """Replicas `far` and `off` that cannot go beyond entry 1, which only `near` had."""
+    three.back_up("near")
+    shutil.rmtree(three.folder / "near")
+    return three
+
+
+def test_who_may_have_the_files_is_to_be_removed_first(holdfast: RunCommand, stuck: Replicas) -> None:
+    done = holdfast("replica", "give-up", "1")
+    assert (done.code, "'holdfast replica remove near --force'" in done.err) == (5, True)
+    assert holdfast("replica", "remove", "near", "--force").code == 0
+    assert holdfast("replica", "give-up", "1").code == 0
+
+
+def test_an_entry_is_given_up_and_the_others_go_on(holdfast: RunCommand, stuck: Replicas) -> None:
+    assert holdfast("replica", "remove", "near", "--force").code == 0
+    stopped = holdfast("replica", "sync", "--all")
+    assert (stopped.code, "'holdfast replica give-up 1 --dry-run'" in stopped.err) == (4, True)
+    would = holdfast("replica", "give-up", "1", "--dry-run")
+    assert would.out.endswith("of shop would be given up: entries 1 (backup)\n")
+    assert holdfast("replica", "sync", "--all").code == 4
+    done = holdfast("replica", "give-up", "1", "--json")
+    block = stuck.backups[-1]
+    value = done.value
+    assert [path.rpartition("/")[0] for path in value.pop("missing")] == [
+        f"data/shop_db/16384/snapshot/{block}", f"data/shop_db/schema/snapshot/{block}",
+    ]  # fmt: skip
+    assert value == {
+        "archive": stuck.archive, "name": "shop", "given_up": [{"entry": 1, "kind": "backup", "blocks": [block]}],
+        "sources": ["shop_db"], "entry": 2, "dry_run": False,
+    }  # fmt: skip
+    assert holdfast("replica", "sync", "--all").code == 0
+    assert stuck.state("far").blocks.keys() == stuck.state("off").blocks.keys() == {stuck.backups[0]}
+    assert stuck.back_up("far") == 3
+
+
+def test_it_is_told_in_words(holdfast: RunCommand, stuck: Replicas) -> None:
+    assert holdfast("replica", "remove", "near", "--force").code == 0
+    done = holdfast("replica", "give-up", "1")
+    assert done.out.startswith("at no place: data/shop_db/")
+    assert done.out.endswith(
+        "of shop are given up: entries 1 (backup)\n"
+        "entry 2 says so. Now: holdfast replica sync --all, then back up shop_db\n"
+    )
+    again = holdfast("replica", "give-up", "1")
+    assert (again.code, "the log has no entry 1 that adds a block" in again.err) == (2, True)
+
+
+def test_who_works_on_a_replica_is_in_the_way_of_giving_up(holdfast: RunCommand, stuck: Replicas) -> None:
+    assert holdfast("replica", "remove", "near", "--force").code == 0
+    with RWLock(stuck.place("far"), "replica").write(purpose="a sync"):
+        done = holdfast("replica", "give-up", "1")
+    assert (done.code, "a sync" in done.err) == (3, True)
