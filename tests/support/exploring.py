@@ -26,7 +26,21 @@ from holdfast.replication.replicas import Acting
 ARCHIVE = "a"
 LEASE = 10.0
 
-Rows = tuple[tuple[tuple[Any, ...], ...], ...]
+_REPLICAS = (schema.archives, schema.replicas)
+
+
+class Part:
+    """The rows of one table. The same rows are the same object: so states are compared by what is not in the store.
+
+    :ivar rows: as they are stored; `named`: by the names of their columns.
+    """
+
+    def __init__(self, table: Table, rows: tuple[tuple[Any, ...], ...]) -> None:
+        self.rows = rows
+        self.named = [dict(zip(table.c.keys(), row, strict=True)) for row in rows]
+
+
+Rows = tuple[Part, ...]
 """The rows of each table."""
 
 
@@ -91,23 +105,27 @@ class Explorer(ABC, Generic[W]):
         self.names = [f"r{number}" for number in range(count)]
         self._engine = sa.create_engine("sqlite://", poolclass=StaticPool)
         schema.metadata.create_all(self._engine)
+        self._statements = [_statements(table) for table in self.tables]
+        self._parts: dict[tuple[int, tuple[Any, ...]], Part] = {}
+        self._none = tuple(self._part(at, ()) for at in range(len(self.tables)))
         self._now = 0.0
         self._known: dict[tuple[Any, ...], tuple[Rows, Any]] = {}
         self.states = 0
 
-    def run(self, patch: pytest.MonkeyPatch) -> int:
+    def run(self, patch: pytest.MonkeyPatch, *, deep: bool = False) -> int:
         """Explore, and return the number of states.
 
+        :param deep: go on from the newest state first: that finds most faults sooner, but after more steps.
         :raises ViolatedError: with the steps that led there.
         """
         for module in self.modules:
             patch.setattr(module, "clock", lambda connection: self._now)
         with self._engine.connect() as self._connection:
-            begun = self.begun(self.transaction(((),) * len(self.tables), self._registered)[0])
+            begun = self.begun(self.transaction(self._none, self._registered)[0])
             came: dict[W, tuple[str, W | None]] = {begun: ("begun", None)}
             waiting = deque([begun])
             while waiting:
-                world = waiting.popleft()
+                world = waiting.pop() if deep else waiting.popleft()
                 self.states += 1
                 self._now = world.now
                 _refuse(self.problems(world), world, came)
@@ -142,37 +160,49 @@ class Explorer(ABC, Generic[W]):
         """Yield what must not happen in any step."""
         yield from ()
 
-    def transaction(self, rows: Rows, work: Callable[..., Any], *given: Any) -> tuple[Rows, Any]:
+    def transaction(
+        self, rows: Rows, work: Callable[..., Any], *given: Any, of: tuple[Table, ...] = ()
+    ) -> tuple[Rows, Any]:
         """Run a transaction on these rows, unless it was before; return those after it, and its result or its error.
 
         :param work: is called with the connection and what is given.
+        :param of: the tables that it touches; none for all. It is not run again where nothing but others is different.
         """
-        key = (work, given, self._now, rows)
+        used = [not of or table in of for table in self.tables]
+        seen = tuple(each if use else none for use, each, none in zip(used, rows, self._none, strict=True))
+        key = (work, given, self._now, seen)
         if key not in self._known:
-            self._known[key] = self._run(rows, work, given)
-        return self._known[key]
+            self._known[key] = self._run(seen, work, given)
+        after, result = self._known[key]
+        if after == seen:
+            return rows, result
+        return tuple(new if use else old for use, old, new in zip(used, rows, after, strict=True)), result
 
     def _run(self, rows: Rows, work: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Rows, Any]:
         connection = self._connection
         with connection.begin() as transaction:
-            for table, those in zip(self.tables, rows, strict=True):
-                if those:
-                    names = table.c.keys()
-                    connection.execute(table.insert(), [dict(zip(names, row, strict=True)) for row in those])
+            # Most of the time would be spent here if these did not go to the driver itself.
+            driver: Any = connection.connection.driver_connection
+            for (insert, _), part in zip(self._statements, rows, strict=True):
+                driver.executemany(insert, part.rows)
             try:
                 result = work(connection, *given)
             except HoldfastError as error:
                 result = error
             else:
-                found = (connection.execute(sa.select(table).order_by(*table.primary_key)) for table in self.tables)
-                rows = tuple(tuple(tuple(row) for row in each) for each in found)
+                found = [tuple(driver.execute(select)) for _, select in self._statements]
+                rows = tuple(self._part(at, each) for at, each in enumerate(found))
             transaction.rollback()
         return rows, result
 
+    def _part(self, at: int, rows: tuple[tuple[Any, ...], ...]) -> Part:
+        if (at, rows) not in self._parts:
+            self._parts[at, rows] = Part(self.tables[at], rows)
+        return self._parts[at, rows]
+
     def table(self, world: W, table: Table) -> list[dict[str, Any]]:
         """Return the rows of one table."""
-        names = table.c.keys()
-        return [dict(zip(names, row, strict=True)) for row in world.rows[self.tables.index(table)]]
+        return world.rows[self.tables.index(table)].named
 
     def work(self, world: W, number: int, name: str) -> Iterator[tuple[str, W]]:
         """Yield what a process does that acts for a replica."""
@@ -184,7 +214,7 @@ class Explorer(ABC, Generic[W]):
         if mine.step != "idle" and world.may("kills"):
             yield go("is killed", Process(), left=world.spent("kills"))
         if mine.step == "idle":
-            rows, got = self.transaction(world.rows, _activate, name)
+            rows, got = self.transaction(world.rows, activate, name, of=_REPLICAS)
             if isinstance(got, Acting):
                 yield go("activates", Process("acts", got.epoch), rows=rows)
         else:
@@ -209,7 +239,7 @@ class Explorer(ABC, Generic[W]):
 
         if mine.step == "idle":
             for source in self.names:
-                rows, got = self.transaction(world.rows, _begin_recovery, name, source)
+                rows, got = self.transaction(world.rows, _begin_recovery, name, source, of=_REPLICAS)
                 if isinstance(got, tuple):
                     there = self.names.index(source)
                     yield go(f"from {source} begins", Process("begun", got[0].epoch, there), rows=rows)
@@ -217,10 +247,10 @@ class Explorer(ABC, Generic[W]):
         if world.may("kills"):
             yield go("is killed", Process(), left=world.spent("kills"))
         if mine.step == "read":
-            rows, error = self.transaction(world.rows, _take_pointer, acting, mine.brings[0] + 1)
+            rows, error = self.transaction(world.rows, _take_pointer, acting, mine.brings[0] + 1, of=_REPLICAS)
             yield go("takes the pointer", Process() if error else replace(mine, step="pointed"), rows=rows)
         elif mine.step == "adopted":
-            rows, _ = self.transaction(world.rows, recovery.finish, acting)
+            rows, _ = self.transaction(world.rows, recovery.finish, acting, of=_REPLICAS)
             yield go("ends", Process(), rows=rows)
         else:
             yield _on_archives(world, number, mine, go)
@@ -250,6 +280,15 @@ def _refuse(problems: Iterator[str], world: W, came: dict[W, tuple[str, W | None
         raise ViolatedError(f"{problem}, after: {', '.join([*reversed(steps[len(then) :]), *then])}")
 
 
+def _statements(table: Table) -> tuple[str, str]:
+    """Return what inserts rows into a table, and what reads them all."""
+    key = ", ".join(f'"{column.name}"' for column in table.primary_key)
+    return (
+        f"insert into {table.name} values ({', '.join('?' * len(table.c))})",
+        f"select * from {table.name} order by {key}",
+    )
+
+
 def put(values: tuple[Any, ...], number: int, value: Any) -> tuple[Any, ...]:
     """Return values of which one is another."""
     return (*values[:number], value, *values[number + 1 :])
@@ -260,7 +299,8 @@ def next_entry(connection: Connection, index: int) -> log.Entry | None:
     return next(iter(log.entries(connection, ARCHIVE, index, most=1)), None)
 
 
-def _activate(connection: Connection, name: str) -> Acting:
+def activate(connection: Connection, name: str) -> Acting:
+    """Begin to act for a replica, or go on doing so."""
     return replicas.activate(connection, ARCHIVE, name, lease=LEASE)
 
 

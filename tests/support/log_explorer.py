@@ -143,6 +143,6 @@ def _executed(world: World, number: int, entry: int) -> dict[str, Any]:
     }
 
 
-def explored(bounds: Bounds, patch: pytest.MonkeyPatch) -> int:
+def explored(bounds: Bounds, patch: pytest.MonkeyPatch, *, deep: bool = False) -> int:
     """Explore, and return how many states there were."""
-    return LogExplorer(bounds).run(patch)
+    return LogExplorer(bounds).run(patch, deep=deep)

@@ -22,7 +22,7 @@ def test_no_order_of_steps_breaks_the_log(bounds: Bounds, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_each_guard_is_missed_where_it_is_taken_out(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_guard_is_missed_where_it_is_taken_out(mutant: Mutant[Bounds], monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.put_in(monkeypatch)
     with pytest.raises(ViolatedError):
-        explored(mutant.bounds, monkeypatch)
+        explored(mutant.bounds, monkeypatch, deep=True)

@@ -1,0 +1,40 @@
+"""Every order in which backups with a quorum, failures, losses, recoveries and reads meet, with the shipped code."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.exploring import ViolatedError
+from tests.support.log_mutants import Mutant
+from tests.support.quorum_explorer import Bounds, explored
+from tests.support.quorum_mutants import MUTANTS
+
+_SOAK = pytest.mark.soak
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        pytest.param(Bounds(appends=2, deadlines=1), id="a chain and a failure"),
+        pytest.param(Bounds(backups=1, appends=2, deadlines=1), id="a retry"),
+        pytest.param(Bounds(replicas=3, backups=1, appends=1, losses=1), id="a voter is lost"),
+        pytest.param(Bounds(backups=1, appends=1, losses=1, deadlines=1), id="a loss and a failure"),
+        pytest.param(Bounds(appends=2, losses=1, kills=1), id="a recovery is killed"),
+        pytest.param(Bounds(sizes=(2, 1), backups=1, appends=2, reads=2), id="reads of two sources"),
+        pytest.param(Bounds(backups=1, appends=1, deadlines=1, reads=2), id="reads and a failure"),
+        pytest.param(Bounds(backups=1, appends=2, deadlines=1, leases=1), id="another epoch", marks=_SOAK),
+        pytest.param(Bounds(sizes=(2, 2), backups=1, appends=2, deadlines=1), id="two fail", marks=_SOAK),
+        pytest.param(Bounds(backups=1, appends=2, deadlines=1, reads=2), id="reads and a retry", marks=_SOAK),
+        pytest.param(Bounds(replicas=3, backups=1, appends=2, deadlines=1), id="three and a retry", marks=_SOAK),
+        pytest.param(Bounds(replicas=3, backups=1, appends=1, losses=2), id="two are lost", marks=_SOAK),
+    ],
+)
+def test_no_order_of_steps_breaks_a_quorum_or_a_read(bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert explored(bounds, monkeypatch) > 500
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_guard_is_missed_where_it_is_taken_out(mutant: Mutant[Bounds], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.put_in(monkeypatch)
+    with pytest.raises(ViolatedError):
+        explored(mutant.bounds, monkeypatch, deep=True)
