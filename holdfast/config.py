@@ -42,6 +42,7 @@ _BANDWIDTH = rf"^{_NUMBER}([kMG]?)B(?:/s)?$"
 _SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
 _SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
 _BUDGET = f"{_SIZE}|{_SPAN}"
+_DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -232,6 +233,17 @@ class VacuumConfig(_Section):
     grace: Span = "24h"
 
 
+class AlertConfig(_Section):
+    """Who is told when a task on the archive has failed for good.
+
+    :param notifier: the class of an Airflow notifier, with its module.
+    :param arguments: what it is made with; Airflow's templates are filled in where the notifier says so.
+    """
+
+    notifier: Annotated[str, StringConstraints(pattern=_DOTTED)]
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
 class DrillConfig(_Section):
     """What must hold in a database that a drill has restored.
 
@@ -283,6 +295,7 @@ class ArchiveConfig(_Section):
     verification: VerificationConfig = Field(default_factory=VerificationConfig)
     vacuum: VacuumConfig = Field(default_factory=VacuumConfig)
     drill: DrillConfig = Field(default_factory=DrillConfig)
+    alerts: list[AlertConfig] = Field(default_factory=list)
     encryption: EncryptionConfig | None = None
     spark_connection: str = "spark_default"
 
@@ -446,6 +459,7 @@ _PATTERNS = {
     _SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
     _SPAN: "write a number and s, min, h, d or w, such as 24h or 30d",
     _BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
+    _DOTTED: "write a class with its module, such as airflow.providers.smtp.notifications.smtp.SmtpNotifier",
     _BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
     f"^{_NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
     r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",

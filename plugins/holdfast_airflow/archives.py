@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param
 
 from holdfast.config import find_config, load_config
+from holdfast_airflow.alerts import notifiers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +72,7 @@ def archive_dag(
     :param schedule_key: which of the archive's schedules it runs on. With it, tasks are tried twice more where there
         is such a schedule, each time after `retry_delay`.
     :param settings: more for the DAG, such as `description` and `params`; they win.
+    :raises UsageError: one of the archive's `alerts` cannot be made.
     """
     schedule: str | None = getattr(archive.schedule, schedule_key) if schedule_key else None
     common: dict[str, Any] = {
@@ -86,9 +88,13 @@ def archive_dag(
         "max_active_runs": 1,
         "tags": ["holdfast", tag, name],
     }
+    defaults: dict[str, Any] = {}
+    if archive.alerts:
+        defaults["on_failure_callback"] = notifiers(archive)
     if schedule_key:
         # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
-        common["default_args"] = {"retries": 2 if schedule else 0, "retry_delay": retry_delay}
+        defaults |= {"retries": 2 if schedule else 0, "retry_delay": retry_delay}
+    common["default_args"] = defaults | settings.pop("default_args", {})
     dag = DAG(dag_id=f"{operation}_{name}", **(common | settings))
     # Airflow shows the code of the file that makes the DAG, and takes it to be this one.
     dag.fileloc = sys._getframe(1).f_code.co_filename

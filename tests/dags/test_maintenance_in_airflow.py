@@ -37,6 +37,9 @@ archives:
     compaction: {{min_blocks: 2, min_age: 0s}}
     vacuum: {{grace: 0s}}
     drill: {{assertions: ["select count(*) = 100 from orders"]}}
+    alerts:
+      - notifier: tests.support.alerts.FileNotifier
+        arguments: {{path: {folder}/alerts, text: "{{{{ dag.dag_id }}}}: {{{{ exception }}}}"}}
     sources:
       shop: {{url: "{url}"}}
   pair:
@@ -81,6 +84,7 @@ def airflow(
             "HOLDFAST_ARCHIVES": str(Path(archive.url).with_name("archives.yaml")),
             "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
             "PGPASSWORD": postgres.password,
+            "PYTHONPATH": str(ROOT),  # where the notifier is
         },
     ) as running:
         yield running
@@ -121,6 +125,18 @@ def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, arch
     assert len(intervals(Archive.open(archive).state, "shop")) == 1
     assert [info for info in inspect(archive) if info.state not in ("dead", "expired")] == []
     assert airflow.api.import_errors() == {}
+
+
+def test_who_is_named_in_the_configuration_is_told_of_a_failure(
+    airflow: AirflowStandalone, archive: ObjectStore
+) -> None:
+    name = "restore_drill_shop"
+    airflow.api.wait_for_dag(name)
+    run_id = airflow.api.trigger(name, {"at": "1999-01-01T00:00:00Z"})
+    assert airflow.api.wait_for_run(name, run_id, timeout=120) == "failed"
+    told = Path(archive.url).with_name("alerts").read_text()
+    assert told.startswith(f"{name}: ")
+    assert "1999" in told
 
 
 def waits_without_a_worker(airflow: AirflowStandalone, place: Path) -> dict[str, Any]:

@@ -351,3 +351,13 @@ def test_where_a_key_is_may_be_said_but_never_the_key(file: Path) -> None:
     with pytest.raises(UsageError, match=r"encryption.key: write file:/path, env:VARIABLE, command:WORDS") as refused:
         load_config(file)
     assert "AAEC" not in str(refused.value)
+
+
+def test_who_is_told_of_failures_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "archives.yaml"
+    file.write_text("archives: {shop: {url: /a, alerts: [{notifier: my.alerts.Pager, arguments: {to: '{{ x }}'}}]}}")
+    (alert,) = load_config(file).archives["shop"].alerts
+    assert (alert.notifier, alert.arguments) == ("my.alerts.Pager", {"to": "{{ x }}"})
+    file.write_text("archives: {shop: {url: /a, alerts: [{notifier: pager}]}}")
+    with pytest.raises(UsageError, match="write a class with its module, such as airflow.providers.smtp"):
+        load_config(file)
