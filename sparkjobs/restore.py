@@ -192,8 +192,8 @@ class Restoring:
         holds = f"{self._address.url} holds {left.claim.describe()}, and {why}"
         if left.steps and not left.claim.is_undoable:
             raise RefusedError(
-                f"{holds}: go on with that one (--at commit:{left.claim.commit}), or drop the database, create it "
-                "empty and restore again"
+                f"{holds}: go on with that one (--at {left.claim.at}), or drop the database, create it empty and "
+                "restore again"
             )
         if self._wish.dry_run:
             raise RefusedError(f"{holds}: the next restore that is not a dry run drops what that has left")

@@ -98,6 +98,11 @@ class Claim:
         """Say whether it notes what it creates: other things may be in its target."""
         return bool(self.tables or self.maps)
 
+    @property
+    def at(self) -> str:
+        """Return the moment as `--at` takes it."""
+        return f"lsn:{self.position}" if self.position else f"commit:{self.commit}"
+
     def difference(self, left: Claim) -> str:
         """Return, in words, why this restore cannot go on with what another one has left; "" where it can."""
         if self.archive != left.archive:
