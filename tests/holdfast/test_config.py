@@ -359,5 +359,5 @@ def test_who_is_told_of_failures_is_read(tmp_path: Path) -> None:
     (alert,) = load_config(file).archives["shop"].alerts
     assert (alert.notifier, alert.arguments) == ("my.alerts.Pager", {"to": "{{ x }}"})
     file.write_text("archives: {shop: {url: /a, alerts: [{notifier: pager}]}}")
-    with pytest.raises(UsageError, match="write a class with its module, such as airflow.providers.smtp"):
+    with pytest.raises(UsageError, match=r"write a class with its module, such as airflow\.providers\.smtp"):
         load_config(file)
