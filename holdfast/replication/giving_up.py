@@ -19,6 +19,7 @@ from holdfast.archive.state import stream_end
 from holdfast.archive.transfer import is_whole
 from holdfast.errors import BusyError, RefusedError, UsageError
 from holdfast.replication import log, quorum, schema
+from holdfast.replication.agreement import check_replica, look_up
 from holdfast.replication.replica import missing_files
 from holdfast.replication.replicas import log_state, replicas
 from holdfast.replication.survey import Readable, Unreadable, ask, of_archive
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log import Ends, Entry
     from holdfast.replication.replicas import ReplicaRow
     from holdfast.replication.store import CoordinationStore
+    from holdfast.replication.survey import Told
     from holdfast.storage import ObjectStore
 
 
@@ -88,6 +90,7 @@ def prepare(
     :raises UsageError: the log has no such entry, or it adds nothing, or was given up.
     :raises RefusedError: a replica that is not lost could not be asked, has executed the entry, or is not there yet; or
         every file is at some place.
+    :raises OldStoreError: the store and a replica contradict each other.
     """
     rows, head = coordination.run(lambda c: (replicas(c, archive), log_state(c, archive).head))
     entries = list(_entries(coordination, archive, index))
@@ -95,7 +98,10 @@ def prepare(
     if first is None or first.index != index or first.failed or not first.change.add:
         raise UsageError(f"the log has no entry {index} that adds a block: a sync that cannot go on says which one")
     told = of_archive(ask({row.name: row.url for row in rows}, places), archive)
-    before = _standing_before(index, rows, [each for each in told if isinstance(each, Readable)], told)
+    asked = _asked(coordination, index, rows, told)
+    before = next((each for each in asked if each.place.index == index - 1 and not each.place.recovering), None)
+    if before is None:
+        raise RefusedError(f"no replica has come to entry {index - 1} yet: 'holdfast replica sync --all' first")
     stores = [each.archive.store for each in told if isinstance(each, Readable)]
     missing = _missing([file for block in first.change.add for file in block.files()], stores)
     if not missing:
@@ -110,32 +116,32 @@ def _entries(coordination: CoordinationStore, archive: str, since: int) -> Itera
         since = some[-1].index + 1
 
 
-def _standing_before(
-    index: int, rows: Sequence[ReplicaRow], readable: Sequence[Readable], told: Sequence[Readable | Unreadable]
-) -> Readable:
-    """Return a replica that has executed all entries before one.
+def _asked(
+    coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], told: Sequence[Told]
+) -> list[Readable]:
+    """Return what the replicas that are not lost tell, once it is known that none of them has executed an entry.
 
-    :raises RefusedError: there is none, or one that is not lost could not be asked or has gone beyond.
+    :raises RefusedError: one could not be asked, or has.
+    :raises OldStoreError: one contradicts the store.
     """
-    good = {row.name for row in rows if not row.is_lost}
-    waited_for = [each for each in told if isinstance(each, Unreadable) and each.name in good]
+    good = [each for each in told if each.name in {row.name for row in rows if not row.is_lost}]
+    waited_for = [each for each in good if isinstance(each, Unreadable)]
     if waited_for:
         said = "; ".join(f"{each.name} ({each.problem})" for each in waited_for)
         raise RefusedError(
             f"entry {index} waits for {said}: it may have the files. Mend that; if it is gone for good, 'holdfast "
             f"replica remove {waited_for[0].name} --force'"
         )
-    asked = [each for each in readable if each.name in good]
+    asked = [each for each in good if isinstance(each, Readable)]
     for each in asked:
+        known = coordination.run(partial(look_up, archive=each.archive.identity.id, place=each.place))
+        check_replica(known, each.url, each.place, coordination.url)
         if each.place.index >= index:
             raise RefusedError(
                 f"{each.name} has executed entry {index}: 'holdfast verify {each.url} --deep' shows what is the matter "
                 "with it. Where it is of no use any more, remove it first"
             )
-    found = next((each for each in asked if each.place.index == index - 1), None)
-    if found is None:
-        raise RefusedError(f"no replica has come to entry {index - 1} yet: 'holdfast replica sync --all' first")
-    return found
+    return asked
 
 
 def _missing(files: Sequence[FileRecord], stores: Sequence[ObjectStore]) -> tuple[str, ...]:
@@ -192,7 +198,6 @@ class _Chosen:
             self._reached |= reached
             return
         self._reached -= reached
-        self._ends |= change.ends
         for block in change.add:
             if not block.parts and block.after is None:
                 name = block.source.name
@@ -203,8 +208,7 @@ class _Chosen:
             block.kind == "changes" and (block.source.name, block.covers.from_position) in self._reached
             for block in change.add
         )
-        # What takes back a backup is valid also where that never was.
-        return follows or (not change.ends and not self._blocks.isdisjoint(change.remove))
+        return follows or not self._blocks.isdisjoint(change.remove)
 
 
 def give_up(

@@ -12,10 +12,11 @@ import sqlalchemy as sa
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.given_up import why_given_up
-from holdfast.archive.model import Block, Coverage, Hold, Stream
+from holdfast.archive.model import Block, Coverage, Hold, Part, Stream
 from holdfast.archive.state import State
 from holdfast.errors import BusyError, DamagedError, RefusedError, UsageError
-from holdfast.replication import giving_up, log, schema
+from holdfast.replication import giving_up, log, quorum, schema
+from holdfast.replication.errors import OldStoreError
 from holdfast.replication.giving_up import give_up, prepare
 from holdfast.replication.leader import lead
 from holdfast.replication.replicas import remove
@@ -136,7 +137,7 @@ def test_changes_that_follow_are_given_up_too_up_to_a_new_beginning(three: Repli
     gone = [append(three, "near", changes("0/A00", "0/B00")), append(three, "near", changes("0/B00", "0/C00"))]
     kept = append(three, "near", lambda block: block)  # a full backup in between
     gone.append(append(three, "near", changes("0/C00", "0/D00")))
-    begun = [append(three, "near", full("0/E00")), append(three, "near", changes("0/E00", "0/F00"))]
+    begun = [append(three, "near", full("0/D00")), append(three, "near", changes("0/D00", "0/F00"))]
     saved = three.folder / "saved"
     shutil.copytree(three.folder / "near", saved)
     for block in gone[:1]:
@@ -154,6 +155,75 @@ def test_changes_that_follow_are_given_up_too_up_to_a_new_beginning(three: Repli
     append(three, "far", changes("0/F00", "0/F10"))
     three.recover("near")
     assert equal(three, "far", "off", "near").blocks.keys() == three.state("off").blocks.keys()
+
+
+def test_ends_do_not_go_back_to_what_is_given_up(three: Replicas) -> None:
+    append(three, "near", full("0/A00"))
+    three.sync("far")
+    append(three, "near", changes("0/A00", "0/B00"))
+    failed = append(three, "near", full("0/C00"))
+
+    def take_back(connection: sa.Connection) -> None:  # as where its quorum was not reached
+        drop = log.EntryChange(kind=log.DROP, remove=(failed.id,), ends={"shop_db": ("0/B00", "0/B00")})
+        index = log.append_drop(connection, three.archive, drop, by="near")
+        quorum.give_up(connection, three.archive, 3, block=failed.id, source="shop_db", dropped_by=index)
+
+    three.coordination.run(take_back)
+    destroyed(three, "near")
+    done, _ = give_up(three.coordination, three.archive, 2)
+    assert [each.index for each in done.entries] == [2]
+    assert dict(equal(three, "far", "off").streams) == {"shop_db": "0/A00"}
+    append(three, "far", changes("0/A00", "0/D00"))
+
+
+def test_nothing_is_given_up_where_the_store_is_an_old_copy(stuck: Replicas) -> None:
+    changed = schema.entries.update().where(schema.entries.c.index == 1).values(entry="x")
+    stuck.coordination.run(lambda c: c.execute(changed))
+    with pytest.raises(OldStoreError, match="brought back from an older copy"):
+        give_up(stuck.coordination, stuck.archive, 2)
+    stuck.coordination.run(lambda c: c.execute(schema.archives.update().values(store="another")))
+    with pytest.raises(OldStoreError, match="another store"):
+        give_up(stuck.coordination, stuck.archive, 2)
+
+
+def test_a_replica_that_is_half_recovered_does_not_stand_before_an_entry(three: Replicas) -> None:
+    three.back_up("near")
+    destroyed(three, "near")
+    three.lose("off")
+    half = three.place_of("far").model_copy(update={"index": 0, "entry": "half", "recovering": True})
+    archive = Archive.open(three.place("far"))
+    archive.add(lambda state: Change("recovering", log=half), check=nothing, fence=None)
+    with pytest.raises(RefusedError, match="no replica has come to entry 0 yet"):
+        prepare(three.coordination, three.archive, 1)
+
+
+def test_a_full_backup_behind_what_is_given_up_leaves_the_stream_where_it_was(three: Replicas) -> None:
+    append(three, "near", full("0/A00"))
+    three.sync("far")
+    append(three, "near", changes("0/A00", "0/B00"))
+    kept = append(three, "near", lambda block: block)
+    saved = {file.path: three.place("near").get(file.path) for file in kept.files()}
+    destroyed(three, "near")
+    for path, body in saved.items():
+        three.place("off").create(path, body)
+    done, _ = give_up(three.coordination, three.archive, 2)
+    assert done.ends == {"shop_db": (kept.covers.to_position, "0/A00")}
+    assert dict(equal(three, "far", "off").streams) == {"shop_db": "0/A00"}
+
+
+def test_a_compaction_behind_what_is_given_up_moves_no_ends(three: Replicas) -> None:
+    append(three, "near", full("0/A00"))
+    older = append(three, "near", changes("0/A00", "0/B00"))
+    three.sync("far")
+    append(three, "near", changes("0/B00", "0/C00"))
+    append(three, "near", full("0/E00"))
+    near = three.open("near")
+    near.leader_epoch = three.coordination.run(lambda c: lead(c, near.in_use()[1]))
+    joined = older.model_copy(update={"id": "f" * 32, "parts": (Part(commit=1, block=older),)})
+    near.add(lambda state: Change("compaction", add=(joined,), remove=(older.id,)), check=nothing, fence=None)
+    destroyed(three, "near")
+    done = prepare(three.coordination, three.archive, 3)
+    assert ([each.index for each in done.entries], done.ends) == ([3], {"shop_db": ("0/E00", "0/E00")})
 
 
 def test_what_removes_a_block_that_is_given_up_is_given_up_too(three: Replicas) -> None:
