@@ -46,15 +46,20 @@ def empty(tmp_path: Path) -> Iterator[CoordinationStore]:
 
 @pytest.fixture
 def old(two: Replicas) -> Replicas:
-    """Replicas at entries 3 and 2 whose store is that of entry 2."""
-    two.back_up("near")
-    two.back_up("near")
-    two.sync("far")
+    """Replicas at the entries 3 and 2 whose store is that of entry 2."""
+    bring_back(two, ahead="near", behind="far")
+    return two
+
+
+def bring_back(two: Replicas, *, ahead: str, behind: str) -> None:
+    """Have a replica go one entry further than the other, and bring the store back from before that."""
+    two.back_up(ahead)
+    two.back_up(ahead)
+    two.sync(behind)
     path = Path(two.coordination.url.removeprefix("sqlite:///"))
     shutil.copy(path, copy := path.with_suffix(".copy"))
-    two.back_up("near")
+    two.back_up(ahead)
     shutil.move(copy, path)
-    return two
 
 
 def rebuild(
@@ -534,8 +539,10 @@ def test_a_replica_that_is_at_work_is_waited_for(two: Replicas, empty: Coordinat
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_any_step_it_lets_nothing_be_appended_and_goes_on_when_run_again(
-    old: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: Any
+    two: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: Any
 ) -> None:
+    # The one that is ahead is moved first: from then on it no longer keeps the other one from going on by itself.
+    bring_back(two, ahead="far", behind="near")
     run = CoordinationStore.run
     saved = tmp_path.parent / f"{tmp_path.name}-saved"
     shutil.copytree(tmp_path, saved)
@@ -554,20 +561,20 @@ def test_killed_at_any_step_it_lets_nothing_be_appended_and_goes_on_when_run_aga
         with monkeypatch.context() as patched:
             patched.setattr(CoordinationStore, "run", counted)
             try:
-                rebuild(old.coordination, {}, places=stepped)
+                rebuild(two.coordination, {}, places=stepped)
             except KilledError:
                 killed = True
             else:
                 killed = False
         if not killed and len(failing.requests) < at:
             break
-        if old.coordination.run(lambda c: log_state(c, old.archive)).head < 3:
+        if two.coordination.run(lambda c: log_state(c, two.archive)).head < 3:
             for name in ("near", "far"):
                 with pytest.raises(OldStoreError):
-                    old.back_up(name)
-            rebuild(old.coordination, {})
-        go_on(old)
-        assert set(old.backups[:4]) <= old.state("far").blocks.keys()
+                    two.back_up(name)
+            rebuild(two.coordination, {})
+        go_on(two)
+        assert set(two.backups[:4]) <= two.state("far").blocks.keys()
     assert at > 20
 
 
