@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.replication.store import PASSWORD, CoordinationStore
 from holdfast.sources.postgresql.server import PostgresServer
+from tests.support.rebuilt import bring_back
 from tests.support.replicated import Replicas
 from tests.support.servers import create_database
 
@@ -50,3 +51,17 @@ def two(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
 def three(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
     """An archive with one backup and the replicas `near`, `far` and `off`."""
     return Replicas.begun(tmp_path, coordination, "far", "off")
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[CoordinationStore]:
+    """A store that was made anew."""
+    with CoordinationStore.open(f"sqlite:///{tmp_path}/new.db") as store:
+        yield store
+
+
+@pytest.fixture
+def old(two: Replicas) -> Replicas:
+    """Replicas at the entries 3 and 2 whose store is that of entry 2."""
+    bring_back(two, ahead="near", behind="far")
+    return two

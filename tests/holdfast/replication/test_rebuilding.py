@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,91 +13,20 @@ import sqlalchemy as sa
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.locks import HeldLocks
-from holdfast.archive.model import Adopted, LogPlace
-from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
+from holdfast.errors import BusyError, RefusedError
 from holdfast.replication import rebuilding, schema
 from holdfast.replication.errors import EpochOverError, OldStoreError
 from holdfast.replication.log import Draft, EntryChange, append
-from holdfast.replication.membership import found
-from holdfast.replication.rebuilding import Rebuilt, prepare
+from holdfast.replication.rebuilding import prepare
 from holdfast.replication.replicas import log_state, replica, replicas
 from holdfast.replication.store import CoordinationStore
 from holdfast.replication.survey import Readable
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
-from locking.store import StoreError
 from tests.support.failing_requests import Failing
+from tests.support.rebuilt import KilledError, at_place, become, bring_back, go_on, rebuild, urls
 from tests.support.replicated import Replicas, nothing
 from tests.support.steps import SteppedStore
-
-
-class KilledError(StoreError):
-    """Stands for the end of the process."""
-
-
-@pytest.fixture
-def empty(tmp_path: Path) -> Iterator[CoordinationStore]:
-    """A store that was made anew."""
-    with CoordinationStore.open(f"sqlite:///{tmp_path}/new.db") as store:
-        yield store
-
-
-@pytest.fixture
-def old(two: Replicas) -> Replicas:
-    """Replicas at the entries 3 and 2 whose store is that of entry 2."""
-    bring_back(two, ahead="near", behind="far")
-    return two
-
-
-def bring_back(two: Replicas, *, ahead: str, behind: str) -> None:
-    """Have a replica go one entry further than the other, and bring the store back from before that."""
-    two.back_up(ahead)
-    two.back_up(ahead)
-    two.sync(behind)
-    path = Path(two.coordination.url.removeprefix("sqlite:///"))
-    shutil.copy(path, copy := path.with_suffix(".copy"))
-    two.back_up(ahead)
-    shutil.move(copy, path)
-
-
-def rebuild(
-    coordination: CoordinationStore,
-    urls: dict[str, str],
-    *,
-    force: bool = False,
-    places: Callable[[str], ObjectStore] = open_store,
-    **options: Any,
-) -> Rebuilt:
-    planned = prepare(coordination, urls, places=places, **options)
-    return rebuilding.rebuild(coordination, planned, force=force, places=places)
-
-
-def urls(given: Replicas, *names: str) -> dict[str, str]:
-    return {name: given.place(name).url for name in names or ("near", "far")}
-
-
-def become(given: Replicas, done: Rebuilt) -> dict[str, str]:
-    """What a rebuilding has made of each replica, once it is known that the store tells the same."""
-    rows = given.coordination.run(lambda c: replicas(c, given.archive))
-    fates = {fate.told.name: fate.lost for fate in done.done.survey.fates}
-    assert {row.name: row.lost_reason.removeprefix("when the store was rebuilt: ") for row in rows} == fates
-    assert {row.name: row.is_lost for row in rows} == {name: bool(lost) for name, lost in fates.items()}
-    return fates
-
-
-def go_on(given: Replicas, *names: str) -> None:
-    """Recover, back up and sync: then all are equal and whole."""
-    for row in given.coordination.run(lambda c: replicas(c, given.archive)):
-        if row.is_lost:
-            given.recover(row.name)
-    for name in names or ("near", "far"):
-        given.back_up(name)
-    for name in names or ("near", "far"):
-        given.sync(name)
-    states = [given.state(name) for name in names or ("near", "far")]
-    assert all(given.is_whole(name) for name in names or ("near", "far"))
-    assert len({frozenset(state.blocks) for state in states}) == 1
-    assert all(dict(state.ends) == dict(states[0].ends) for state in states)
 
 
 def test_a_store_that_is_gone_is_made_anew_from_replicas_that_are_equal(
@@ -170,134 +97,6 @@ def test_entries_that_only_a_store_has_are_told_when_they_are_given_up(two: Repl
     go_on(two)
 
 
-def test_a_replica_that_cannot_be_read_is_lost_where_that_is_said(three: Replicas, empty: CoordinationStore) -> None:
-    three.back_up("near")
-    three.sync("off")
-    three.coordination = empty
-    shutil.move(three.folder / "far", three.folder / "away")
-    where = urls(three, "near", "far", "off")
-    with pytest.raises(RefusedError, match=r"far \(.*\) cannot be read: .* or leave it out by --without far"):
-        rebuild(empty, where)
-    assert empty.run(lambda c: c.execute(sa.select(schema.archives)).all()) == []
-    fates = become(three, rebuild(empty, where, without=["far"]))
-    assert (fates["near"], fates["off"], "there is no archive.json" in fates["far"]) == ("", "", True)
-    assert not (three.folder / "far").exists()
-    shutil.move(three.folder / "away", three.folder / "far")
-    with pytest.raises(HoldfastError, match="replica far is lost"):
-        three.sync("far")
-    go_on(three, "near", "far", "off")
-
-
-@pytest.mark.parametrize(("source", "lost"), [("near", "far"), ("far", "near")])
-def test_of_replicas_that_contradict_each_other_somebody_has_to_choose(
-    two: Replicas, empty: CoordinationStore, source: str, lost: str
-) -> None:
-    place = two.place_of("near")
-    for name in ("near", "far"):  # what two stores would have made of one
-        archive = Archive.open(two.place(name))
-        log = place.model_copy(update={"replica": name, "index": 1, "entry": f"of {name}"})
-        change = two.backup(archive.store)
-        archive.add(partial(_at, change, log), check=nothing, fence=None)
-    two.coordination = empty
-    with pytest.raises(RefusedError, match=r"has executed another entry 1 than .*: say by --from"):
-        rebuild(empty, urls(two))
-    assert {two.place_of(name).store for name in ("near", "far")} == {place.store}
-    fates = become(two, rebuild(empty, urls(two), source=source))
-    assert fates[source] == ""
-    assert fates[lost] == f"it has executed another entry 1 than {source}"
-    go_on(two)
-    assert len(two.state(lost).aside) == 1
-
-
-def _at(change: Callable[[Any], Change], log: LogPlace, state: Any) -> Change:
-    planned = change(state)
-    return Change(kind=planned.kind, add=planned.add, log=log)
-
-
-def test_a_contradiction_is_seen_also_behind_entries_that_only_one_has(two: Replicas, empty: CoordinationStore) -> None:
-    two.back_up("near")
-    two.back_up("near")
-    archive = Archive.open(two.place("far"))
-    log = two.place_of("far").model_copy(update={"index": 1, "entry": "another"})
-    archive.add(partial(_at, two.backup(archive.store), log), check=nothing, fence=None)
-    with pytest.raises(RefusedError, match="far has executed another entry 1 than near"):
-        rebuild(empty, urls(two))
-
-
-def test_a_replica_that_goes_further_than_the_chosen_one_is_lost(two: Replicas, empty: CoordinationStore) -> None:
-    two.back_up("near")
-    two.coordination = empty
-    fates = become(two, rebuild(empty, urls(two), source="far"))
-    assert fates == {"far": "", "near": "it has entries up to 1, and far up to 0"}
-    go_on(two)
-
-
-def test_blocks_of_which_commits_do_not_tell_the_entry_are_not_lost_unsaid(
-    two: Replicas, empty: CoordinationStore
-) -> None:
-    two.back_up("far")
-    archive = Archive.open(two.place("far"))
-    place = two.place_of("far")
-    archive.add(
-        lambda state: Change(kind="elected", log=place.model_copy(update={"entry": ""})), check=nothing, fence=None
-    )
-    near = Archive.open(two.place("near"))
-    beyond = two.place_of("near").model_copy(update={"index": 5, "entry": ""})
-    near.add(lambda state: Change(kind="elected", log=beyond), check=nothing, fence=None)
-    with pytest.raises(RefusedError, match="far has 1 blocks at entry 1 that near has not: say by --from"):
-        rebuild(empty, urls(two))
-
-
-def commit(given: Replicas, name: str, change: Change, **place: Any) -> None:
-    """Have a replica make a commit by which it then stands at some place in the log."""
-    log = given.place_of(name).model_copy(update=place)
-    archive = Archive.open(given.place(name))
-    archive.add(lambda state: replace(change, log=log), check=nothing, fence=None)
-
-
-def test_of_equals_the_one_with_a_block_of_a_failed_quorum_is_what_the_other_is_made_like(
-    two: Replicas, empty: CoordinationStore
-) -> None:
-    two.back_up("far")
-    commit(two, "near", Change(kind="failed"), index=1, entry=two.place_of("far").entry)
-    two.coordination = empty
-    fates = become(two, rebuild(empty, urls(two)))
-    assert fates == {"far": "", "near": "it has not all that far has at entry 1"}
-    go_on(two)
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_a_replica_that_has_still_what_was_truncated_later_contradicts_nobody(
-    two: Replicas, empty: CoordinationStore, told: bool
-) -> None:
-    two.back_up("near")
-    two.sync("far")
-    (block,) = two.backups[-1:]
-    commit(two, "near", Change(kind="truncation", remove=(block,)), index=2, entry="a truncation")
-    if told:  # which entry they have in common; else that it was removed
-        commit(two, "near", Change(kind="vacuum", vacuumed=(block,)), entry="")
-    else:
-        archive = Archive.open(two.place("far"))
-        place = two.place_of("far").model_copy(update={"entry": "", "recovering": True, "index": 0})
-        archive.add(lambda state: Change(kind="recovering", log=place), check=nothing, fence=None)
-        here = place.model_copy(update={"recovering": False, "index": 1})
-        adopted = Adopted(ends=dict(archive.state.ends), streams={})
-        archive.add(lambda state: Change(kind="recovered", log=here, adopted=adopted), check=nothing, fence=None)
-    two.coordination = empty
-    assert become(two, rebuild(empty, urls(two))) == {"near": "", "far": "it ends at entry 1, and near at 2"}
-    go_on(two)
-
-
-def test_a_contradiction_is_seen_also_where_both_have_been_rebuilt_since(
-    two: Replicas, empty: CoordinationStore
-) -> None:
-    for name in ("near", "far"):
-        commit(two, name, Change(kind="hold"), index=1, entry=f"of {name}")
-        commit(two, name, Change(kind="rebuilt"), store="another", entry="")
-    with pytest.raises(RefusedError, match="has executed another entry 1 than"):
-        rebuild(empty, urls(two))
-
-
 def test_everything_that_is_there_counts_and_what_had_not_counted_yet_is_told(two: Replicas) -> None:
     two.back_up("near")
     (block,) = two.backups[-1:]
@@ -359,51 +158,6 @@ def test_nothing_is_appended_any_more_once_a_rebuilding_has_begun(
     monkeypatch.undo()
     rebuild(two.coordination, {})
     go_on(two)
-
-
-def test_a_replica_that_is_half_recovered_is_lost_and_stays_unreadable(two: Replicas, empty: CoordinationStore) -> None:
-    place = two.place_of("far").model_copy(update={"index": 0, "entry": "half", "recovering": True})
-    archive = Archive.open(two.place("far"))
-    archive.add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
-    two.coordination = empty
-    assert become(two, rebuild(empty, urls(two)))["far"] == "it was not recovered to its end"
-    with pytest.raises(HoldfastError, match="is being recovered"):
-        Archive.open(two.place("far"))
-    go_on(two)
-
-
-def test_none_but_half_recovered_ones_are_no_log_to_go_on_from(two: Replicas, empty: CoordinationStore) -> None:
-    place = two.place_of("far").model_copy(update={"index": 0, "entry": "half", "recovering": True})
-    Archive.open(two.place("far")).add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
-    with pytest.raises(RefusedError, match=r"no replica that the log could go on from \(far: it is being recovered"):
-        rebuild(empty, {"far": two.place("far").url})
-
-
-def test_what_lies_at_another_place_is_told_and_not_touched(two: Replicas, empty: CoordinationStore) -> None:
-    shutil.copytree(two.folder / "near", two.folder / "copy")
-    alone = Archive.create(two.place("alone"), name="alone")
-    for name, said in (("copy", "replica near lies there"), ("alone", r"an archive at one place lies there \(alone")):
-        with pytest.raises(RefusedError, match=rf"third \(.*\) cannot be read: {said}"):
-            rebuild(empty, {**urls(two), "third": two.place(name).url})
-    found(empty, alone.store, "third")
-    where = {**urls(two), "third": alone.store.url}
-    with pytest.raises(UsageError, match=r"several archives, (shop|alone) \(.*\): say which by --archive"):
-        rebuild(empty, where)
-    assert [each for each in prepare(empty, where, wanted="shop").survey.objections if "a replica of alone" in each]
-    with pytest.raises(RefusedError, match=r"third .* a replica of alone"):
-        rebuild(empty, where, wanted="shop")
-    assert Archive.open(alone.store).state.sequence == 1
-    assert not list(alone.store.list("locks/").objects)
-
-
-def test_names_that_nobody_has_are_wrong_usage(two: Replicas, empty: CoordinationStore) -> None:
-    for options in ({"source": "nobody"}, {"without": ["nobody"]}):
-        with pytest.raises(UsageError, match="there is no replica nobody among these: far, near"):
-            rebuild(empty, urls(two), **options)
-    with pytest.raises(UsageError, match=r"nothing tells of an archive with replicas; near: there is no archive.json"):
-        rebuild(empty, {"near": str(two.folder / "nowhere")})
-    with pytest.raises(UsageError, match=r"nothing tells of an archive with replicas\. Say by --replica"):
-        rebuild(empty, {})
 
 
 def test_replicas_that_the_store_still_knows_are_asked_too(three: Replicas) -> None:
@@ -486,7 +240,7 @@ def test_a_replica_that_goes_on_meanwhile_is_asked_again_under_its_locks(
         monkeypatch.undo()
         archive = Archive.open(old.place("near"))
         log = old.place_of("near").model_copy(update={"index": 4, "entry": "late"})
-        archive.add(partial(_at, old.backup(archive.store), log), check=nothing, fence=None)
+        archive.add(partial(at_place, old.backup(archive.store), log), check=nothing, fence=None)
         return locked(*given)
 
     monkeypatch.setattr(rebuilding, "_locked", late)
@@ -503,7 +257,7 @@ def test_a_contradiction_that_appears_before_the_locks_are_held_is_seen(
         monkeypatch.undo()
         archive = Archive.open(old.place("far"))
         log = old.place_of("far").model_copy(update={"index": 3, "entry": "another"})
-        archive.add(partial(_at, old.backup(archive.store), log), check=nothing, fence=None)
+        archive.add(partial(at_place, old.backup(archive.store), log), check=nothing, fence=None)
         return locked(*given)
 
     monkeypatch.setattr(rebuilding, "_locked", late)
@@ -521,7 +275,7 @@ def test_a_replica_that_is_changed_in_spite_of_its_locks_is_not_moved(
         for name in ("near", "far"):
             archive = Archive.open(two.place(name))
             log = two.place_of(name).model_copy(update={"index": 1, "entry": "late"})
-            archive.add(partial(_at, two.backup(archive.store), log), check=nothing, fence=None)
+            archive.add(partial(at_place, two.backup(archive.store), log), check=nothing, fence=None)
         move(*given)
 
     monkeypatch.setattr(rebuilding, "_move", late)
