@@ -30,7 +30,7 @@ from locking import LockError, Owner
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from sqlalchemy import Connection
 
@@ -348,6 +348,7 @@ class _Recovery:
     def adopt(self, check: Callable[[], None]) -> tuple[str, ...]:
         """Commit that the replica has what the other one has; return the ids of blocks that are set aside."""
         theirs = self._origin.state
+        removed = self._removed(self._opened().state.blocks.keys() - theirs.blocks.keys())
         aside: tuple[str, ...] = ()
 
         def plan(state: State) -> Change:
@@ -356,9 +357,11 @@ class _Recovery:
                 raise EpochOverError(
                     f"somebody else has begun to recover {self._acting.name} meanwhile: nothing was added"
                 )
-            aside = tuple(key for key in state.blocks if key not in theirs.blocks)
+            extra = [key for key in state.blocks if key not in theirs.blocks]
+            aside = tuple(key for key in extra if key not in removed)
             return Change(
                 kind="recovered",
+                remove=tuple(key for key in extra if key in removed),
                 add=tuple(block for block in self._blocks() if block.id not in state.blocks),
                 aside=aside,
                 holds=tuple(hold for key, hold in theirs.holds.items() if key not in state.holds),
@@ -369,6 +372,18 @@ class _Recovery:
 
         self._opened().add(plan, check=check, fence=self._fence)
         return aside
+
+    def _removed(self, extra: Set[str]) -> Set[str]:
+        """Return which of these blocks the other replica had, and an entry has removed: they are nobody's any more.
+
+        All its commits are read, where there are any such blocks; a commit that cannot be read tells nothing.
+        """
+        found: set[str] = set()
+        if extra:
+            with suppress(DamagedError):
+                for commit in self._origin.commits():
+                    found.update(extra.intersection(commit.remove))
+        return found
 
 
 def _some(files: Sequence[FileRecord]) -> Iterator[Sequence[FileRecord]]:

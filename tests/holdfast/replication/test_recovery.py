@@ -13,6 +13,7 @@ from holdfast.archive import Archive, Change
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.replication import recovery, schema
 from holdfast.replication.errors import EpochOverError, LostReplicaError
+from holdfast.replication.leading import leading
 from holdfast.replication.replicas import add, mark_lost, replica
 from tests.support.replicated import Replicas, nothing
 
@@ -76,6 +77,19 @@ def test_what_only_the_lost_replica_had_is_set_aside_and_stays(two: Replicas) ->
     two.sync("near")  # the entry is in the log, and its files are here: it comes back
     assert two.backups[-1] in two.state("near").blocks
     assert two.state("near").aside == {}
+
+
+def test_what_was_truncated_while_it_was_lost_is_removed_there_too(two: Replicas) -> None:
+    two.back_up("far")
+    two.sync("near")
+    lose(two, "near")
+    with leading(two.open("far")) as far:
+        far.add(lambda state: Change("truncation", remove=(two.backups[0],)), check=nothing, fence=None)
+    done = two.recover("near", source="far")
+    state = two.state("near")
+    assert done.aside == ()
+    assert state.removed.keys() == {two.backups[0]}  # the next vacuum has it
+    assert state.blocks.keys() == two.state("far").blocks.keys()
 
 
 def test_nobody_reads_or_follows_with_a_replica_that_is_being_recovered(
