@@ -382,7 +382,7 @@ class _Recovery:
         if extra:
             with suppress(DamagedError):
                 for commit in self._origin.commits():
-                    found.update(extra.intersection(commit.remove))
+                    found |= extra & set(commit.remove)
         return found
 
 
