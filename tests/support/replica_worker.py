@@ -7,13 +7,14 @@ import random
 import sys
 import uuid
 from datetime import timedelta
-from pathlib import Path
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.retention import parse_rules
 from holdfast.archive.truncation import truncate
 from holdfast.archive.vacuum import vacuum
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, OutcomeUnknownError
+from holdfast.replication.backing_up import Wish
+from holdfast.replication.errors import QuorumFailedError
 from holdfast.replication.leader import lead, resign
 from holdfast.replication.recovery import recover
 from holdfast.replication.replica import ReplicatedArchive
@@ -22,6 +23,7 @@ from holdfast.replication.store import CoordinationStore
 from holdfast.replication.trimming import trim
 from holdfast.replication.upkeep import sync_replica
 from holdfast.replication.vacuuming import ReplicaPermit
+from holdfast.replication.waiting import Waiting
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from tests.support.replicated import made_backup, nothing
@@ -31,15 +33,21 @@ LEASE_S = 2.0
 
 _WAIT_S = 5.0
 
+_DEADLINES_S = (0.1, 1.0, 20.0)
+"""That quorums have: some fail."""
+
 
 class Worker:
     """Works on an archive's replicas.
 
-    Says `added <block>` where a backup was acknowledged, and `deleted <files>` after a vacuum.
+    Says `added <block>` where a backup was acknowledged, `failed <block>` where one was taken back for want of its
+    quorum, `unknown <block>` where nobody knows, and `deleted <files>` after a vacuum.
+
+    :param place: the URL or path under which each replica is, by its name.
     """
 
-    def __init__(self, folder: Path, address: str, archive: str, names: list[str], seed: str) -> None:
-        self._folder = folder
+    def __init__(self, place: str, address: str, archive: str, names: list[str], seed: str) -> None:
+        self._under = place
         self._store = CoordinationStore.open(address)
         self._archive = archive
         self._names = names
@@ -49,7 +57,10 @@ class Worker:
         """Go on until killed."""
         while True:
             work = self._random.choice(
-                (self._back_up,) * 3 + (self._sync,) * 3 + (self._recover, self._trim, self._truncate, self._vacuum)
+                (self._back_up,) * 2
+                + (self._back_up_with_quorum,) * 2
+                + (self._sync,) * 3
+                + (self._recover, self._trim, self._truncate, self._vacuum)
             )
             try:
                 work(self._random.choice(self._names))
@@ -57,7 +68,7 @@ class Worker:
                 print("refused", type(error).__name__, " ".join(str(error).split()), flush=True)
 
     def _place(self, name: str) -> str:
-        return str(self._folder / name)
+        return f"{self._under}/{name}"
 
     def _back_up(self, name: str) -> None:
         source = f"source_{self._random.randrange(2)}"
@@ -65,6 +76,22 @@ class Worker:
         block, plan = made_backup(archive.store, source, identity=uuid.uuid4().hex)
         archive.add(plan, check=nothing, fence=None)
         print("added", block, flush=True)
+
+    def _back_up_with_quorum(self, name: str) -> None:
+        source = f"source_{self._random.randrange(2)}"
+        archive = ReplicatedArchive.begin(open_store(self._place(name)), self._store)
+        archive.wish = Wish(2, self._random.choice(_DEADLINES_S))
+        block, plan = made_backup(archive.store, source, identity=uuid.uuid4().hex)
+        try:
+            archive.add(plan, check=nothing, fence=None)
+            waiting = Waiting(self._store, self._archive, block, name)
+            waiting.check_success(waiting.decided())
+        except QuorumFailedError:
+            print("failed", block, flush=True)
+        except OutcomeUnknownError:
+            print("unknown", block, flush=True)
+        else:
+            print("added", block, flush=True)
 
     def _sync(self, name: str) -> None:
         row = self._store.run(lambda c: replica(c, self._archive, name))
@@ -99,4 +126,4 @@ class Worker:
 
 
 if __name__ == "__main__":
-    Worker(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4].split(","), sys.argv[5]).run()
+    Worker(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4].split(","), sys.argv[5]).run()
