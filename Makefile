@@ -40,8 +40,8 @@ test: setup-tests lint types ## Run everything: lint, types, import floors, all 
 test-fast: setup ## Run the tests that start no server.
 	@$(IN_ENV) pytest $(PARALLEL) -m "not service and not e2e and not slow and not soak"
 
-soak: setup-tests ## Explore the locks for as long as it takes, hammer them for minutes, kill jobs at more steps, try more databases.
-	@$(IN_ENV) pytest -o faulthandler_timeout=0 -m soak tests/locking tests/holdfast/archive tests/sparkjobs
+soak: setup-tests ## Explore locks and quorums as long as it takes, hammer and kill for minutes, kill jobs at more steps, try more databases.
+	@$(IN_ENV) pytest -o faulthandler_timeout=0 -m soak tests/locking tests/holdfast/archive tests/holdfast/replication tests/sparkjobs
 
 lint: setup ## Check style and import floors.
 	$(BIN)/ruff check .

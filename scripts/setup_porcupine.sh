@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds .work/bin/check-history, which decides whether a history of locks is linearizable; seconds, once a change.
+# Builds .work/bin/check-history, which decides whether a history is linearizable; seconds, once a change.
 # Runs after scripts/setup.sh.
 set -euo pipefail
 shopt -s inherit_errexit

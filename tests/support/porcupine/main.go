@@ -1,8 +1,8 @@
-// Command check-history decides whether a history of locks is linearizable.
+// Command check-history decides whether a history is linearizable: of locks, or with -set of a set of blocks.
 //
 // It reads operations from standard input, one JSON object a line, and writes its verdict, one JSON object, to standard
 // output. The exit code is 0 where every resource's history is linearizable, 1 where one is not or the time was not
-// enough to tell, 2 where the input is not a history. tests/support/hammer/history.py makes the operations.
+// enough to tell, 2 where the input is not a history. tests/support/hammer/history.py makes the operations on locks.
 package main
 
 import (
@@ -85,20 +85,36 @@ func step(state, input, _ interface{}) (bool, interface{}) {
 
 func main() {
 	limit := flag.Duration("timeout", time.Minute, "how long to search")
+	ofSet := flag.Bool("set", false, "the history is one of a set")
 	flag.Parse()
-	histories, err := read(os.Stdin)
+	found, result, err := judge(os.Stdin, *ofSet, *limit)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(found)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "check-history: %v\n", err)
 		os.Exit(2)
 	}
-	found := check(histories, *limit)
-	if err := json.NewEncoder(os.Stdout).Encode(found); err != nil {
-		fmt.Fprintf(os.Stderr, "check-history: %v\n", err)
-		os.Exit(2)
-	}
-	if found.Result != porcupine.Ok {
+	if result != porcupine.Ok {
 		os.Exit(1)
 	}
+}
+
+func judge(input io.Reader, ofSet bool, limit time.Duration) (interface{}, porcupine.CheckResult, error) {
+	if ofSet {
+		history, err := readSet(input)
+		if err != nil {
+			return nil, porcupine.Unknown, err
+		}
+		found := checkSet(history, limit)
+		return found, found.Result, nil
+	}
+	histories, err := read(input)
+	if err != nil {
+		return nil, porcupine.Unknown, err
+	}
+	found := check(histories, limit)
+	return found, found.Result, nil
 }
 
 // read takes the history apart: locks of different resources have nothing to do with each other.
