@@ -91,3 +91,15 @@ def test_a_block_is_added_once(two: Replicas) -> None:
     assert run(lambda c: log.append(c, near, Draft("e", added, planned_at=0))) == 1
     with pytest.raises(RefusedError, match="block b was added by entry 1 already"):
         run(lambda c: log.append(c, near, Draft("f", added, planned_at=1)))
+
+
+def test_changes_are_let_go_of_at_their_server_only_where_they_are_here_for_good(two: Replicas) -> None:
+    run, archive = two.coordination.run, two.open("near")
+    archive.wish = Wish(2)
+    archive.add(two.backup(archive.store), check=nothing, fence=None)
+    with pytest.raises(BusyError, match="the last backup of shop_db still waits for its quorum"):
+        run(lambda c: log.check_settled_at(c, two.archive, "shop_db", ""))
+    two.sync("far")
+    run(lambda c: log.check_settled_at(c, two.archive, "shop_db", ""))
+    with pytest.raises(RefusedError, match="the changes of shop_db end at no position by the update log, and not at 0"):
+        run(lambda c: log.check_settled_at(c, two.archive, "shop_db", "0/9"))
