@@ -25,7 +25,17 @@ from holdfast.errors import BusyError, RefusedError, UsageError
 from holdfast.replication import quorum, schema
 from holdfast.replication.agreement import check_others
 from holdfast.replication.errors import OldStoreError
-from holdfast.replication.replicas import Acting, LogState, add, change_row, log_states, register, replicas
+from holdfast.replication.replicas import (
+    Acting,
+    LogState,
+    add,
+    change_row,
+    first_epoch,
+    log_states,
+    register,
+    replica,
+    replicas,
+)
 from holdfast.replication.store import clock
 from holdfast.replication.survey import Readable, Unreadable, ask, decide, of_archive
 from holdfast.storage import open_store
@@ -273,6 +283,7 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str) ->
     """Write the log: it begins behind what is there, and everything that is there counts."""
     _check_unchanged(connection, work, closed if work.known else None)
     epochs = {row.name: row.epoch for row in replicas(connection, work.archive)}
+    first = first_epoch(connection, work.archive) if work.known else 0
     abandoned = _abandoned(connection, work)
     for table in reversed(schema.metadata.sorted_tables):
         connection.execute(table.delete().where(table.c.archive == work.archive))
@@ -283,10 +294,10 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str) ->
     connection.execute(
         schema.archives.update()
         .where(a.archive == work.archive)
-        .values(quorum_index=head, leader_epoch=work.known.leader_epoch + 1 if work.known else 0)
+        .values(quorum_index=head, leader_epoch=work.known.leader_epoch + 1 if work.known else 0, epochs=first)
     )
     for fate in work.survey.fates:
-        _write_replica(connection, work, fate, epochs.get(fate.told.name, 0) + 1)
+        _write_replica(connection, work, fate, epochs.get(fate.told.name, first) + 1)
     for block, name in sorted(abandoned.items()):
         row = {"archive": work.archive, "block": block, "replica": name, "at": clock(connection)}
         connection.execute(schema.abandoned.insert(), row)
@@ -306,7 +317,7 @@ def _write_replica(connection: Connection, work: Rebuilding, fate: Fate, epoch: 
         add(connection, work.archive, name=told.name, url=told.url)
     change_row(
         connection,
-        Acting(work.archive, told.name, 0),
+        Acting(work.archive, told.name, replica(connection, work.archive, told.name).epoch),
         epoch=epoch,
         pointer=min(told.place.index, work.head) + 1 if isinstance(told, Readable) else 0,
         is_lost=bool(fate.lost),

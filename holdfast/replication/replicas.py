@@ -169,7 +169,7 @@ def _insert(connection: Connection, archive: str, name: str, url: str, *, pointe
             "name": name,
             "url": url,
             "pointer": pointer,
-            "epoch": 0,
+            "epoch": first_epoch(connection, archive),
             "active_until": 0.0,
             "is_lost": bool(lost),
             "lost_reason": lost,
@@ -179,8 +179,17 @@ def _insert(connection: Connection, archive: str, name: str, url: str, *, pointe
     )
 
 
+def first_epoch(connection: Connection, archive: str) -> int:
+    """Return the epoch that a new replica begins with: greater than those of all that were removed.
+
+    Else whoever still acts for one of these would act for the new one, where both have the same name.
+    """
+    c = schema.archives.c
+    return int(connection.execute(sa.select(c.epochs).where(c.archive == archive)).scalar_one())
+
+
 def remove(connection: Connection, archive: str, name: str, *, force: bool = False) -> None:
-    """Forget a replica; nothing at its place is changed.
+    """Forget a replica, and its word on quorums that are pending; nothing at its place is changed.
 
     :param force: even where it has what no other one has.
     :raises RefusedError: it is the last one that is not lost, or ahead of all others; or what it has appended is not at
@@ -200,7 +209,16 @@ def remove(connection: Connection, archive: str, name: str, *, force: bool = Fal
     used = [each.name for each in replicas(connection, archive) if each.recovers_from == name]
     if used and not force:
         raise RefusedError(f"{', '.join(used)} is being recovered from {name}: let that end, or say --force")
-    connection.execute(schema.replicas.delete().where(_R.archive == archive, _R.name == name))
+    _forget(connection, archive, row)
+
+
+def _forget(connection: Connection, archive: str, row: ReplicaRow) -> None:
+    a, v = schema.archives.c, schema.votes.c
+    connection.execute(schema.votes.delete().where(v.archive == archive, v.replica == row.name))
+    connection.execute(schema.replicas.delete().where(_R.archive == archive, _R.name == row.name))
+    archives = schema.archives.update().where(a.archive == archive)
+    connection.execute(archives.where(a.leader == row.name).values(leader="", leader_until=0.0))
+    connection.execute(archives.where(a.epochs <= row.epoch).values(epochs=row.epoch + 1))
 
 
 def _check_entries(connection: Connection, archive: str, name: str, others: Sequence[ReplicaRow]) -> None:

@@ -37,6 +37,7 @@ archives = Table(
     Column("leader", String(64), nullable=False, server_default=""),  # the replica that compacts and truncates
     Column("leader_epoch", BigInteger, nullable=False, server_default="0"),  # how often there came another one
     Column("leader_until", Double, nullable=False, server_default="0"),  # end of its lease
+    Column("epochs", BigInteger, nullable=False, server_default="0"),  # all that removed replicas had are below it
 )
 
 replicas = Table(

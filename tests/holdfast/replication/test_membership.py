@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from holdfast.archive import Archive
 from holdfast.errors import RefusedError, UsageError
-from holdfast.replication import replicas, schema
+from holdfast.replication import quorum, replicas, schema
+from holdfast.replication.backing_up import Wish
+from holdfast.replication.errors import EpochOverError
+from holdfast.replication.leader import lead
 from holdfast.replication.membership import candidates, elect, found, only_archive
 from holdfast.replication.replicas import add, remove, replica
 from holdfast.replication.store import CoordinationStore
 from holdfast.replication.trimming import trim
 from holdfast.storage import open_store
+from tests.support.rebuilt import rebuild
 from tests.support.replicated import Replicas, nothing
 
 
@@ -70,6 +76,62 @@ def test_the_last_one_and_one_that_is_ahead_are_not_removed_by_the_way(two: Repl
         two.coordination.run(lambda c: remove(c, two.archive, "far"))
     two.coordination.run(lambda c: remove(c, two.archive, "far", force=True))
     assert two.coordination.run(lambda c: replicas.replicas(c, two.archive)) == []
+
+
+def added_anew(given: Replicas, name: str, place: str) -> None:
+    """A replica is removed and comes back under its name, at another place that is empty."""
+    url = given.place(place).url
+    given.coordination.run(lambda c: remove(c, given.archive, name, force=True))
+    given.coordination.run(lambda c: add(c, given.archive, name=name, url=url))
+    given.recover(name)
+
+
+def test_who_acted_for_a_removed_replica_does_not_act_for_a_new_one_of_its_name(two: Replicas) -> None:
+    for place in ("second", "third"):
+        old = two.open("far")  # a sync that is suspended here
+        added_anew(two, "far", place)
+        two.back_up("near")
+        with pytest.raises(EpochOverError, match="replica far was activated anew"):
+            old.sync(check=nothing, fence=None)
+        pointer = two.coordination.run(lambda c: replica(c, two.archive, "far")).pointer
+        new = Archive.open(two.place(place)).state.log
+        assert new is not None
+        assert pointer == new.index + 1
+        shutil.rmtree(two.folder / "far")
+        shutil.copytree(two.folder / place, two.folder / "far")
+        two.change("far", url=two.place("far").url)
+
+
+def test_epochs_of_removed_replicas_are_not_used_again_after_a_rebuilding(two: Replicas) -> None:
+    two.change("far", epoch=7)
+    two.coordination.run(lambda c: remove(c, two.archive, "far"))
+    rebuild(two.coordination, {"far": two.place("far").url}, force=True)
+    two.coordination.run(lambda c: add(c, two.archive, name="off", url=two.place("off").url))
+    epochs = {row.name: row.epoch for row in two.coordination.run(lambda c: replicas.replicas(c, two.archive))}
+    assert (epochs["far"], epochs["off"]) == (9, 8)
+
+
+def test_a_removed_replica_has_no_word_on_quorums_and_leads_no_more(three: Replicas) -> None:
+    near = three.open("near")
+    near.wish = Wish(2)
+    near.add(three.backup(near.store), check=nothing, fence=None)
+    three.coordination.run(lambda c: lead(c, near.in_use()[1]))
+    three.coordination.run(lambda c: remove(c, three.archive, "near", force=True))
+    votes = sa.select(sa.func.count()).select_from(schema.votes)
+    assert three.coordination.run(lambda c: c.execute(votes).scalar_one()) == 0
+    _, far = three.open("far").in_use()
+    three.coordination.run(lambda c: lead(c, far))
+
+
+def test_a_quorum_does_not_count_a_replica_that_was_lost_with_its_disk_and_added_anew(two: Replicas) -> None:
+    near = two.open("near")
+    near.wish = Wish(2)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    shutil.copytree(two.folder / "near" / "data", two.folder / "far" / "data", dirs_exist_ok=True)
+    added_anew(two, "near", "empty")  # the files were fetched, and then nothing else could be
+    two.sync("far")
+    (pending,) = two.coordination.run(lambda c: quorum.pending(c, two.archive))
+    assert pending.votes == ("far",)
 
 
 def test_an_elected_replica_goes_on_with_the_entries_that_are_there(two: Replicas) -> None:
