@@ -184,16 +184,22 @@ class Archive:
             validate(self.state, change)
             check()
             commit = self._next(change, identity, fence)
-            if commit.remove and self.state.holds and commit.adopted is None:  # else it was decided elsewhere
-                from holdfast.archive.holds import check_holds
-
-                check_holds(self.state, self.state.after([commit]))
+            if not change.executes_entry and change.adopted is None:  # else it was decided elsewhere
+                self._check_holds(self.state, commit)
             key = commit_key(commit.sequence)
             if parse_commit(key, claim(self.store, key, commit.to_bytes())).id == identity:
                 self.state = self.state.after([commit])
                 self._since_checkpoint += 1
                 self._write_checkpoint()
                 return commit
+
+    @staticmethod
+    def _check_holds(state: State, commit: Commit) -> None:
+        """Refuse a commit behind a state that would remove what a hold keeps."""
+        if commit.remove and state.holds:
+            from holdfast.archive.holds import check_holds
+
+            check_holds(state, state.after([commit]))
 
     def _write_checkpoint(self) -> None:
         """Write a checkpoint where the last one is far behind; the commit counts whether that succeeds or not."""

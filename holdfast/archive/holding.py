@@ -31,13 +31,15 @@ def add_hold(
     :param at: as `points.resolve` takes it.
     :param check: raises if a lock of the plan "hold" is no longer held.
     :raises UsageError: no such source, not a moment, or no reason was given.
-    :raises RefusedError: that moment cannot be restored; the nearest ones are named.
+    :raises RefusedError: that moment cannot be restored, or only with a backup that may still be taken back; the
+        nearest ones are named.
     """
     _check_words(reason, owner)
     identity = uuid.uuid4().hex[:12]
     made: list[Hold] = []
 
-    def plan(state: State) -> Change:
+    def plan(_: State) -> Change:
+        state = archive.settled()  # a hold must not rely on what may still be taken back
         name = only_source(state, source)
         moment = resolve(state, archive.store, name, at)
         hold = Hold(

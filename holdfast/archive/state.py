@@ -215,6 +215,14 @@ def validate(state: State, change: Change) -> None:
             _validate_block(state, block)
     for source, expected in change.expected_ends.items():
         if state.ends.get(source) != expected:
+    @property
+    def executes_entry(self) -> bool:
+        """Say whether it is what an entry of the update log makes of a replica.
+
+        It was decided when that was appended: what is refused by only one replica would keep that one from going on.
+        """
+        return self.log is not None and bool(self.log.entry) and not self.log.recovering
+
             raise RefusedError(
                 f"another backup of {source} was committed meanwhile (its end is {state.ends.get(source)}, "
                 f"this one started from {expected}): nothing was added. Start a new backup."

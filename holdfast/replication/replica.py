@@ -289,10 +289,11 @@ class ReplicatedArchive(Archive):
             while True:
                 self.sync(check=check_all, fence=executing.fence)
                 check_writable(self.state)
-                change = plan(self.settled() if self.leader_epoch is not None else self.state)
+                state = self.settled() if self.leader_epoch is not None else self.state
+                change = plan(state)
                 if not (change.add or change.remove or change.holds or change.released):
                     return super().add(plan, check=check_all, fence=fence)
-                draft = self._draft(change)
+                draft = self._draft(change, state)
                 self._agree()
                 self._others_agree()
                 check_all()
@@ -333,12 +334,18 @@ class ReplicatedArchive(Archive):
             )
         return commit
 
-    def _draft(self, change: Change) -> Draft:
-        """Return the entry that makes a change, once that is known to be valid in the state that is here."""
+    def _draft(self, change: Change, planned: State) -> Draft:
+        """Return the entry that makes a change, once that is known to be valid in the state that is here.
+
+        :param planned: the state that it was planned by.
+        :raises RefusedError: it is not valid, or would remove what a hold keeps: nobody asks for that any more later.
+        """
         place = self._place()
         ours = replace(change, log=place.model_copy(update={"index": place.index + 1, "entry": "planned"}))
         validate(self.state, ours)
-        after = self.state.after([self._next(ours, "planned", None)])
+        commit = self._next(ours, "planned", None)
+        self._check_holds(planned, commit)
+        after = self.state.after([commit])
         sources = {block.source.name for block in change.add if not block.parts and block.after is None}
         return log.Draft(
             id=str(uuid.uuid4()),
