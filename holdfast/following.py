@@ -115,7 +115,7 @@ class Decision(Document):
 def newest_with_stream(state: State, source: str) -> Placed | None:
     """Return a source's newest block that tells of its stream."""
     found = [placed for placed in told(state, source) if placed.head.stream]
-    return max(found, key=lambda placed: placed.commit, default=None)
+    return max(found, key=lambda placed: placed.number, default=None)
 
 
 def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[str], None]) -> Decision:

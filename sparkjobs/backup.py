@@ -229,7 +229,7 @@ def _commit(job: Job, archive: Archive, block: Block, started_from: str | None) 
 def _result(job: Job, archive: Archive, placed: Placed) -> dict[str, Any]:
     exact = placed.block.covers.exact
     told = {
-        "commit": placed.commit,
+        "commit": placed.number,
         **summary(placed.block),
         "seconds": round(job.log.elapsed_s, 3),
         "snapshot_note": "" if exact else _given_snapshot().note,
@@ -240,10 +240,10 @@ def _result(job: Job, archive: Archive, placed: Placed) -> dict[str, Any]:
         each for each in archive.state.blocks.values() if each.block.run == job.run and each.block.kind == "changes"
     ]
     # One restores to the end of the changes: behind it there are only the tables that were begun anew.
-    newest = max(changes, key=lambda each: each.commit, default=placed)
+    newest = max(changes, key=lambda each: each.number, default=placed)
     return {
         **told,
-        "commit": newest.commit,
+        "commit": newest.number,
         **summary(newest.block),
         "kind": "changes",
         "begun": [table.label for table in placed.block.tables],

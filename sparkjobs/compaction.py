@@ -97,7 +97,7 @@ def _compact(job: Job, archive: Archive, wish: Wish) -> dict[str, Any]:
             continue
         snapshots += [made] if made else []
     return {
-        "commit": max((placed.commit for placed in (*joined, *snapshots)), default=None),
+        "commit": max((placed.number for placed in (*joined, *snapshots)), default=None),
         "joined": [_told_group(group, placed) for group, placed in zip(groups, joined, strict=True)],
         "consolidated": [_told_snapshot(placed) for placed in snapshots],
         "not_consolidated": refused,
@@ -111,7 +111,7 @@ def _compact(job: Job, archive: Archive, wish: Wish) -> dict[str, Any]:
 def _told_group(group: Group, placed: Placed) -> dict[str, Any]:
     return {
         "source": group.source,
-        "commit": placed.commit,
+        "commit": placed.number,
         "blocks": len(group.blocks),
         "bytes_before": group.size,
         "bytes": placed.size,
@@ -124,7 +124,7 @@ def _told_group(group: Group, placed: Placed) -> dict[str, Any]:
 def _told_snapshot(placed: Placed) -> dict[str, Any]:
     return {
         "source": placed.source,
-        "commit": placed.commit,
+        "commit": placed.number,
         "tables": len(placed.head.tables),
         "rows": placed.rows,
         "bytes": placed.size,

@@ -368,7 +368,7 @@ class Run:
         blocks = [placed.block for placed in self._mine() if placed.block.run == self._job.run]
         begun = [table.label for block in blocks if block.supplement for table in block.tables]
         return {
-            "commit": self._archive.state.blocks[last.id].commit,
+            "commit": self._archive.state.blocks[last.id].number,
             **summary(last),
             "rows": sum(block.rows for block in blocks),
             "bytes": sum(block.size for block in blocks),

@@ -76,7 +76,7 @@ def _after(state: State | None, commits: Sequence[Commit]) -> State | None:
 
 def _are_equal(made: State, state: State) -> bool:
     """Say whether two states are the same, without reading what blocks hold."""
-    blocks = [{key: placed.commit for key, placed in each.blocks.items()} for each in (made, state)]
+    blocks = [{key: (placed.commit, placed.number) for key, placed in each.blocks.items()} for each in (made, state)]
     rest = [
         (each.tip, each.format, each.removed, each.holds, each.abandoned, each.ends, each.streams)
         for each in (made, state)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from holdfast.archive.commits import commit_key, read_commit
 from holdfast.archive.model import Block, Hold, LogPlace, Moment, SealedDocument, TableRecord, read_versions
@@ -24,7 +24,7 @@ from holdfast.errors import DamagedError
 from locking.store import ObjectExists, ObjectNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from holdfast.storage import ObjectStore
@@ -59,6 +59,7 @@ class Header(SealedDocument):
     """What a checkpoint says beside its blocks.
 
     :param archive: id of the archive that it is of.
+    :param numbers: of blocks that have another number than their commit, by id.
     :param digest: SHA-256 of the columns' values.
     """
 
@@ -75,6 +76,7 @@ class Header(SealedDocument):
     abandoned: tuple[str, ...]
     log: LogPlace | None = None
     aside: tuple[Removed, ...] = ()
+    numbers: dict[str, int] = Field(default_factory=dict)
     digest: str
 
 
@@ -139,6 +141,7 @@ def _to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
         abandoned=tuple(sorted(state.abandoned)),
         log=state.log,
         aside=tuple(state.aside.values()),
+        numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
         digest=_digest(table),
     )
     body = io.BytesIO()
@@ -204,7 +207,7 @@ def _from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> Stat
         min_reader=header.min_reader,
         min_writer=header.min_writer,
         at=header.at,
-        blocks={placed.id: placed for placed in _blocks(store, table)},
+        blocks={placed.id: placed for placed in _blocks(store, table, header.numbers)},
         removed={each.id: each for each in header.removed},
         holds={hold.id: hold for hold in header.holds},
         abandoned=frozenset(header.abandoned),
@@ -215,10 +218,10 @@ def _from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> Stat
     )
 
 
-def _blocks(store: ObjectStore, table: pa.Table) -> Iterator[Placed]:
+def _blocks(store: ObjectStore, table: pa.Table, numbers: Mapping[str, int]) -> Iterator[Placed]:
     followed: _Followed = {}
     for row in table.to_pylist():
-        yield Placed(_Remembered(store, followed, _Row(**row)), row["commit"])
+        yield Placed(_Remembered(store, followed, _Row(**row)), row["commit"], number=numbers.get(row["id"]))
 
 
 class _Row(NamedTuple):

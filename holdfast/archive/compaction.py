@@ -343,7 +343,7 @@ def _parts(placed: Placed) -> tuple[Part, ...]:
     if placed.head.parts:
         return placed.head.parts
     told = placed.head.model_copy(update={"tables": (), "transactions": None})
-    return (Part(commit=placed.commit, block=told),)
+    return (Part(commit=placed.number, block=told),)
 
 
 def check_neighbours(state: State, group: Group) -> None:

@@ -71,5 +71,5 @@ def synthetic_block(
         whole=not skipped,
         not_included=(*ends.not_included, *skipped),
         stream=stream.model_copy(update={"position": ends.covers.to_position}) if stream else None,
-        after=cut.commit,
+        after=cut.number,
     )

@@ -177,14 +177,14 @@ class _Stretch:
         if not clipped:
             return None
         points = sorted(
-            (to_of(placed.head), placed.commit, placed.head.covers.from_time, placed.head.covers.to_time)
+            (to_of(placed.head), placed.number, placed.head.covers.from_time, placed.head.covers.to_time)
             for placed in self._blocks
             if not placed.head.supplement
             if any(first <= to_of(placed.head) <= last for first, last in clipped)
         )
         if not points:
             return Cost(
-                self._source, interval.start, interval.end, interval.placed.commit, interval.placed.commit, points=1
+                self._source, interval.start, interval.end, interval.placed.number, interval.placed.number, points=1
             )
         begin = min(first for first, _ in clipped)
         start = points[0][3] if begin == points[0][0] else max(points[0][2], interval.start)

@@ -42,7 +42,7 @@ def _shown(state: State, hidden: Collection[str]) -> Mapping[str, Placed]:
     shown: dict[str, Placed] = {}
     missing: set[tuple[str, str]] = set()
     """Positions of sources that nothing which is shown has come to."""
-    for key, placed in sorted(state.blocks.items(), key=lambda item: item[1].commit):
+    for key, placed in sorted(state.blocks.items(), key=lambda item: item[1].number):
         source, block = placed.source, placed.head
         ends = {(source, end)} if (end := stream_end(block)) else set()
         if key in hidden or (block.kind == "changes" and (source, block.covers.from_position) in missing):

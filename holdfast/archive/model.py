@@ -228,7 +228,7 @@ class Mark(Document):
 class Part(Document):
     """A block whose files were joined with those of its neighbours: what it told but for tables and transactions.
 
-    :param commit: the one that had added it, which it goes on being named by.
+    :param commit: the number that it had, which it goes on being named by.
     """
 
     commit: int
@@ -256,7 +256,8 @@ class Block(Document):
     :param not_included: objects named but not backed up, each with its reason.
     :param unlogged: tables whose rows are here, but would not survive a crash of the server they are on.
     :param parts: the blocks that it stands for, in the order of the log.
-    :param after: of a snapshot that was made of what was here, not of the source: the commit whose end it is.
+    :param after: of a snapshot that was made of what was here, not of the source: the number of the block whose end
+        it is.
     """
 
     id: str
@@ -327,12 +328,15 @@ class LogPlace(Document):
     :param index: of the last entry whose change is here; 0: none was appended yet.
     :param entry: id of that entry; "" where the replica joined the others at this index. While it is being recovered:
         the id of that recovery.
+    :param base: number of the commit by which the archive became the first replica: what entry 1 adds has the next one,
+        on every replica, whatever commits each of them makes beside. 0: nobody knows.
     :param recovering: it is being made anew from another replica, and must not be read until that is done.
     """
 
     store: str
     replica: str
     index: int = Field(ge=0)
+    base: int = 0
     entry: str = ""
     recovering: bool = False
 
@@ -341,10 +345,12 @@ class Adopted(Document):
     """What a replica took over from another one, beside its blocks and holds.
 
     :param ends: the position each source's backups have reached, by source name; `streams`: each one's changes.
+    :param numbers: of all blocks that the other one has, by id: one commit brings them, in no order.
     """
 
     ends: dict[str, str]
     streams: dict[str, str]
+    numbers: dict[str, int] = Field(default_factory=dict)
 
 
 class Commit(SealedDocument):

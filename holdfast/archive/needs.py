@@ -42,7 +42,7 @@ class _Telling:
     """Blocks that tell something of their end, in the order of positions."""
 
     def __init__(self, blocks: Iterable[Placed]) -> None:
-        self._blocks = sorted(blocks, key=lambda placed: (to_of(placed.head), placed.commit))
+        self._blocks = sorted(blocks, key=lambda placed: (to_of(placed.head), placed.number))
         self._ends = [to_of(placed.head) for placed in self._blocks]
 
     def behind(self, position: int) -> Placed | None:

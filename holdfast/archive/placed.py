@@ -80,13 +80,21 @@ class Placed:
     """A block and the commit that added it.
 
     :param block: the block, or what recalls it.
+    :param commit: the commit's own number, in this archive.
     :param home: id of the block whose files it is read from, where it was joined with others; else "".
+    :param number: by which blocks are ordered, and named by people. Of an archive at one place that of the commit; of
+        replicas the same on all of them. None: that of the commit.
     """
 
-    def __init__(self, block: Block | Recall, commit: int, home: str = "") -> None:
+    def __init__(self, block: Block | Recall, commit: int, home: str = "", number: int | None = None) -> None:
         self._recall: Recall = Known(block) if isinstance(block, Block) else block
         self.commit = commit
         self.home = home
+        self.number = commit if number is None else number
+
+    def numbered(self, number: int) -> Placed:
+        """Return it with another number."""
+        return Placed(self._recall, self.commit, self.home, number)
 
     @cached_property
     def block(self) -> Block:
@@ -124,7 +132,8 @@ class Placed:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Placed):
             return NotImplemented
-        return (self.commit, self.home, self.id) == (other.commit, other.home, other.id) and self.block == other.block
+        mine, theirs = ((each.commit, each.home, each.number, each.id) for each in (self, other))
+        return mine == theirs and self.block == other.block
 
     def __hash__(self) -> int:
         return hash((self.commit, self.home, self.id))

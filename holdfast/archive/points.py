@@ -43,7 +43,7 @@ class Interval:
     placed: Placed
 
     def __str__(self) -> str:
-        return f"{iso(self.end)} (commit:{self.placed.commit})"
+        return f"{iso(self.end)} (commit:{self.placed.number})"
 
     @cached_property
     def whole(self) -> bool:
@@ -59,7 +59,7 @@ class Interval:
 def intervals(state: State, source: str) -> tuple[Interval, ...]:
     """Return a source's restorable intervals in order of time."""
     found = [interval for chain in chains(state, source) for interval in _of_chain(chain)]
-    return tuple(sorted(found, key=lambda interval: (interval.end, interval.placed.commit)))
+    return tuple(sorted(found, key=lambda interval: (interval.end, interval.placed.number)))
 
 
 def _of_chain(chain: Chain) -> list[Interval]:
@@ -71,7 +71,7 @@ def _of_chain(chain: Chain) -> list[Interval]:
     if joined:
         first, last = joined[0], chain.changes[-1]
         start, end = first.head.covers.to_time, max(last.head.covers.to_time, joined[-1].head.covers.to_time)
-        newest = max(joined[-1], last, key=lambda placed: (to_of(placed.head), placed.commit))
+        newest = max(joined[-1], last, key=lambda placed: (to_of(placed.head), placed.number))
         found.append(Interval(chain, to_of(first.head), chain.end, start, end, newest))
     for placed in alone:
         at, when = to_of(placed.head), placed.head.covers.to_time
@@ -111,7 +111,7 @@ def _describe_interval(interval: Interval) -> dict[str, Any]:
     return {
         "from": iso(interval.start),
         "to": iso(interval.end),
-        "commit": interval.placed.commit,
+        "commit": interval.placed.number,
         "position": show_position(interval.last),
         "whole": interval.whole,
         "schema_approximate": [
@@ -126,7 +126,7 @@ def _describe_interval(interval: Interval) -> dict[str, Any]:
 def _why_gap(before: Interval, after: Interval, found: Sequence[Interval]) -> str:
     if after.chain is not before.chain:
         return after.chain.gap or _why_separate(after.chain)
-    later = (each.chain for each in found if each.chain is not after.chain and each.placed.commit > after.placed.commit)
+    later = (each.chain for each in found if each.chain is not after.chain and each.placed.number > after.placed.number)
     begun_anew = next((chain for chain in later if chain.opened), None)
     if begun_anew is not None:
         return f"the changes since the first of them were lost before they were backed up: {begun_anew.gap}"
@@ -170,7 +170,7 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
 def _in_order(chain: Chain) -> list[Placed]:
     """Return a chain's blocks in the order of the log, the changes up to a snapshot before it, whenever they came."""
     blocks = (*chain.snapshots, *chain.changes)
-    return sorted(blocks, key=lambda placed: (to_of(placed.head), placed.head.kind == "snapshot", placed.commit))
+    return sorted(blocks, key=lambda placed: (to_of(placed.head), placed.head.kind == "snapshot", placed.number))
 
 
 def _follows(block: Block, table: int) -> bool:
@@ -230,7 +230,7 @@ def _by_commit(found: Sequence[Interval], source: str, at: str) -> Moment:
     for interval in found:
         for placed in (*interval.snapshots, *interval.chain.changes):
             if interval.first <= to_of(placed.head) <= interval.last:
-                numbers[placed.commit] = (interval, placed.head)
+                numbers[placed.number] = (interval, placed.head)
     number = at.removeprefix("commit:")
     if number.isdecimal() and int(number) in numbers:
         interval, block = numbers[int(number)]
@@ -306,7 +306,7 @@ def _by_time(found: Sequence[Interval], store: ObjectStore, source: str, moment:
             if position >= interval.first:
                 return _moment(source, interval, position, moment)
     before = [f"before it {interval}" for interval in found if interval.end < moment]
-    after = [f"after it {iso(interval.start)} (commit:{interval.snapshots[0].commit})" for interval in found
+    after = [f"after it {iso(interval.start)} (commit:{interval.snapshots[0].number})" for interval in found
              if interval.start > moment]  # fmt: skip
     nearest = " and ".join([*before[-1:], *after[:1]])
     future = "it is in the future, and " if moment > datetime.now(UTC) else ""
@@ -368,13 +368,13 @@ def _sequences(chain: Chain, position: int) -> Placed | None:
     """Return the first block that tells where sequences stood, no earlier than at a position."""
     found = (placed for placed in (*chain.snapshots, *chain.changes) if to_of(placed.head) >= position)
     telling = (placed for placed in found if placed.head.is_cut or placed.head.sequences)
-    return min(telling, key=lambda placed: (to_of(placed.head), placed.commit), default=None)
+    return min(telling, key=lambda placed: (to_of(placed.head), placed.number), default=None)
 
 
 def _cuts(chain: Chain) -> list[Placed]:
     """Return the blocks that tell a schema, in the order of positions."""
     cuts = (placed for placed in (*chain.snapshots, *chain.changes) if placed.head.is_cut)
-    return sorted(cuts, key=lambda placed: (to_of(placed.head), placed.commit))
+    return sorted(cuts, key=lambda placed: (to_of(placed.head), placed.number))
 
 
 def _seen_ddl(chain: Chain, before: Placed, after: Placed) -> list[int]:

@@ -157,7 +157,7 @@ def _points_in(interval: Interval) -> Iterator[RestorePoint]:
         if interval.first <= position <= interval.last:
             ends[position] = placed
     for position, placed in ends.items():
-        yield RestorePoint(interval, position, placed.head.covers.to_time, placed.commit)
+        yield RestorePoint(interval, position, placed.head.covers.to_time, placed.number)
 
 
 def kept(
@@ -237,7 +237,7 @@ def last_good(found: Sequence[Interval], min_chains: int) -> Iterator[tuple[Inte
     still there: one of chosen tables does not stand for the others.
     """
     full = [(interval, placed) for interval in found for placed in interval.snapshots]
-    full.sort(key=lambda each: each[1].head.after or each[1].commit)
+    full.sort(key=lambda each: each[1].head.after or each[1].number)
     whole = [each for each in full if each[1].head.whole] or full
     newest = [interval for interval in found if interval.whole] or found
     chosen = {placed.id: interval for interval, placed in whole[-min_chains:]}

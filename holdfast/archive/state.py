@@ -64,7 +64,7 @@ class State:
     def of_run(self, run: str) -> Placed | None:
         """Return the newest block that a run has committed."""
         found = [placed for placed in self.blocks.values() if placed.head.run == run]
-        return max(found, key=lambda placed: placed.commit, default=None)
+        return max(found, key=lambda placed: placed.number, default=None)
 
     def finished_by(self, run: str) -> Placed | None:
         """Return the block that a run ends with, if it is here.
@@ -123,18 +123,9 @@ class _Fold:
             )
         self._remove(commit)
         for block in commit.add:
-            self._blocks[block.id] = Placed(block, commit.sequence)
-            self._aside.pop(block.id, None)
-        for block in commit.add:
-            # What was made of blocks that were here says nothing of how far the source's backups have come.
-            if not block.parts and block.after is None:
-                self._ends[block.source.name] = block.covers.to_position
-                if end := stream_end(block):
-                    self._streams[block.source.name] = end
+            self._add(block, commit)
         if commit.adopted is not None:
-            self._ends, self._streams = dict(commit.adopted.ends), dict(commit.adopted.streams)
-            for block in commit.add:
-                self._removed.pop(block.id, None)
+            self._adopt(commit.adopted)
         self._abandoned.update(commit.abandoned)
         for key in commit.released:
             self._holds.pop(key, None)
@@ -149,6 +140,22 @@ class _Fold:
             at=commit.committed_at,
             log=commit.log or before.log,
         )
+
+    def _add(self, block: Block, commit: Commit) -> None:
+        self._blocks[block.id] = Placed(block, commit.sequence, number=_number(commit, block))
+        self._aside.pop(block.id, None)
+        self._removed.pop(block.id, None)
+        # What was made of blocks that were here says nothing of how far the source's backups have come.
+        if not block.parts and block.after is None:
+            self._ends[block.source.name] = block.covers.to_position
+            if end := stream_end(block):
+                self._streams[block.source.name] = end
+
+    def _adopt(self, adopted: Adopted) -> None:
+        self._ends, self._streams = dict(adopted.ends), dict(adopted.streams)
+        for key, number in adopted.numbers.items():
+            if self._blocks[key].number != number:
+                self._blocks[key] = self._blocks[key].numbered(number)
 
     def _remove(self, commit: Commit) -> None:
         for key in commit.vacuumed:
@@ -172,6 +179,15 @@ def stream_end(block: Block) -> str | None:
     if block.kind == "changes":
         return block.covers.to_position
     return block.stream.position if block.stream and block.stream.opened else None
+
+
+def _number(commit: Commit, block: Block) -> int:
+    """Return by which number a block goes that a commit adds: see `Placed`."""
+    if commit.adopted is not None and block.id in commit.adopted.numbers:
+        return commit.adopted.numbers[block.id]
+    if commit.log is not None and commit.log.base:
+        return commit.log.base + commit.log.index
+    return commit.sequence
 
 
 @dataclass(frozen=True)
@@ -199,6 +215,14 @@ class Change:
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
 
+    @property
+    def executes_entry(self) -> bool:
+        """Say whether it is what an entry of the update log makes of a replica.
+
+        It was decided when that was appended: what is refused by only one replica would keep that one from going on.
+        """
+        return self.log is not None and bool(self.log.entry) and not self.log.recovering
+
 
 def validate(state: State, change: Change) -> None:
     """Refuse a change that is not valid in this state: this, with create-if-absent, is the safety.
@@ -212,17 +236,9 @@ def validate(state: State, change: Change) -> None:
     _validate_removals(state, change)
     for block in change.add:
         if change.adopted is None:
-            _validate_block(state, block)
+            _validate_block(state, block, again=change.executes_entry)
     for source, expected in change.expected_ends.items():
         if state.ends.get(source) != expected:
-    @property
-    def executes_entry(self) -> bool:
-        """Say whether it is what an entry of the update log makes of a replica.
-
-        It was decided when that was appended: what is refused by only one replica would keep that one from going on.
-        """
-        return self.log is not None and bool(self.log.entry) and not self.log.recovering
-
             raise RefusedError(
                 f"another backup of {source} was committed meanwhile (its end is {state.ends.get(source)}, "
                 f"this one started from {expected}): nothing was added. Start a new backup."
@@ -266,8 +282,13 @@ def _validate_removals(state: State, change: Change) -> None:
             raise RefusedError(f"there is no hold {identity}: it may have been taken back meanwhile")
 
 
-def _validate_block(state: State, block: Block) -> None:
-    if block.id in state.blocks or block.id in state.removed:
+def _validate_block(state: State, block: Block, *, again: bool) -> None:
+    """Refuse a block that cannot be added.
+
+    :param again: it may have been here and gone: a replica that was made anew from one that is further back meets
+        entries which it had executed before.
+    """
+    if block.id in state.blocks or (block.id in state.removed and not again):
         raise RefusedError(f"block {block.id} is in the archive already, or was")
     if block.id in state.abandoned:
         raise RefusedError(

@@ -91,7 +91,7 @@ def told(state: State, source: str) -> tuple[Placed, ...]:
         for part in head.parts:
             found.append((part.commit, False, Placed(JoinedPart(placed, part.block), part.commit, placed.id)))
         if not head.parts:
-            found.append((placed.commit if head.after is None else head.after, head.after is not None, placed))
+            found.append((placed.number if head.after is None else head.after, head.after is not None, placed))
     return tuple(placed for *_, placed in sorted(found, key=lambda each: each[:2]))
 
 
@@ -127,7 +127,7 @@ def stream_tip(state: State, source: str) -> Placed | None:
     """
     found = [placed for placed in told(state, source) if placed.head.stream]
     tips = [each for each in found if each.head.kind == "changes" or (each.head.stream and each.head.stream.opened)]
-    return max(tips, key=lambda each: each.commit, default=None)
+    return max(tips, key=lambda each: each.number, default=None)
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class Moment:
 
     @property
     def commit(self) -> int:
-        """Return the newest commit that it needs."""
-        return max(self.full.commit, self.schema.commit, *(placed.commit for placed in self.changes), 0)
+        """Return the number of the newest block that it needs."""
+        return max(self.full.number, self.schema.number, *(placed.number for placed in self.changes), 0)
 
     @property
     def changes(self) -> tuple[Placed, ...]:

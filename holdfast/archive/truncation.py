@@ -267,7 +267,7 @@ def _may_share(placed: Placed) -> Iterable[FileRecord]:
 def _spans(found: Iterable[Interval]) -> list[dict[str, Any]]:
     """Return intervals as people and scripts are told of them."""
     return [
-        {"from": iso(each.start), "to": iso(each.end), "commit": each.placed.commit, "whole": each.whole}
+        {"from": iso(each.start), "to": iso(each.end), "commit": each.placed.number, "whole": each.whole}
         for each in found
     ]
 

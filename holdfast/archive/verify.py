@@ -342,7 +342,12 @@ def _outcome(placed: Placed) -> list[NamedFile] | DamagedError:
 
 
 def _lost_commits(archive: Archive) -> Iterator[Damage]:
-    """Yield the commits that a run says it made after the newest one that is there, and that are not there."""
+    """Yield the commits that a run says it made after the newest one that is there, and that are not there.
+
+    Of a replica, runs name other numbers than its own commits', and its log tells how far it is to be.
+    """
+    if archive.state.log is not None:
+        return
     since = archive.state.at
     last = {found.key.rpartition("/")[0]: found for found in archive.store.list("runs/").objects}
     for found in last.values():

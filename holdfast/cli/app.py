@@ -159,7 +159,7 @@ def _of_kind(blocks: Iterable[Placed], source: str, kind: str) -> list[Placed]:
         for placed in blocks
         if placed.source == source and placed.head.kind == kind and not placed.head.supplement
     ]
-    return sorted(found, key=lambda placed: placed.commit)
+    return sorted(found, key=lambda placed: placed.number)
 
 
 def _show_status(console: Console, value: dict[str, Any]) -> None:

@@ -139,7 +139,7 @@ def _result_of(
         return record.result
     state = Archive.open(store).state
     if operation == "backup" and (placed := state.finished_by(run)) is not None:
-        return {"commit": placed.commit, **summary(placed.block)}
+        return {"commit": placed.number, **summary(placed.block)}
     if record is not None and record.error is not None:
         raise ReportedError(record.error.message, record.error.exit_code)
     if words:

@@ -33,7 +33,7 @@ def choose_moment(found: Sequence[Interval], seed: int) -> str:
     whole = whole_intervals(found)
     lengths = [(interval.end - interval.start) // _STEP for interval in whole]
     if not any(lengths):
-        return f"commit:{random.choice(whole).placed.commit}"
+        return f"commit:{random.choice(whole).placed.number}"
     left = random.randrange(sum(lengths))
     for interval, length in zip(whole, lengths, strict=True):
         if left < length:

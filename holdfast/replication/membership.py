@@ -42,7 +42,8 @@ def found(coordination: CoordinationStore, store: ObjectStore, name: str, *, wai
                 f"{store.url} has format {archive.state.format}, and replicas need {FORMAT_SINCE}: "
                 f"holdfast migrate {store.url} --to {FORMAT_SINCE}"
             )
-        place = archive.state.log or LogPlace(store=str(uuid.uuid4()), replica=name, index=0)
+        first = LogPlace(store=str(uuid.uuid4()), replica=name, index=0, base=archive.state.sequence + 1)
+        place = archive.state.log or first
         if (place.replica, place.index) != (name, 0):
             raise UsageError(
                 f"{store.url} is replica {place.replica} already, at entry {place.index} of the log in store "

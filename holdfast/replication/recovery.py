@@ -342,7 +342,7 @@ class _Recovery:
 
     def _blocks(self) -> list[Block]:
         """Return the blocks of the other replica, in the order in which they were added."""
-        placed = sorted(self._origin.state.blocks.values(), key=lambda each: each.commit)
+        placed = sorted(self._origin.state.blocks.values(), key=lambda each: each.number)
         return [each.block for each in placed]
 
     def adopt(self, check: Callable[[], None]) -> tuple[str, ...]:
@@ -367,7 +367,11 @@ class _Recovery:
                 holds=tuple(hold for key, hold in theirs.holds.items() if key not in state.holds),
                 released=tuple(key for key in state.holds if key not in theirs.holds),
                 log=self._place,
-                adopted=Adopted(ends=dict(theirs.ends), streams=dict(theirs.streams)),
+                adopted=Adopted(
+                    ends=dict(theirs.ends),
+                    streams=dict(theirs.streams),
+                    numbers={key: placed.number for key, placed in theirs.blocks.items()},
+                ),
             )
 
         self._opened().add(plan, check=check, fence=self._fence)
@@ -382,6 +386,8 @@ class _Recovery:
         if extra:
             with suppress(DamagedError):
                 for commit in self._origin.commits():
+                    if commit.adopted is not None and commit.adopted.numbers:  # it was made anew itself: begin again
+                        found.clear()
                     found |= extra & set(commit.remove)
         return found
 

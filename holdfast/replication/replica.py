@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NoReturn
 from holdfast.archive import locks
 from holdfast.archive.archive import Archive
 from holdfast.archive.hiding import without
-from holdfast.archive.model import LogPlace
 from holdfast.archive.state import check_writable, validate
 from holdfast.archive.transfer import is_whole, replace_file, send_file
 from holdfast.errors import DamagedError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from holdfast.archive.model import Commit, FileRecord
+    from holdfast.archive.model import Commit, FileRecord, LogPlace
     from holdfast.archive.state import Change, State
     from holdfast.replication.backing_up import Wish
     from holdfast.replication.log import Draft, Entry
@@ -243,7 +242,7 @@ class ReplicatedArchive(Archive):
         if not entry.failed:
             others.bring(entry)
         was = self._place()
-        place = LogPlace(store=was.store, replica=was.replica, index=entry.index, entry=entry.id)
+        place = was.model_copy(update={"index": entry.index, "entry": entry.id})
 
         def plan(state: State) -> Change:
             return entry.commit(state, place)

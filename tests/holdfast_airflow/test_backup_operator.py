@@ -56,6 +56,7 @@ def test_backup_runs_under_its_locks_and_returns_the_verified_commit(
     summary = run(backup(), context)
     assert summary == {
         "commit": 1,
+        "block": next(iter(Archive.open(store).state.blocks)),
         "kind": "full",
         "rows": 7,
         "bytes": 70,
@@ -170,7 +171,7 @@ def test_commit_that_is_not_in_the_archive_is_no_success(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
 ) -> None:
     spark.play("boast")
-    with pytest.raises(JobFailed, match="there is no commit 2"):
+    with pytest.raises(JobFailed, match="commit 2 does not hold the block of run"):
         run(backup(), context)
 
 
@@ -284,7 +285,7 @@ def committed(three: Replicas) -> dict[str, Any]:
     archive = three.open("near")
     archive.wish = Wish(2)
     commit = archive.add(three.backup(archive.store), check=nothing, fence=None)
-    return {"commit": commit.sequence, "kind": "full"}
+    return {"commit": commit.sequence, "block": commit.add[0].id, "kind": "full"}
 
 
 def test_backup_counts_once_so_many_replicas_have_it(three: Replicas) -> None:

@@ -34,10 +34,10 @@ class BackupOperator(DatabaseJobOperator):
 
     Where changes were lost, a backup of changes becomes a full one, which begins anew; the task's log says why.
 
-    Returns `commit` (the newest one that can be restored to), `kind` (`full` or `changes`), `rows` (of changes, how
-    many there were, with the rows of `begun`), `bytes`, `restorable_to`, `position` (in the source's log), `begun`
-    (tables that a backup of changes took a snapshot of) and `gap` (why no moment between the backup before and this
-    one can be restored; empty where all can, or where nobody asked for changes).
+    Returns `commit` (the newest one that can be restored to), `block` (the id of what it added), `kind` (`full` or
+    `changes`), `rows` (of changes, how many there were, with the rows of `begun`), `bytes`, `restorable_to`, `position`
+    (in the source's log), `begun` (tables that a backup of changes took a snapshot of) and `gap` (why no moment between
+    the backup before and this one can be restored; empty where all can, or where nobody asked for changes).
 
     :param source_conn_id: the Airflow connection to the source, of type postgres; without it, what
         archives.yaml says. (templated)
@@ -111,12 +111,12 @@ class BackupOperator(DatabaseJobOperator):
         """Bring the other replicas up to the backup, and return its summary if it counts by that."""
         from holdfast.backups import confirm
 
-        archive, store, block = self._committed_block(summary)
+        archive, store = self._place()
         source, address = self.database(archive)
         told = confirm(
             store,
             address,
-            {**summary, "block": block},
+            summary,
             say=self.log.info,
             coordination=coordination_address(archive),
             patience=0,
@@ -126,19 +126,20 @@ class BackupOperator(DatabaseJobOperator):
         return done
 
     def _quorum_trigger(self, summary: Mapping[str, Any], until: datetime) -> QuorumTrigger:
-        archive, store, block = self._committed_block(summary)
+        archive, store = self._place()
         return QuorumTrigger(
-            url=store.url, store=coordination_address(archive), key=archive.key, block=block, until=until.isoformat()
+            url=store.url,
+            store=coordination_address(archive),
+            key=archive.key,
+            block=str(summary["block"]),
+            until=until.isoformat(),
         )
 
-    def _committed_block(self, summary: Mapping[str, Any]) -> tuple[ArchiveConfig, ObjectStore, str]:
-        """Return the archive, where it is, and the id of the block that a run's last commit has added."""
-        from holdfast.archive import Archive
+    def _place(self) -> tuple[ArchiveConfig, ObjectStore]:
         from holdfast.storage import open_store
 
-        configured = find_archive(self.archive)
-        archive = Archive.open(open_store(configured.place(self.replica), configured.key))
-        return configured, archive.store, archive.commit(int(summary["commit"])).add[0].id
+        archive = find_archive(self.archive)
+        return archive, open_store(archive.place(self.replica), archive.key)
 
     def _quorum_of(self, archive: ArchiveConfig) -> int:
         return self.quorum or archive.quorum or 1
@@ -204,7 +205,7 @@ class BackupOperator(DatabaseJobOperator):
         from holdfast.archive.model import summary
 
         placed = Archive.open(store).state.finished_by(run)
-        return {"commit": placed.commit, **summary(placed.block)} if placed else None
+        return {"commit": placed.number, **summary(placed.block)} if placed else None
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Read the commit back: what the archive says counts, not what the job says.
@@ -213,9 +214,9 @@ class BackupOperator(DatabaseJobOperator):
         """
         from holdfast.archive import Archive
 
-        commit = Archive.open(store).commit(int(result["commit"]))
-        block = next((block for block in commit.add if block.id == result.get("block")), None)
-        if block is None:
-            raise DamagedError(f"commit {commit.sequence} does not hold the block of run {run}: see 'holdfast status'")
-        told = {key: result.get(key) for key in ("commit", "kind", "rows", "bytes", "restorable_to", "position")}
-        return told | {"begun": list(result.get("begun", ())), "gap": block.gap}
+        placed = Archive.open(store).state.blocks.get(str(result.get("block")))
+        if placed is None or placed.number != result["commit"]:
+            raise DamagedError(f"commit {result['commit']} does not hold the block of run {run}: see 'holdfast status'")
+        keys = ("commit", "block", "kind", "rows", "bytes", "restorable_to", "position")
+        told = {key: result.get(key) for key in keys}
+        return told | {"begun": list(result.get("begun", ())), "gap": placed.head.gap}
