@@ -50,8 +50,9 @@ class Verdict:
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """Return what all clients saw."""
-    return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    """Return what all clients saw, but for a last line that a killed one has not written to its end."""
+    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines(keepends=True)]
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def operations(events: Iterable[dict[str, Any]]) -> list[Operation]:

@@ -180,3 +180,8 @@ def history(*events: tuple[str, int, Any]) -> list[Event]:
 )
 def test_the_checker_tells_right_histories_from_wrong_ones(events: list[Event], result: str) -> None:
     assert check(operations(events)).result == result
+
+
+def test_a_line_that_a_killed_client_has_not_written_to_its_end_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "0.jsonl").write_text('{"what": "begun", "at": 1, "block": "a"}\n{"what": "read", "at": 3, "blo')
+    assert [each["what"] for each in read_history(tmp_path)] == ["begun"]
