@@ -92,6 +92,25 @@ def test_what_was_truncated_while_it_was_lost_is_removed_there_too(two: Replicas
     assert state.blocks.keys() == two.state("far").blocks.keys()
 
 
+def test_a_replica_that_was_brought_back_behind_its_own_removals_executes_them_again(two: Replicas) -> None:
+    """It was ahead of the one it is made from, so that it has removed what an entry adds which it is to execute."""
+    for _ in range(3):
+        two.back_up("near")
+    again = two.backups[-2]
+    with leading(two.open("near")) as near:
+        near.add(lambda state: Change("truncation", remove=(again,)), check=nothing, fence=None)
+    lose(two, "near")
+    assert two.recover("near", source="far").index == 0
+    assert two.state("near").removed.keys() == {again}
+    two.sync("near", upto=2)
+    state = two.state("near")
+    assert (again in state.blocks, dict(state.removed)) == (True, {})
+    assert two.is_whole("near")
+    assert two.sync("far").index == two.sync("near").index == 4
+    assert two.state("near").blocks.keys() == two.state("far").blocks.keys()
+    assert two.state("near").removed.keys() == two.state("far").removed.keys() == {again}
+
+
 def test_nobody_reads_or_follows_with_a_replica_that_is_being_recovered(
     two: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from holdfast.replication.leading import leading
 from holdfast.replication.maintaining import vacuum_permit
 from holdfast.replication.membership import found
 from holdfast.replication.recovery import begin, give_up
-from holdfast.replication.replicas import replica, take_lease
+from holdfast.replication.replicas import mark_lost, replica, take_lease
 from holdfast.replication.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.vacuuming import ReplicaPermit
 from tests.support.replicated import Replicas, made_backup, nothing
@@ -84,6 +84,26 @@ def test_a_replica_that_is_behind_fetches_a_removed_block_first(two: Replicas) -
         assert files(two, name, *removed) == {}
         assert two.is_whole(name)
         assert two.state(name).removed == {}
+
+
+def test_a_replica_that_was_brought_back_behind_its_own_removals_keeps_what_it_adds_again(two: Replicas) -> None:
+    for _ in range(2):
+        two.back_up("near")
+    again = two.backups[-2]
+    truncated(two, "near")
+    two.coordination.run(lambda c: mark_lost(c, two.archive, "near", "its files are damaged"))
+    two.recover("near", source="far")
+    two.sync("far")
+    there = files(two, "near", again)
+    assert vacuumed(two, "near").awaited[again] == ("near",)  # it waits for itself, too
+    two.sync("near", upto=1)
+    assert (vacuumed(two, "near").blocks, files(two, "near", again)) == ([], there)
+    assert two.is_whole("near")
+    two.sync("near")
+    for name in ("near", "far"):
+        assert again in vacuumed(two, name).blocks
+        assert files(two, name, again) == {}
+        assert two.is_whole(name)
 
 
 def test_the_pointer_of_a_replica_that_is_being_recovered_counts(two: Replicas) -> None:
