@@ -1,8 +1,8 @@
 """Making the update log of an archive anew from what its replicas have, where the coordination store was lost.
 
 The log goes on behind the entry that the furthest replica has executed. Whatever is there counts, also a block that
-still waited for its quorum. Replicas that have the same go on as they are; all others are lost, and recovery gives them
-what they lack. Nothing is deleted anywhere.
+still waited for its quorum. Replicas that have the same go on as they are, unless the store still knows that they were
+lost before; all others are lost, and recovery gives them what they lack. Nothing is deleted anywhere.
 
 The order is what makes it safe. A store that still knows the archive is closed first, by an id that no replica has.
 Then each replica that can be read says in a commit that it follows the log of a new id: from then on, whoever still has
@@ -147,7 +147,8 @@ def prepare(
         told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
     told = sorted(of_archive(told, archive), key=lambda each: each.name)
     needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
-    survey = decide(told, source=source, without=without)
+    lost = coordination.run(lambda c: _lost(c, archive))
+    survey = decide(told, source=source, without=without, lost=lost)
     return Rebuilding(archive, name, known, tuple(told), survey, needed, source, tuple(without))
 
 
@@ -177,6 +178,11 @@ def _known(connection: Connection, archive: str) -> Known | None:
         sa.select(q.block).where(q.archive == archive, q.state.in_((quorum.PENDING, quorum.FAILED)))
     )
     return Known(log, tuple(replicas(connection, archive)), epoch, frozenset(unsettled.scalars()))
+
+
+def _lost(connection: Connection, archive: str) -> dict[str, str]:
+    """Return why replicas are lost, by name, as far as the store still knows them."""
+    return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
 
 
 def _contradicts(connection: Connection, known: Known, told: Sequence[Told], store: str) -> bool:
@@ -227,7 +233,8 @@ def rebuild(
         again = ask({each.name: each.url for each in _in_order(planned.told)}, places)
         unread = [each for each in planned.told if each.name not in held]
         told = sorted((*of_archive(again, planned.archive), *unread), key=lambda each: each.name)
-        survey = decide(told, source=planned.chosen, without=planned.without)
+        lost = coordination.run(lambda c: _lost(c, planned.archive))
+        survey = decide(told, source=planned.chosen, without=planned.without, lost=lost)
         work = replace(planned, told=tuple(told), survey=survey)
         work.survey.check()
 
@@ -321,5 +328,5 @@ def _write_replica(connection: Connection, work: Rebuilding, fate: Fate, epoch: 
         epoch=epoch,
         pointer=min(told.place.index, work.head) + 1 if isinstance(told, Readable) else 0,
         is_lost=bool(fate.lost),
-        lost_reason=f"when the store was rebuilt: {fate.lost}" if fate.lost else "",
+        lost_reason=fate.lost if fate.was_lost or not fate.lost else f"when the store was rebuilt: {fate.lost}",
     )

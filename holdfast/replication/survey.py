@@ -6,7 +6,8 @@ another one can be made equal to it where its commits, or else its blocks, show 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from holdfast.archive.archive import IDENTITY_KEY, Archive
@@ -44,6 +45,8 @@ class Unreadable:
 
 
 Told = Readable | Unreadable
+
+_NONE_LOST: Mapping[str, str] = MappingProxyType({})
 
 
 def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[Told]:
@@ -90,12 +93,14 @@ class Fate:
     """What becomes of a replica.
 
     :param lost: why it has to be made anew; "": the log goes on with it as it is.
+    :param was_lost: that is what the store said before.
     :param objection: what it may have that no other one has, and how to say that this is meant; "": nothing.
     """
 
     told: Told
     lost: str = ""
     objection: str = ""
+    was_lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,11 +127,19 @@ class Survey:
             raise RefusedError("; ".join(self.objections))
 
 
-def decide(told: Sequence[Told], *, source: str | None = None, without: Collection[str] = ()) -> Survey:
+def decide(
+    told: Sequence[Told],
+    *,
+    source: str | None = None,
+    without: Collection[str] = (),
+    lost: Mapping[str, str] = _NONE_LOST,
+) -> Survey:
     """Choose the replica that the log goes on from, and tell what becomes of each.
 
-    :param source: its name; None: the one that has come furthest.
+    :param source: its name; None: of those that are not lost, the one that has come furthest.
     :param without: names of replicas that are left out, whatever they have.
+    :param lost: why the store says that replicas are lost, by name. Commits do not tell that files are damaged: so they
+        stay lost, and the log goes on from one of them only where `source` names it.
     :raises UsageError: there is no replica of such a name.
     :raises RefusedError: the log could go on from none of them.
     """
@@ -139,14 +152,30 @@ def decide(told: Sequence[Told], *, source: str | None = None, without: Collecti
     if not chosen:
         said = "; ".join(f"{each.name}: {_why_not(each)}" for each in told)
         raise RefusedError(f"there is no replica that the log could go on from ({said}): mend the place of one")
-    best = max(chosen, key=lambda each: (each.place.index, len(each.archive.state.blocks), each.name))
-    return Survey(best, tuple(_fate(each, best, source is not None, without) for each in told))
+    best = max(
+        chosen,
+        key=lambda each: (each.name not in lost, each.place.index, len(each.archive.state.blocks), each.name),
+    )
+    fates = (
+        _still_lost(_fate(each, best, source is not None, without), best, source is not None, lost) for each in told
+    )
+    return Survey(best, tuple(fates))
 
 
 def _why_not(told: Told) -> str:
     if isinstance(told, Unreadable):
         return told.problem
     return "it is being recovered" if told.place.recovering else "it was not chosen"
+
+
+def _still_lost(fate: Fate, best: Readable, is_chosen: bool, lost: Mapping[str, str]) -> Fate:
+    why = lost.get(fate.told.name)
+    if why is None:
+        return fate
+    if fate.told is not best:
+        return replace(fate, lost=why, was_lost=True)
+    sure = f"{best.name} is lost ({why}), and so are all that could be read: say by --from {best.name} that it is right"
+    return fate if is_chosen else replace(fate, objection=sure)
 
 
 def _fate(told: Told, best: Readable, is_chosen: bool, without: Collection[str]) -> Fate:

@@ -54,6 +54,43 @@ def test_replicas_without_any_entry_are_enough(two: Replicas, empty: Coordinatio
     go_on(two)
 
 
+ROT = "verification has found 1 files that are damaged or missing"
+
+
+@pytest.mark.parametrize("backups", [0, 1])
+def test_a_replica_that_was_lost_through_damage_stays_lost_until_it_is_recovered(two: Replicas, backups: int) -> None:
+    for _ in range(backups):
+        two.back_up("near")
+        two.sync("far")
+    file = next((two.folder / "near" / "data").rglob("*.parquet"))
+    file.unlink()
+    two.change("near", is_lost=True, lost_reason=ROT)
+    for _ in range(2):  # the second time, it was a rebuilding that has written why
+        done = rebuild(two.coordination, {}, force=True)
+        assert done.done.survey.source.name == "far"
+        assert become(two, done) == {"near": ROT, "far": ""}
+        assert two.coordination.run(lambda c: replica(c, two.archive, "near")).lost_reason == ROT
+    two.recover("near")
+    assert two.is_whole("near")
+
+
+def test_a_replica_that_gets_lost_while_a_rebuilding_waits_for_its_locks_stays_lost(two: Replicas) -> None:
+    planned = prepare(two.coordination, {})
+    two.change("near", is_lost=True, lost_reason=ROT)
+    rebuilding.rebuild(two.coordination, planned, force=True)
+    assert two.coordination.run(lambda c: replica(c, two.archive, "near")).lost_reason == ROT
+
+
+def test_the_log_goes_on_from_a_lost_replica_only_where_it_is_named(two: Replicas) -> None:
+    two.back_up("near")
+    two.change("near", is_lost=True, lost_reason=ROT)
+    with pytest.raises(RefusedError, match="near has entries up to 1, and far up to 0: say by --from"):
+        rebuild(two.coordination, {}, force=True)
+    fates = become(two, rebuild(two.coordination, {}, force=True, source="near"))
+    assert fates == {"near": "", "far": "it ends at entry 0, and near at 1"}
+    go_on(two)
+
+
 def test_a_store_from_an_older_copy_is_noticed_and_rebuilt(old: Replicas) -> None:
     for name in ("near", "far"):
         with pytest.raises(OldStoreError, match="the-coordination-store-is-gone"):
@@ -73,16 +110,19 @@ def test_where_nothing_is_wrong_there_is_nothing_to_rebuild_unless_forced(two: R
     with pytest.raises(RefusedError, match=r"there is nothing to rebuild: .* Look again once far can be, too; --force"):
         rebuild(two.coordination, urls(two))
     shutil.move(two.folder / "away", two.folder / "far")
-    two.coordination.run(lambda c: c.execute(schema.replicas.update().values(is_lost=True)))
+    two.lose("near", "far")
     with pytest.raises(RefusedError, match="there is nothing to rebuild"):
         rebuild(two.coordination, urls(two))
-    assert become(two, rebuild(two.coordination, {}, force=True))["near"] == ""
+    assert become(two, rebuild(two.coordination, {}, force=True, source="near"))["near"] == ""
     go_on(two)
 
 
 def test_a_store_that_is_wrong_is_rebuilt_also_where_it_calls_every_replica_lost(old: Replicas) -> None:
-    old.coordination.run(lambda c: c.execute(schema.replicas.update().values(is_lost=True)))
-    assert become(old, rebuild(old.coordination, {}))["near"] == ""
+    old.lose("near", "far")
+    sure = r"near is lost \(it was away\), and so are all that could be read: say by --from near that it is right"
+    with pytest.raises(RefusedError, match=sure):
+        rebuild(old.coordination, {})
+    assert become(old, rebuild(old.coordination, {}, source="near")) == {"near": "", "far": "it was away"}
     go_on(old)
 
 
