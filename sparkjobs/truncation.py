@@ -12,7 +12,7 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.model import iso
 from holdfast.archive.retention import Rules, parse_rules
 from holdfast.archive.truncation import plan_truncation, runs_of, truncate
-from holdfast.replication.maintaining import opened_to_lead
+from holdfast.replication.maintaining import opened_to_lead, state_to_plan
 from sparkjobs.driver import Job, run_application
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def run(job: Job, wish: Wish) -> dict[str, Any]:
     """Truncate, or say what would go, and return a summary."""
     more: dict[str, Any] = {"source": wish.source, "min_chains": wish.min_chains}
     if wish.dry_run:
-        archive = Archive.open(job.store)
-        plan = plan_truncation(archive.state, wish.rules, job.store.list(IDENTITY_KEY).now, **more)
+        state = state_to_plan(Archive.open(job.store))
+        plan = plan_truncation(state, wish.rules, job.store.list(IDENTITY_KEY).now, **more)
         lines = list(_told(plan))
         left_out = (
             [f"{len(lines) - _TOLD} lines more: 'holdfast truncate --dry-run' prints all"] if lines[_TOLD:] else []

@@ -17,6 +17,7 @@ from holdfast.cli import places
 from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
+from holdfast.replication.maintaining import state_to_plan
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,9 +55,10 @@ def compact(
 
 
 def _planned(archive: Archive, policy: CompactionPolicy, source: str | None, *, consolidate: bool) -> dict[str, Any]:
-    groups = plan_compaction(archive.state, policy, archive.store.list(IDENTITY_KEY).now, source=source)
-    names = (source,) if source else source_names(archive.state)
-    cuts = [cut for name in names if (cut := newest_cut(archive.state, name))] if consolidate else []
+    state = state_to_plan(archive)
+    groups = plan_compaction(state, policy, archive.store.list(IDENTITY_KEY).now, source=source)
+    names = (source,) if source else source_names(state)
+    cuts = [cut for name in names if (cut := newest_cut(state, name))] if consolidate else []
     return {
         "dry_run": True,
         "joined": [_told(group) for group in groups],

@@ -16,7 +16,7 @@ from holdfast.archive.truncation import truncate as truncate_archive
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.replication.maintaining import opened_to_lead
+from holdfast.replication.maintaining import opened_to_lead, state_to_plan
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def truncate(
     archive = Archive.open(store)
     if dry_run:
         now = store.list(IDENTITY_KEY).now
-        plan = plan_truncation(archive.state, rules, now, source=source, min_chains=min_chains)
+        plan = plan_truncation(state_to_plan(archive), rules, now, source=source, min_chains=min_chains)
         value = {"dry_run": True, "keep": str(rules), **plan.details()}
         output.result(value, lambda console: _show_plan(console, plan, str(rules)))
         return

@@ -14,6 +14,7 @@ from holdfast.archive.permit import Permit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from holdfast.archive.state import State
     from holdfast.storage import ObjectStore
 
 
@@ -36,6 +37,21 @@ def opened_to_lead(store: ObjectStore, *, check: Callable[[], None]) -> Iterator
     with opened(None) as coordination, leading(ReplicatedArchive.begin(store, coordination)) as replica:
         replica.catch_up(check=check)
         yield replica
+
+
+def state_to_plan(archive: Archive) -> State:
+    """Return the state by which compactions and truncations of an archive plan: for dry runs, which change nothing.
+
+    :raises HoldfastError: it is a replica, and its coordination store cannot be reached.
+    :raises UsageError: it is a replica, and nothing says where its log is.
+    """
+    if archive.state.log is None:
+        return archive.settled()
+    from holdfast.replication.replica import settled
+    from holdfast.replication.store import opened
+
+    with opened(None) as coordination:
+        return settled(archive, coordination)
 
 
 @contextmanager

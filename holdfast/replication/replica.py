@@ -303,10 +303,9 @@ class ReplicatedArchive(Archive):
                 return self._executed(draft, index, check_all, executing.fence)
 
     def settled(self) -> State:
-        """Return the state without what still waits for its quorum: neither it nor what it stands for may go."""
-        coordination, acting = self.in_use()
-        waiting = {each.block for each in coordination.run(lambda c: quorum.pending(c, acting.archive))}
-        return without(self.state, waiting)
+        """Return the state without what still waits for its quorum."""
+        coordination, _ = self.in_use()
+        return settled(self, coordination)
 
     def _executed(self, draft: Draft, index: int, check: Check, fence: str | None) -> Commit:
         """Execute the log up to an entry of our own, and return its commit.
@@ -371,6 +370,12 @@ class ReplicatedArchive(Archive):
 
 def _ends(state: State, source: str) -> log.Ends:
     return (state.ends.get(source, ""), state.streams.get(source, ""))
+
+
+def settled(archive: Archive, coordination: CoordinationStore) -> State:
+    """Return a replica's state without what still waits for its quorum: neither it nor what it stands for may go."""
+    waiting = {each.block for each in coordination.run(lambda c: quorum.pending(c, archive.identity.id))}
+    return without(archive.state, waiting)
 
 
 class _Others:

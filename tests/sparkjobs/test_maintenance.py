@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,11 @@ from holdfast.archive import Archive, Change, locks
 from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import Block, TableRecord
 from holdfast.archive.runs import RunRecord, read_last
+from holdfast.replication.backing_up import Wish
+from holdfast.replication.membership import found
+from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.replicas import add
+from holdfast.replication.store import ENVIRONMENT, CoordinationStore
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock, inspect
 from sparkjobs import truncation, vacuum, verification
@@ -30,8 +36,11 @@ RunMaintenance = Callable[..., tuple[int, RunRecord]]
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def back_up(store: ObjectStore, number: int) -> Block:
-    """Add a snapshot of one table in three files, taken on the day of this number."""
+def back_up(store: ObjectStore, number: int, archive: Archive | None = None) -> Block:
+    """Add a snapshot of one table in three files, taken on the day of this number.
+
+    :param archive: that is open; None: one is opened.
+    """
     identity = f"b{number}"
     batch = pa.record_batch({"id": pa.array([1, 2, 3])})
     files = tuple(
@@ -44,7 +53,8 @@ def back_up(store: ObjectStore, number: int) -> Block:
     block = make_block(identity=identity, source="shop", position=f"0/{number}00", at=at, tables=(table,))
     catalog = write_bytes(store, f"data/shop/schema/{identity}/catalog.json", b"{}")
     block = block.model_copy(update={"catalog": catalog})
-    Archive.open(store).add(lambda state: Change(kind="backup", add=(block,)), check=lambda: None, fence=None)
+    opened = archive or Archive.open(store)
+    opened.add(lambda state: Change(kind="backup", add=(block,)), check=lambda: None, fence=None)
     return block
 
 
@@ -115,6 +125,23 @@ def test_a_truncation_is_one_commit_that_a_dry_run_only_tells_of(filled: ObjectS
     assert set(Archive.open(filled).state.blocks) == {"b3", "b4"}
     again = result_of(maintain(truncation.main, "truncation", "--keep", "last=2", "--source", "shop"))
     assert (again["commit"], again["blocks_removed"]) == (None, 0)
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_dry_run_of_a_truncation_plans_without_what_may_be_taken_back(
+    filled: ObjectStore, maintain: RunMaintenance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"sqlite:///{tmp_path}/coordination.db"
+    monkeypatch.setenv(ENVIRONMENT, address)
+    with CoordinationStore.open(address) as coordination:
+        found(coordination, filled, "near")
+        coordination.run(lambda c: add(c, Archive.open(filled).identity.id, name="far", url="nowhere"))
+        near = ReplicatedArchive.begin(filled, coordination)
+        near.wish = Wish(2)
+        back_up(filled, 5, near)
+    for dry_run in (["--dry-run"], []):
+        done = result_of(maintain(truncation.main, "truncation", "--keep", "last=2", *dry_run))
+        assert done["blocks_removed"] == 2
 
 
 @pytest.mark.usefixtures("without_spark")

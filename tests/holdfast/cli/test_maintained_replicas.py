@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.replication.backing_up import Wish
 from holdfast.replication.leading import leading
 from holdfast.replication.store import ENVIRONMENT
 from tests.support.command import RunCommand
-from tests.support.replicated import Replicas
+from tests.support.replicated import Replicas, nothing
 
 
 def test_a_truncation_through_one_replica_comes_to_the_other_and_both_are_vacuumed(
@@ -36,7 +37,29 @@ def test_a_replica_is_truncated_only_while_no_other_one_leads(holdfast: RunComma
     assert holdfast("truncate", far, "--keep", "last=1").code == 0
 
 
-@pytest.mark.parametrize("command", [("truncate", "--keep", "last=1"), ("vacuum",), ("vacuum", "--dry-run")])
+def test_a_dry_run_plans_without_what_may_be_taken_back_as_the_real_run_does(
+    holdfast: RunCommand, two: Replicas
+) -> None:
+    archive = two.open("near")
+    archive.wish = Wish(2)
+    archive.add(two.backup(archive.store), check=nothing, fence=None)
+    near = str(two.folder / "near")
+    planned = holdfast("truncate", near, "--keep", "last=1", "--dry-run", "--json").value
+    done = holdfast("truncate", near, "--keep", "last=1", "--json").value
+    assert planned["blocks_removed"] == done["blocks_removed"] == 0
+    assert len(two.state("near").blocks) == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("truncate", "--keep", "last=1"),
+        ("truncate", "--keep", "last=1", "--dry-run"),
+        ("compact", "--dry-run"),
+        ("vacuum",),
+        ("vacuum", "--dry-run"),
+    ],
+)
 def test_maintenance_of_a_replica_says_what_is_missing_where_nobody_knows_the_store(
     holdfast: RunCommand, two: Replicas, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
