@@ -33,7 +33,7 @@ LEASE_S = 2.0
 
 _WAIT_S = 5.0
 
-_DEADLINES_S = (0.1, 1.0, 20.0)
+_DEADLINES_S = (0.1, 1.0, 10.0)
 """That quorums have: some fail."""
 
 
@@ -55,6 +55,7 @@ class Worker:
 
     def run(self) -> None:
         """Go on until killed."""
+        print("at work", flush=True)
         while True:
             work = self._random.choice(
                 (self._back_up,) * 2

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 BUCKET = "s3://replicas"
 
 _REFUSED = ("BusyError", "EpochOverError", "LockBusy", "LostReplicaError", "RefusedError")
-_SAID = ("added ", "failed ", "unknown ", "deleted ")
+_SAID = ("at work", "added ", "failed ", "unknown ", "deleted ")
 _EXPECTED = (*_SAID, "Ending lock ", *(f"refused {name}" for name in _REFUSED))
 """What a worker may say: that somebody else was faster, and that a killed one's lock was ended."""
 
@@ -88,8 +88,8 @@ class Crew:
             others.enter_context(self.worker())
             for _ in range(rounds):
                 with self.worker() as said:
-                    until(said.read_text, "what a worker does first")
-                    time.sleep(self.random.random())
+                    until(said.read_text, "a worker to begin")
+                    time.sleep(0.5 + self.random.random())
 
 
 def settle(three: Replicas) -> None:
