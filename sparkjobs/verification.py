@@ -23,7 +23,7 @@ from sparkjobs.tasks import pack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from holdfast.archive.named import NamedFile
+    from holdfast.archive.named import NamedFile, Problem
     from holdfast.storage import ObjectStore
 
 _TASK_BYTES = 64 << 20
@@ -39,8 +39,10 @@ class FileReader:
 
     store: ObjectStore
 
-    def __call__(self, files: Sequence[NamedFile], report: Callable[[int, int], None]) -> Iterable[tuple[str, str]]:
-        """Yield each file's path, and what is wrong with it or ""."""
+    def __call__(
+        self, files: Sequence[NamedFile], report: Callable[[int, int], None]
+    ) -> Iterable[tuple[str, Problem | None]]:
+        """Yield each file's path, and what is wrong with it or None."""
         for file in files:
             yield file.path, content_problem(self.store, file.record)
             report(file.record.rows, 0)
@@ -53,7 +55,7 @@ class _SparkReading:
         self._job = job
         self._size = 0
 
-    def __call__(self, files: Sequence[NamedFile]) -> Iterator[str]:
+    def __call__(self, files: Sequence[NamedFile]) -> Iterator[Problem | None]:
         tasks = pack(files, lambda file: file.record.size, room=_TASK_BYTES)
         rows = sum(file.record.rows for file in files)
         step = f"reading files, {self._size / 1e6:,.0f} MB were read"

@@ -62,37 +62,51 @@ def files_of(placed: Placed) -> list[NamedFile]:
     return sorted(map(named, block.files()), key=lambda file: file.path)
 
 
-def size_problem(store: ObjectStore, record: FileRecord) -> str:
-    """Return what one request tells of a file: that it is missing, or has another size; "" where neither."""
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a file.
+
+    :param is_as_written: it has the bytes that were written: every copy of it has the same, and none can mend it.
+    """
+
+    said: str
+    is_as_written: bool = False
+
+
+def size_problem(store: ObjectStore, record: FileRecord) -> Problem | None:
+    """Return what one request tells of a file: that it is missing, or has another size; None where neither."""
     try:
         return wrong_size(record, store.head(record.path).size)
     except ObjectNotFound:
         return wrong_size(record, None)
 
 
-def wrong_size(record: FileRecord, size: int | None) -> str:
-    """Return how a file differs from its record.
+def wrong_size(record: FileRecord, size: int | None) -> Problem | None:
+    """Return how a file differs from its record; None where it does not.
 
     :param size: in bytes; None where it is missing.
     """
     if size is None:
-        return f"{record.path} is missing"
-    return "" if size == record.size else f"{record.path} has {size} bytes instead of {record.size}"
+        return Problem(f"{record.path} is missing")
+    return None if size == record.size else Problem(f"{record.path} has {size} bytes instead of {record.size}")
 
 
-def content_problem(store: ObjectStore, record: FileRecord) -> str:
-    """Read a file; return what is wrong with its bytes, its pages or the number of its rows, "" where nothing is."""
+def content_problem(store: ObjectStore, record: FileRecord) -> Problem | None:
+    """Read a file; return what is wrong with its bytes, its pages or the number of its rows, None where nothing is."""
     try:
         body = read_file(store, record)
     except DamagedError as error:
-        return str(error)
+        return Problem(str(error))
     if not record.path.endswith(".parquet"):
-        return ""
+        return None
     try:
         file = pq.ParquetFile(pa.BufferReader(body))
         rows = sum(
             batch.num_rows for group in range(file.num_row_groups) for batch in file.read_row_group(group).to_batches()
         )
     except (pa.ArrowException, OSError) as error:
-        return f"{record.path} has the bytes that were written, and cannot be read as Parquet: {error}"
-    return "" if rows == record.rows else f"{record.path} holds {rows} rows; its record says {record.rows}"
+        said = f"{record.path} has the bytes that were written, and cannot be read as Parquet: {error}"
+        return Problem(said, is_as_written=True)
+    if rows == record.rows:
+        return None
+    return Problem(f"{record.path} holds {rows} rows; its record says {record.rows}", is_as_written=True)

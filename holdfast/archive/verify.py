@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
     from holdfast.archive.costs import Cost
     from holdfast.archive.model import FileRecord
-    from holdfast.archive.named import NamedFile
+    from holdfast.archive.named import NamedFile, Problem
     from holdfast.archive.placed import Placed
     from holdfast.storage import ObjectStore
 
-    ReadAll = Callable[[Sequence[NamedFile]], Iterable[str]]
-    """Reads files and returns what is wrong with each, in their order; "" where nothing is."""
+    ReadAll = Callable[[Sequence[NamedFile]], Iterable[Problem | None]]
+    """Reads files and returns what is wrong with each, in their order; None where nothing is."""
 
 _READERS: Final = max(2, min(4, os.cpu_count() or 2))
 _ASKING: Final = 16
@@ -59,6 +59,8 @@ class Damage:
     :param commit: the one that it belongs to.
     :param path: of the file.
     :param costs: what cannot be restored whole without it.
+    :param replaceable: it is a file of a block, and missing or not what was written: a copy or another replica may have
+        it. Commits are put back by hand, and what was written so is the same at every place.
     """
 
     what: str
@@ -67,6 +69,7 @@ class Damage:
     commit: int
     path: str = ""
     costs: tuple[Cost, ...] = ()
+    replaceable: bool = False
 
     def __str__(self) -> str:
         said = f"{self.what}; it holds {self.table} of {self.source}, restore point commit:{self.commit}"
@@ -79,6 +82,7 @@ class Damage:
             "table": self.table,
             "source": self.source,
             "commit": self.commit,
+            "replaceable": self.replaceable,
             "needed_for": [cost.describe() for cost in self.costs],
         }
 
@@ -199,7 +203,7 @@ class Verifier:
         self._files = 0
         self._size = 0
         self._broken: dict[int, str] = {}
-        self._damaged: dict[str, tuple[NamedFile, str]] = {}
+        self._damaged: dict[str, tuple[NamedFile, Problem]] = {}
 
     def run(self, progress: Progress, *, remember: bool = False) -> Verification:
         """Do it.
@@ -255,8 +259,8 @@ class Verifier:
         for path, file in files.items():
             if not self._scope.deep:
                 self._count(file)
-            if found[path]:
-                self._damaged[path] = (file, found[path])
+            if (problem := found[path]) is not None:
+                self._damaged[path] = (file, problem)
 
     def _named(self, blocks: Sequence[Placed]) -> Iterator[list[NamedFile]]:
         with ThreadPoolExecutor(_ASKING) as pool:
@@ -282,7 +286,7 @@ class Verifier:
                 self._check()
                 bad = self._read_chunk(chunk)
                 scrub.account(chunk, [file for file, _ in bad])
-                self._damaged.update((file.path, (file, said)) for file, said in bad)
+                self._damaged.update((file.path, (file, problem)) for file, problem in bad)
                 if remember and time.monotonic() - remembered > _REMEMBERED_EVERY_S:
                     write_progress(self._store, scrub.progress(progress, self._archive.state))
                     remembered = time.monotonic()
@@ -306,19 +310,19 @@ class Verifier:
             size = min(size, scrub.share(self._scope.within))
         return size, seconds
 
-    def _read_chunk(self, chunk: Sequence[NamedFile]) -> list[tuple[NamedFile, str]]:
+    def _read_chunk(self, chunk: Sequence[NamedFile]) -> list[tuple[NamedFile, Problem]]:
         """Read files of blocks that are still there; return those that are damaged."""
         with self._reading():
             self._archive.refresh()
             wanted = [file for file in chunk if file.block in self._archive.state.blocks]
-            found = [(file, said) for file, said in zip(wanted, self._read_all(wanted), strict=True) if said]
+            found = [(file, bad) for file, bad in zip(wanted, self._read_all(wanted), strict=True) if bad is not None]
         for file in wanted:
             self._count(file)
         if found:  # whoever was held up for longer than its lock lasts may have read what was removed meanwhile
             self._archive.refresh()
-        return [(file, said) for file, said in found if file.block in self._archive.state.blocks]
+        return [(file, bad) for file, bad in found if file.block in self._archive.state.blocks]
 
-    def _read_here(self, files: Sequence[NamedFile]) -> Iterable[str]:
+    def _read_here(self, files: Sequence[NamedFile]) -> Iterable[Problem | None]:
         with ThreadPoolExecutor(_READERS) as pool:
             return list(pool.map(lambda file: content_problem(self._store, file.record), files))
 
@@ -329,9 +333,17 @@ class Verifier:
             sources = {placed.source for placed in state.blocks.values() if placed.commit == commit}
             for source in sorted(sources) or ["the archive"]:
                 yield Damage(said, BACKUP, source, commit, commit_key(commit), costs.of_commit(source, commit))
-        for file, said in self._damaged.values():
+        for file, problem in self._damaged.values():
             if file.block in state.blocks:
-                yield Damage(said, file.holds, file.source, file.commit, file.path, costs.of(file))
+                yield Damage(
+                    problem.said,
+                    file.holds,
+                    file.source,
+                    file.commit,
+                    file.path,
+                    costs.of(file),
+                    replaceable=not problem.is_as_written,
+                )
 
 
 def _outcome(placed: Placed) -> list[NamedFile] | DamagedError:

@@ -82,7 +82,9 @@ def verify(
     output.result(value, lambda console: _show(console, value))
     if left := len(value["damage"]) - len(value.get("repaired", ())):
         output.say(f"holdfast: {left} of {value['files']} files are damaged or missing")
-        if (place := Archive.open(store).state.log) is not None:
+        repaired = value.get("repaired", ())
+        elsewhere = any(each["replaceable"] and each["file"] not in repaired for each in value["costs"])
+        if elsewhere and (place := Archive.open(store).state.log) is not None:
             output.say(f"holdfast replica recover {place.replica} --damaged fetches them from another replica")
         raise typer.Exit(4)
 

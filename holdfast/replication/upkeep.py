@@ -51,7 +51,7 @@ def report_damage(archive: Archive, damaged: int, *, address: str | None) -> Non
     """Say that files of a replica are damaged or missing: it has to be made anew, which fetches these alone.
 
     :param archive: of the replica.
-    :param damaged: how many files.
+    :param damaged: how many files: only of those that another replica may have as they were written.
     :param address: of the coordination store; None for what the environment says.
     :raises UsageError: it is no replica, or nobody says where the store is.
     :raises RefusedError: no other replica is left that is not lost.

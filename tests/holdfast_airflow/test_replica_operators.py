@@ -11,6 +11,8 @@ import pytest
 from airflow.sdk import BaseOperator
 from sqlalchemy import Connection
 
+from holdfast.archive import Archive
+from holdfast.archive.verify import verify
 from holdfast.errors import DamagedError
 from holdfast.replication import schema
 from holdfast.replication.replicas import mark_lost, replica
@@ -107,16 +109,42 @@ def test_what_cannot_be_meant_is_refused(shop: Replicas, monkeypatch: pytest.Mon
         run(TrimLog(task_id="trim", archive="shop"))
 
 
+def found(*damage: str, replaceable: bool = True) -> dict[str, Any]:
+    """What a verification has found."""
+    return {"damage": list(damage), "costs": [{"file": each, "replaceable": replaceable} for each in damage]}
+
+
+def test_a_replica_is_kept_where_no_other_one_could_give_what_is_damaged(shop: Replicas) -> None:
+    verification = VerifyOperator(task_id="verify", archive="shop", replica="far")
+    archive = Archive.open(shop.place("far"))
+    result = verify(archive, deep=True).describe()  # the files of made-up backups are no Parquet, at every place
+    assert result["damage"]
+    with pytest.raises(DamagedError, match="has the bytes that were written, and cannot be read as Parquet"):
+        verification.summarise(archive.store, "run", result)
+    with pytest.raises(DamagedError, match="commits/5 is another"):
+        verification.summarise(archive.store, "run", found("commits/5 is another", replaceable=False))
+    assert not shop.coordination.run(lambda c: replica(c, shop.archive, "far")).is_lost
+
+
+def test_damage_is_told_also_where_the_replica_cannot_be_opened(shop: Replicas) -> None:
+    verification = VerifyOperator(task_id="verify", archive="shop", replica="far")
+    newest = max((shop.folder / "far" / "commits").iterdir())
+    newest.chmod(0o644)
+    newest.write_bytes(b"{")
+    with pytest.raises(DamagedError, match="damaged or missing: a is missing"):
+        verification.summarise(shop.place("far"), "run", found("a is missing"))
+
+
 def test_a_damaged_replica_is_given_up_so_that_it_is_made_whole(shop: Replicas) -> None:
     file = next((shop.folder / "far" / "data").rglob("*.parquet"))
     file.unlink()
     verification = VerifyOperator(task_id="verify", archive="shop", replica="far")
     with pytest.raises(DamagedError, match="damaged or missing: a is missing"):
-        verification.summarise(shop.place("far"), "run", {"damage": ["a is missing"]})
+        verification.summarise(shop.place("far"), "run", found("a is missing"))
     row = shop.coordination.run(lambda c: replica(c, shop.archive, "far"))
     assert (row.is_lost, row.lost_reason) == (True, "verification has found 1 files that are damaged or missing")
     with pytest.raises(DamagedError, match="b is missing"):  # the last one is kept: there is nobody to fetch from
-        verification.summarise(shop.place("near"), "run", {"damage": ["b is missing"]})
+        verification.summarise(shop.place("near"), "run", found("b is missing"))
     assert not shop.coordination.run(lambda c: replica(c, shop.archive, "near")).is_lost
     (made,) = run(RecoverReplicas(task_id="recover", archive="shop"))["recovered"]
     assert (made["replica"], made["files"]) == ("far", 1)

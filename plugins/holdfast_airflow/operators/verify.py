@@ -8,6 +8,7 @@ from holdfast.config import find_archive, parse_budget, parse_span
 from holdfast.errors import DamagedError, HoldfastError
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.operators.job import ArchiveJobOperator, is_yes
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,9 +24,9 @@ class VerifyOperator(ArchiveJobOperator):
 
     Each run checks the commits since the last one and the sizes of the files that they brought; a deep one also reads
     those files that were not read for longest, and what was damaged before. Damage fails the task, without another
-    try, and names what it costs; nothing is changed. A damaged replica is marked as lost, so that
-    :class:`RecoverReplicas` fetches from another one what it lacks. Returns `commits`, `blocks`, `files` and `bytes`
-    that were looked at, `deep`, and `read_since` (every file was read, or made, after that moment).
+    try, and names what it costs; nothing is changed. A replica whose files are missing, or not what was written, is
+    marked as lost, so that :class:`RecoverReplicas` fetches them from another one. Returns `commits`, `blocks`, `files`
+    and `bytes` that were looked at, `deep`, and `read_since` (every file was read, or made, after that moment).
 
     :param deep: read files. (templated)
     :param within: a deep run reads as much as is needed to have read all in this time; without it, what archives.yaml
@@ -58,19 +59,22 @@ class VerifyOperator(ArchiveJobOperator):
         return arguments
 
     def _give_up_replica(self, store: ObjectStore, damaged: int) -> None:
-        """Say in the coordination store that a replica has to be made anew, where that may heal it."""
+        """Say in the coordination store that a replica has to be made anew, whatever is in the way of saying so.
+
+        :param damaged: how many files another replica may have as they were written.
+        """
         from holdfast.archive import Archive
         from holdfast.replication.upkeep import report_damage
 
-        archive = Archive.open(store)
-        if archive.state.log is None:
-            return
         try:
+            archive = Archive.open(store)
+            if archive.state.log is None:
+                return
             report_damage(archive, damaged, address=coordination_address(find_archive(self.archive)))
             self.log.warning(
                 "replica %s is marked as lost: its recovery fetches what it lacks", archive.state.log.replica
             )
-        except HoldfastError as error:
+        except (HoldfastError, StoreError) as error:
             self.log.error("the replica is not marked as lost: %s", error)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +83,8 @@ class VerifyOperator(ArchiveJobOperator):
         :raises DamagedError: not everything is what was written.
         """
         if damage := result.get("damage"):
-            self._give_up_replica(store, len(damage))
+            if replaceable := sum(each["replaceable"] for each in result["costs"]):
+                self._give_up_replica(store, replaceable)
             more = f"; and {len(damage) - _TOLD} more, in the log" if damage[_TOLD:] else ""
             raise DamagedError(f"damaged or missing: {'; '.join(damage[:_TOLD])}{more}")
         return {key: result.get(key) for key in ("commits", "blocks", "files", "bytes", "deep", "read_since")}

@@ -76,6 +76,7 @@ def test_what_a_missing_commit_costs_is_told() -> None:
     (damage,) = verify(Archive.open(store)).damage
     assert (damage.table, damage.source, damage.commit, damage.path) == ("the backup", "shop_db", 2, commit_key(2))
     assert [(cost.first, cost.last, cost.points) for cost in damage.costs] == [(2, 2, 1)]
+    assert not damage.replaceable
     assert str(damage).endswith("needed for shop_db at 2026-03-01T12:00:00.000000Z (commit:2)")
 
 

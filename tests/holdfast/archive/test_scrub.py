@@ -15,7 +15,7 @@ from holdfast.archive import Archive, Change, chunks
 from holdfast.archive import verify as verification
 from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import Block, TableRecord
-from holdfast.archive.named import NamedFile, content_problem, files_of
+from holdfast.archive.named import NamedFile, Problem, content_problem, files_of
 from holdfast.archive.scrub import RUN, read_progress
 from holdfast.archive.verify import Scope, Verification, verify_and_remember
 from holdfast.errors import HoldfastError
@@ -61,7 +61,7 @@ class Scrubbed:
     def paths(self) -> set[str]:
         return {file.path for placed in Archive.open(self.store).state.blocks.values() for file in files_of(placed)}
 
-    def read_all(self, files: Sequence[NamedFile]) -> list[str]:
+    def read_all(self, files: Sequence[NamedFile]) -> list[Problem | None]:
         self.reads.update(file.path for file in files)
         self.runs[-1] += [file.path for file in files]
         return [content_problem(self.store, file.record) for file in files]
@@ -222,7 +222,7 @@ def test_each_chunk_stands_under_the_lock_and_what_is_removed_in_between_is_left
         yield
         held.pop()
 
-    def read_all(files: Sequence[NamedFile]) -> list[str]:
+    def read_all(files: Sequence[NamedFile]) -> list[Problem | None]:
         assert held == ["history"]
         return scrubbed.read_all(files)
 

@@ -10,7 +10,7 @@ from locking import RWLock
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, replica_rows
 
-pytestmark = pytest.mark.usefixtures("address")
+pytestmark = pytest.mark.usefixtures("log_address")
 
 
 def test_a_replica_is_brought_to_the_head_of_the_log(holdfast: RunCommand, two: Replicas) -> None:
@@ -143,3 +143,5 @@ def test_a_replica_whose_files_are_damaged_is_made_whole(holdfast: RunCommand, t
     assert (done.code, done.value["replicas"][0]["files"]) == (0, 1)
     assert two.is_whole("far")
     assert holdfast("replica", "recover", "--lost", "--damaged").code == 2
+    again = holdfast("verify", str(two.folder / "far"), "--deep")  # what is left is so at every place: it is no Parquet
+    assert (again.code, "--damaged" in again.err) == (4, False)

@@ -44,6 +44,7 @@ def test_what_damage_costs_is_told(holdfast: RunCommand, filled: ObjectStore) ->
     assert one_sentence(done.err) == "1 of 1 files are damaged or missing"
     (costs,) = done.value["costs"]
     assert (costs["file"], costs["table"], costs["source"], costs["commit"]) == (path, "shop.orders", "shop_db", 1)
+    assert costs["replaceable"]
     assert costs["needed_for"] == [
         {
             "source": "shop_db",
