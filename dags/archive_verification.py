@@ -14,8 +14,8 @@ Each run checks what is new, and reads files again, those first that were not re
 Runs on the schedule `verification` of archives.yaml ({schedule}), and whenever it is triggered. Where a file is damaged
 or missing the task fails, without another try, and names the table, the time and the restore points that it costs; it
 goes on failing until the file is put back or its block is removed. Nothing is changed. See the runbook on damage.
-Each replica has a task; a damaged one is marked as lost, so that `lost_replica_recovery_{name}` fetches from another
-one what is damaged or missing.
+Each replica has a task; one whose files are missing, or not what was written, is marked as lost, so that
+`lost_replica_recovery_{name}` fetches them from another one.
 """
 
 for name, archive in configured_archives().items():
