@@ -320,17 +320,29 @@ class ReplicatedArchive(Archive):
                 f"entry {index} was appended, and could not be executed here ({sentence(error)}): the next sync of "
                 "this replica makes its commit"
             ) from error
-        commit = self.commit(self.state.sequence)
-        if commit.log is None or commit.log.entry != draft.id:
-            raise OldStoreError(
-                f"entry {index} of the log is another one than {draft.id}, which was appended: {OLD_STORE}"
-            )
+        commit = self._commit_of(draft, index)
         if commit.kind == log.FAILED:
             raise QuorumFailedError(
                 f"the deadline of the quorum was over before entry {index} could be executed here: it was taken back, "
                 "and nothing of it counts. Start the backup again, and give the replicas more time"
             )
         return commit
+
+    def _commit_of(self, draft: Draft, index: int) -> Commit:
+        """Return the commit that executed an entry of our own.
+
+        It need not be the newest one: while this process was suspended, another may have executed what follows, too.
+
+        :raises OldStoreError: the log has another entry at that index.
+        """
+        for number in range(self.state.sequence, 0, -1):
+            commit = self.commit(number)
+            if commit.log is None or commit.log.index < index:
+                break
+            # Commits that have no entry, as a vacuum makes them, repeat the place of the one before.
+            if commit.log.entry == draft.id and commit.kind in (draft.change.kind, log.FAILED):
+                return commit
+        raise OldStoreError(f"entry {index} of the log is another one than {draft.id}, which was appended: {OLD_STORE}")
 
     def _draft(self, change: Change, planned: State) -> Draft:
         """Return the entry that makes a change, once that is known to be valid in the state that is here.

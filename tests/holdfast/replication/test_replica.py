@@ -311,6 +311,43 @@ def test_an_entry_that_could_not_be_executed_is_told_to_be_in_the_log(
     assert two.backups[-1] in two.state("near").blocks
 
 
+def test_a_process_that_was_suspended_behind_its_append_finds_its_commit_among_later_ones(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = two.open("near")
+    append = near._append
+
+    def suspended(draft: Draft) -> int:
+        index = append(draft)
+        # Its locks end meanwhile: another process of the replica executes its entry, and one that follows.
+        two.sync("near")
+        vacuum = Archive.open(two.place("near"))
+        vacuum.add(lambda state: Change("vacuum", abandoned=("gone",)), check=nothing, fence=None)
+        two.back_up("far", "other_db")
+        two.sync("near")
+        return index
+
+    monkeypatch.setattr(near, "_append", suspended)
+    made = near.add(two.backup(near.store), check=nothing, fence=None)
+    assert (made.kind, made.log and made.log.index) == ("backup", 1)
+    assert two.place_of("near").index == 2
+
+
+def test_an_entry_that_is_another_one_behind_its_append_is_told(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = two.open("near")
+    append = near._append
+
+    def replaced(draft: Draft) -> int:
+        index = append(draft)
+        two.coordination.run(lambda c: c.execute(schema.entries.update().values(entry="another")))
+        two.sync("near")
+        return index
+
+    monkeypatch.setattr(near, "_append", replaced)
+    with pytest.raises(OldStoreError, match="entry 1 of the log is another one than"):
+        near.add(two.backup(near.store), check=nothing, fence=None)
+
+
 def test_a_backup_keeps_its_replica_active(two: Replicas) -> None:
     _, acting = two.open("near").in_use()
     two.coordination.run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
