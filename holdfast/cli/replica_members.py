@@ -148,6 +148,9 @@ def elect(
         bool,
         typer.Option("--lose-entries", help="Give up entries that it does not have and the log has no longer."),
     ] = False,
+    lose_acknowledged: Annotated[
+        bool, typer.Option("--lose-acknowledged", help="Also those that a quorum of replicas has acknowledged.")
+    ] = False,
     store: Store = None,
     archive: OfArchive = None,
     wait: Wait = 0,
@@ -161,7 +164,13 @@ def elect(
             _show_candidates(asked, log, output)
             return
         given_up = membership.elect(
-            asked.coordination, log.archive, name, lose_entries=lose_entries, places=asked.place, wait=wait
+            asked.coordination,
+            log.archive,
+            name,
+            lose_entries=lose_entries,
+            lose_acknowledged=lose_acknowledged,
+            places=asked.place,
+            wait=wait,
         )
     value = {"archive": log.archive, "name": log.name, "elected": name, "given_up": given_up}
     words = f"{log.name} goes on with {name}; {given_up:,} entries were given up. Now: holdfast replica recover --lost"

@@ -102,6 +102,7 @@ def elect(
     name: str,
     *,
     lose_entries: bool = False,
+    lose_acknowledged: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
     wait: float = 0.0,
 ) -> int:
@@ -111,6 +112,7 @@ def elect(
     what the elected replica has, and where a source's log does not reach back that far they say so, and begin anew.
 
     :param lose_entries: give them up.
+    :param lose_acknowledged: also those that a quorum has acknowledged.
     :raises RefusedError: not all replicas are lost, or entries would be given up and that was not said.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
@@ -123,13 +125,8 @@ def elect(
         log = coordination.run(lambda c: _all_lost(c, archive))
         # Entries that are still there stand behind those that are not: what they add need not follow on anything.
         given_up = log.head - place.index if place.index < log.start - 1 else 0
-        if given_up and not lose_entries:
-            raise RefusedError(
-                f"{name} has entries up to {place.index}, and the log begins at {log.start}: {given_up} entries would "
-                "be given up, with the backups they added. See whether another replica has them; else say "
-                "--lose-entries"
-            )
         if given_up:
+            _check_said(log, name, place.index, lose_entries=lose_entries, lose_acknowledged=lose_acknowledged)
             beyond = place.model_copy(update={"index": log.head, "entry": ""})
             opened.add(lambda state: Change(kind="elected", log=beyond), check=held.check, fence=held.fence)
         state, index = opened.state, log.head if given_up else place.index
@@ -149,9 +146,8 @@ def elect(
                     active_until=0.0,
                 )
             )
-            if given_up:
+            if index == log.head:  # else entries follow that tell what becomes of the sources, and of quorums
                 _forget_entries(connection, archive, log.head)
-            if index == log.head:  # else entries follow that tell what becomes of the sources
                 connection.execute(schema.sources.delete().where(s.archive == archive))
                 for source in sorted({*state.ends, *state.streams}):
                     row = {"archive": archive, "source": source, "owner": "", "owned_until": 0.0}
@@ -162,8 +158,24 @@ def elect(
     return given_up
 
 
+def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, lose_acknowledged: bool) -> None:
+    """Make sure that somebody has said that what lies beyond an entry is given up.
+
+    :raises RefusedError: nobody has; or it holds what a quorum has acknowledged, and that was not said.
+    """
+    acknowledged = log.quorum > index
+    if lose_entries and (lose_acknowledged or not acknowledged):
+        return
+    words = "--lose-entries --lose-acknowledged" if acknowledged else "--lose-entries"
+    quorum = f" The last one that a quorum had acknowledged is entry {log.quorum}." if acknowledged else ""
+    raise RefusedError(
+        f"{name} has entries up to {index}, and the log begins at {log.start}: {log.head - index} entries would be "
+        f"given up, with the backups they added.{quorum} See whether another replica has them; else say {words}"
+    )
+
+
 def _forget_entries(connection: Connection, archive: str, head: int) -> None:
-    """Remove what is left of the log, and of its quorums."""
+    """Remove what is left of the log, and of its quorums: what the elected replica has counts, and nothing else."""
     for table in (schema.entries, schema.blocks, schema.quorums, schema.votes):
         connection.execute(table.delete().where(table.c.archive == archive, table.c.index <= head))
     a = schema.archives.c

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from sqlalchemy import Connection
 
 from holdfast.archive import Archive
 from holdfast.errors import RefusedError, UsageError
-from holdfast.replication import quorum, replicas, schema
+from holdfast.replication import log, quorum, replicas, schema
 from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import EpochOverError
 from holdfast.replication.leader import lead
@@ -233,3 +234,65 @@ def test_entries_behind_those_that_are_given_up_are_given_up_too(two: Replicas) 
     assert elect(two.coordination, two.archive, "far", lose_entries=True) == 4
     assert two.sync("far").index == 4
     assert two.back_up("far") == 5
+
+
+@pytest.fixture
+def trimmed(two: Replicas) -> Replicas:
+    """All replicas are lost, and `far` has nothing of the three entries of a log that begins at the last one.
+
+    A quorum has acknowledged the second one, by the disk of a third replica that is gone; the last one is pending.
+    """
+    two.back_up("near")
+    two.add("off")
+    near = two.open("near")
+    near.wish = Wish(2)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    two.sync("off")
+    near = two.open("near")
+    near.wish = Wish(2)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    two.change("far", active_until=0.0)
+    two.change("off", pointer=4)
+    assert trim(two.coordination, two.archive, min_keep=1, max_keep=1).start == 3
+    two.coordination.run(lambda c: remove(c, two.archive, "off", force=True))
+    lose_all(two)
+    return two
+
+
+def test_what_a_quorum_has_acknowledged_is_given_up_only_where_that_is_said_too(trimmed: Replicas) -> None:
+    said = r"3 entries would .* The last one that a quorum had acknowledged is entry 2\. .* --lose-entries --lose-acknowledged"
+    for entries, acknowledged in ((False, False), (True, False), (False, True)):
+        with pytest.raises(RefusedError, match=said):
+            elect(trimmed.coordination, trimmed.archive, "far", lose_entries=entries, lose_acknowledged=acknowledged)
+    assert elect(trimmed.coordination, trimmed.archive, "far", lose_entries=True, lose_acknowledged=True) == 3
+
+
+def test_an_election_that_is_killed_is_run_again_and_leaves_no_quorum_pending(
+    trimmed: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = CoordinationStore.run
+
+    def die(store: CoordinationStore, work: Any, **more: Any) -> Any:
+        if work.__name__ == "enter":
+            raise KeyboardInterrupt
+        return run(store, work, **more)
+
+    monkeypatch.setattr(CoordinationStore, "run", die)
+    with pytest.raises(KeyboardInterrupt):
+        elect(trimmed.coordination, trimmed.archive, "far", lose_entries=True, lose_acknowledged=True)
+    monkeypatch.undo()
+    elect(trimmed.coordination, trimmed.archive, "far")
+    assert trimmed.coordination.run(lambda c: quorum.pending(c, trimmed.archive)) == []
+    assert trimmed.coordination.run(lambda c: log.entries(c, trimmed.archive, 1)) == []
+    assert trimmed.sync("far").index == 3
+    assert trimmed.back_up("far") == 4
+
+
+def test_what_waits_for_its_quorum_counts_where_the_elected_replica_has_it(two: Replicas) -> None:
+    near = two.open("near")
+    near.wish = Wish(2)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    lose_all(two)
+    assert elect(two.coordination, two.archive, "near") == 0
+    assert two.coordination.run(lambda c: quorum.pending(c, two.archive)) == []
+    assert two.back_up("near") == 2
