@@ -73,7 +73,7 @@ def filled(store: ObjectStore) -> ObjectStore:
 
 
 @pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def log_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a coordination store that the environment names."""
     monkeypatch.delenv(PASSWORD, raising=False)
     monkeypatch.setenv(ENVIRONMENT, address := f"sqlite:///{tmp_path}/log.db")
@@ -81,9 +81,9 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def coordination(address: str) -> Iterator[CoordinationStore]:
+def coordination(log_address: str) -> Iterator[CoordinationStore]:
     """The same store, opened."""
-    with CoordinationStore.open(address) as store:
+    with CoordinationStore.open(log_address) as store:
         yield store
 
 

@@ -318,7 +318,7 @@ def test_a_restore_prints_what_it_restored(
     holdfast: RunCommand, filled: ObjectStore, address: Address, play_spark: PlaySpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = {"commit": 1, "source": "shop_db", "rows": 3, "tables": 1, "seconds": 2.0, "equal": True}
-    result["restored_to"] = "2026-03-01T12:00:00Z"
+    result |= {"restored_to": "2026-03-01T12:00:00Z", "read_from": {"replica": None}}
 
     def bring_back(store: ObjectStore, run: str, log: Path) -> int:
         with RunLog(store, run, "restore") as record:
@@ -354,7 +354,7 @@ def test_a_dry_run_prints_the_plan(
     holdfast: RunCommand, filled: ObjectStore, address: Address, play_spark: PlaySpark
 ) -> None:
     result = {"commit": 1, "source": "shop_db", "rows": 1000, "tables": 1, "bytes": 10, "dry_run": True, "plan": PLAN}
-    result["restored_to"] = "2026-03-01T12:00:00Z"
+    result |= {"restored_to": "2026-03-01T12:00:00Z", "read_from": {"replica": None}}
 
     def plan(store: ObjectStore, run: str, log: Path) -> int:
         with RunLog(store, run, "restore") as record:
@@ -403,6 +403,7 @@ def test_a_restore_says_that_not_everything_came_back(
         with RunLog(store, run, "restore") as record:
             record.result = {"commit": 1, "source": "shop_db", "rows": 3, "tables": 1, "seconds": 2.0, "equal": True}
             record.result |= {"restored_to": "2026-03-01T12:00:00Z", "not_restored": [NOT_RESTORED, ADD_LATER]}
+            record.result |= {"read_from": {"replica": None}}
         return 0
 
     play_spark(bring_back)

@@ -101,7 +101,7 @@ def test_the_file_may_say_which_consistency(holdfast: RunCommand, shop: Replicas
 
 
 def test_the_store_may_be_named(
-    holdfast: RunCommand, shop: Replicas, address: str, monkeypatch: pytest.MonkeyPatch
+    holdfast: RunCommand, shop: Replicas, log_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(STORE_VARIABLE)
     near = shop.place("near").url
@@ -110,5 +110,5 @@ def test_the_store_may_be_named(
     assert "say where the coordination store is" in unknown.err
     assert read_from(holdfast("points", near, "--json"))[0] == "near"
     monkeypatch.setenv(STORE_VARIABLE, "sqlite:///nowhere.db")  # which the option goes before
-    done = holdfast("points", near, "--consistency", "sequential", "--store", address, "--json")
+    done = holdfast("points", near, "--consistency", "sequential", "--store", log_address, "--json")
     assert read_from(done) == ("near", 1, 0)

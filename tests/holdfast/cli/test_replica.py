@@ -16,7 +16,7 @@ from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, replica_rows
 from tests.support.servers import create_database
 
-pytestmark = pytest.mark.usefixtures("address")
+pytestmark = pytest.mark.usefixtures("log_address")
 
 
 @pytest.mark.service

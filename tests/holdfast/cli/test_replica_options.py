@@ -13,11 +13,11 @@ from holdfast.storage.key_source import ENVIRONMENT as KEY
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas
 
-pytestmark = pytest.mark.usefixtures("address")
+pytestmark = pytest.mark.usefixtures("log_address")
 
 
 def test_the_store_is_named_by_option_environment_or_file(
-    holdfast: RunCommand, two: Replicas, address: str, monkeypatch: pytest.MonkeyPatch
+    holdfast: RunCommand, two: Replicas, log_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(ENVIRONMENT)
     done = holdfast("replica", "status")
@@ -25,9 +25,9 @@ def test_the_store_is_named_by_option_environment_or_file(
         2,
         True,
     )
-    assert "shop" in holdfast("replica", "status", "--store", address).out
+    assert "shop" in holdfast("replica", "status", "--store", log_address).out
     replicas = f"replicas: {{near: {two.folder / 'near'}, far: {two.folder / 'far'}}}"
-    Path("archives.yaml").write_text(f"archives: {{sales: {{{replicas}, store: '{address}'}}}}")
+    Path("archives.yaml").write_text(f"archives: {{sales: {{{replicas}, store: '{log_address}'}}}}")
     assert "shop" in holdfast("replica", "status").out
     assert "shop" in holdfast("replica", "status", "--archive", "sales").out
     assert holdfast("replica", "sync", "--all", "--archive", "sales").code == 0
@@ -36,10 +36,10 @@ def test_the_store_is_named_by_option_environment_or_file(
 
 
 def test_archives_yaml_and_the_command_must_mean_the_same_place(
-    holdfast: RunCommand, two: Replicas, address: str
+    holdfast: RunCommand, two: Replicas, log_address: str
 ) -> None:
     replicas = f"replicas: {{near: {two.folder / 'near'}, third: {two.folder / 'third'}}}"
-    Path("archives.yaml").write_text(f"archives: {{sales: {{{replicas}, store: '{address}'}}}}")
+    Path("archives.yaml").write_text(f"archives: {{sales: {{{replicas}, store: '{log_address}'}}}}")
     done = holdfast("replica", "add", "third", str(two.folder / "elsewhere"), "--archive", "sales")
     assert (done.code, "archives.yaml says that replica third of sales is at" in done.err) == (2, True)
     assert holdfast("replica", "add", "third", str(two.folder / "third"), "--archive", "sales").code == 0
@@ -58,7 +58,7 @@ def test_several_archives_in_one_store_are_told_apart(
 
 
 def test_the_key_of_an_encrypted_archive_is_found_in_archives_yaml(
-    holdfast: RunCommand, tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+    holdfast: RunCommand, tmp_path: Path, log_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert holdfast("key", "new", str(tmp_path / "key")).code == 0
     monkeypatch.setenv(KEY, f"file:{tmp_path / 'key'}")
@@ -66,7 +66,7 @@ def test_the_key_of_an_encrypted_archive_is_found_in_archives_yaml(
     monkeypatch.delenv(KEY)
     replicas = f"replicas: {{near: {tmp_path / 'near'}, far: {tmp_path / 'far'}}}"
     Path("archives.yaml").write_text(
-        f"archives: {{shop: {{{replicas}, store: '{address}', encryption: {{key: 'file:{tmp_path / 'key'}'}}}}}}"
+        f"archives: {{shop: {{{replicas}, store: '{log_address}', encryption: {{key: 'file:{tmp_path / 'key'}'}}}}}}"
     )
     assert holdfast("replica", "add", "near", str(tmp_path / "near")).code == 0
     assert holdfast("replica", "add", "far", str(tmp_path / "far")).code == 0

@@ -15,19 +15,19 @@ from locking import RWLock
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, replica_rows
 
-pytestmark = pytest.mark.usefixtures("address")
+pytestmark = pytest.mark.usefixtures("log_address")
 
 REBUILD = ("replica", "rebuild-store")
 
 
 @pytest.fixture
-def gone(three: Replicas, address: str) -> Replicas:
+def gone(three: Replicas, log_address: str) -> Replicas:
     """Replicas at the entries 2, 2 and 1, whose store was deleted."""
     for _ in range(2):
         three.back_up("near")
     three.sync("far")
     three.sync("off", upto=1)
-    Path(address.removeprefix("sqlite:///")).unlink()
+    Path(log_address.removeprefix("sqlite:///")).unlink()
     return three
 
 
@@ -37,7 +37,7 @@ def named(replicas: Replicas, *names: str) -> list[str]:
 
 
 def test_a_dry_run_shows_what_would_become_of_each_and_makes_no_store(
-    holdfast: RunCommand, gone: Replicas, address: str
+    holdfast: RunCommand, gone: Replicas, log_address: str
 ) -> None:
     before = [gone.state(name).sequence for name in ("near", "far", "off")]
     done = holdfast(*REBUILD, *named(gone, "near", "far", "off"), "--dry-run")
@@ -50,7 +50,7 @@ def test_a_dry_run_shows_what_would_become_of_each_and_makes_no_store(
         ["off", str(gone.folder / "off"), "1", "lost: it ends at entry 1, and near at 2"],
     ]
     assert last == "shop would go on from near, which has entries up to 2"
-    assert not Path(address.removeprefix("sqlite:///")).exists()
+    assert not Path(log_address.removeprefix("sqlite:///")).exists()
     assert [gone.state(name).sequence for name in ("near", "far", "off")] == before
 
 
@@ -94,7 +94,7 @@ def test_the_result_has_these_keys(holdfast: RunCommand, gone: Replicas) -> None
 
 
 def test_replicas_are_named_by_archives_yaml_too_and_its_key_opens_them(
-    holdfast: RunCommand, tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+    holdfast: RunCommand, tmp_path: Path, log_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = f"file:{tmp_path / 'key'}"
     assert holdfast("key", "new", str(tmp_path / "key")).code == 0
@@ -103,11 +103,11 @@ def test_replicas_are_named_by_archives_yaml_too_and_its_key_opens_them(
     monkeypatch.delenv(KEY)
     replicas = f"replicas: {{near: {tmp_path / 'near'}, far: {tmp_path / 'far'}}}"
     Path("archives.yaml").write_text(
-        f"archives: {{sales: {{{replicas}, store: '{address}', encryption: {{key: '{key}'}}}}}}"
+        f"archives: {{sales: {{{replicas}, store: '{log_address}', encryption: {{key: '{key}'}}}}}}"
     )
     for name in ("near", "far"):
         assert holdfast("replica", "add", name, str(tmp_path / name)).code == 0
-    Path(address.removeprefix("sqlite:///")).unlink()
+    Path(log_address.removeprefix("sqlite:///")).unlink()
     monkeypatch.delenv(ENVIRONMENT)
     done = holdfast(*REBUILD, "--archive", "sales", "--json")
     assert done.code == 0, done.err
