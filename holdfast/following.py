@@ -163,9 +163,11 @@ def _why_broken(address: Address, name: str, state: State, known: Placed) -> str
     block = known.block
     if block.stream is None:
         return ""
+    if (position := state.streams.get(block.source.name)) is None:
+        return f"the changes before the full backup of commit {known.number} were given up"
     expected = ExpectedStream(
         name=name,
-        position=state.streams[block.source.name],
+        position=position,
         publication_oid=block.stream.publication_oid,
         publication_version=block.stream.publication_version or None,
         system_identifier=block.source.system_identifier,

@@ -3,7 +3,8 @@
 That is a person's decision, and it is refused while anybody who may have a file has not been asked. What was appended
 behind the entry and builds on it is given up with it: changes of the same source that follow on its own, and whatever
 removes its blocks. The source's ends go back to what is left. So its next backup goes on from there; where the server
-has forgotten the changes since, it begins anew with a full one, and names the gap.
+has forgotten the changes since, or a full backup that stays would follow on what is given up, it begins anew with a
+full one, and names the gap.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from holdfast.archive.model import FileRecord
+    from holdfast.archive.model import Block, FileRecord
     from holdfast.archive.state import State
     from holdfast.replication.log import Ends, Entry
     from holdfast.replication.replicas import ReplicaRow
@@ -201,7 +202,16 @@ class _Chosen:
         for block in change.add:
             if not block.parts and block.after is None:
                 name = block.source.name
-                self._ends[name] = (block.covers.to_position, stream_end(block) or self.ends_of(name)[1])
+                stream = stream_end(block) or self.ends_of(name)[1]
+                self._ends[name] = (block.covers.to_position, "" if self._is_cut_off(block) else stream)
+
+    def _is_cut_off(self, block: Block) -> bool:
+        """Say whether a full backup that stays is of a stream whose changes up to it are given up.
+
+        Changes from before it would not be joined to it, nor to what is before it: there is no stream to go on with.
+        """
+        stream = block.stream
+        return stream is not None and not stream.opened and (block.source.name, stream.position) in self._reached
 
     def _builds_on(self, change: log.EntryChange) -> bool:
         follows = any(

@@ -13,8 +13,10 @@ import sqlalchemy as sa
 from holdfast.archive import Archive, Change
 from holdfast.archive.given_up import why_given_up
 from holdfast.archive.model import Block, Coverage, Hold, Part, Stream
+from holdfast.archive.points import intervals
 from holdfast.archive.state import State
 from holdfast.errors import BusyError, DamagedError, RefusedError, UsageError
+from holdfast.position import show_position
 from holdfast.replication import giving_up, log, quorum, schema
 from holdfast.replication.errors import OldStoreError
 from holdfast.replication.giving_up import give_up, prepare
@@ -209,6 +211,50 @@ def test_a_full_backup_behind_what_is_given_up_leaves_the_stream_where_it_was(th
     done, _ = give_up(three.coordination, three.archive, 2)
     assert done.ends == {"shop_db": (kept.covers.to_position, "0/A00")}
     assert dict(equal(three, "far", "off").streams) == {"shop_db": "0/A00"}
+
+
+def followed(position: str, end: str) -> Callable[[Block], Block]:
+    """A full backup of a source whose changes are here up to a position."""
+    stream = STREAM.model_copy(update={"position": position, "opened": False})
+    return lambda block: block.model_copy(
+        update={"covers": block.covers.model_copy(update={"to_position": end}), "stream": stream}
+    )
+
+
+def test_behind_a_full_backup_whose_stream_is_given_up_the_next_one_begins_anew(three: Replicas) -> None:
+    append(three, "near", full("0/A00"))
+    for name in ("far", "off"):
+        three.sync(name)
+    gone = append(three, "near", changes("0/A00", "0/B00"))
+    kept = append(three, "near", followed("0/B00", "0/C00"))
+    after = append(three, "near", changes("0/B00", "0/D00"))
+    for file in gone.files():
+        (three.folder / "near" / file.path).unlink()
+    three.lose("near")
+    done, _ = give_up(three.coordination, three.archive, 2)
+    assert ([each.index for each in done.entries], done.ends) == ([2, 4], {"shop_db": ("0/C00", "")})
+    state = equal(three, "far", "off")
+    assert kept.id in state.blocks
+    assert after.id not in state.blocks
+    with pytest.raises(RefusedError, match="changes of shop_db from 0/A00 on do not follow what is here"):
+        append(three, "far", changes("0/A00", "0/E00"))
+    append(three, "far", full("0/E00"))
+    append(three, "far", changes("0/E00", "0/F00"))
+    state = equal(three, "far", "off")
+    ends = [(show_position(each.first), show_position(each.last)) for each in intervals(state, "shop_db")]
+    assert ends[-3:] == [("0/A00", "0/A00"), ("0/C00", "0/C00"), ("0/E00", "0/F00")]
+
+
+def test_a_full_backup_of_a_stream_that_stays_cuts_nothing_off(three: Replicas) -> None:
+    append(three, "near", full("0/A00"))
+    three.sync("far")
+    append(three, "near", changes("0/A00", "0/B00"))
+    append(three, "near", full("0/B80"))
+    append(three, "near", followed("0/B80", "0/C00"))
+    append(three, "near", changes("0/B80", "0/D00"))
+    destroyed(three, "near")
+    done = prepare(three.coordination, three.archive, 2)
+    assert ([each.index for each in done.entries], done.ends) == ([2], {"shop_db": ("0/D00", "0/D00")})
 
 
 def test_a_compaction_behind_what_is_given_up_moves_no_ends(three: Replicas) -> None:
