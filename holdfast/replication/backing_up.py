@@ -137,11 +137,12 @@ def pending_quorum(store: ObjectStore, block: str, *, address: str | None) -> st
     from holdfast.replication import quorum
     from holdfast.replication.store import opened
     from holdfast.replication.waiting import look
+    from holdfast.storage import open_store
 
     archive = Archive.open(store)
     by = archive.state.log.replica if archive.state.log else ""
     with opened(address) as coordination:
-        found = look(coordination, archive.identity.id, block, by=by)
+        found = look(coordination, archive.identity.id, block, by=by, places=partial(open_store, key=store.key))
     return found.describe() if found.state == quorum.PENDING else ""
 
 

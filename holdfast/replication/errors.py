@@ -5,6 +5,10 @@ from __future__ import annotations
 from holdfast.errors import DamagedError, HoldfastError, RefusedError
 
 
+class StoreAwayError(HoldfastError):
+    """The coordination store cannot be used at this moment."""
+
+
 class EpochOverError(HoldfastError):
     """The replica was activated by somebody else after its lease had ended: this process no longer acts for it."""
 

@@ -23,8 +23,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from holdfast.errors import HoldfastError, OutcomeUnknownError, UsageError
+from holdfast.errors import OutcomeUnknownError, UsageError
 from holdfast.replication.backing_up import STORE_VARIABLE
+from holdfast.replication.errors import StoreAwayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +74,7 @@ class CoordinationStore:
 
         :param address: `sqlite:///file` or `postgresql://user@host/database`, without a password.
         :raises UsageError: it is no such address, or the store is of a newer release.
-        :raises HoldfastError: it cannot be reached.
+        :raises StoreAwayError: it cannot be reached.
         """
         url = _parse(address)
         store = cls(_engine(url), url.render_as_string(hide_password=True))
@@ -101,7 +102,7 @@ class CoordinationStore:
         """Run a transaction; `work` may be called several times, and each but the last one was undone.
 
         :param serializable: False only for what touches rows that nobody else does any more.
-        :raises HoldfastError: the store cannot be reached; nothing was changed.
+        :raises StoreAwayError: the store cannot be reached; nothing was changed.
         :raises OutcomeUnknownError: the answer to the end of the transaction was lost.
         """
         for attempt in Retrying(
@@ -138,9 +139,9 @@ class CoordinationStore:
                 raise self._unreachable(error) from error
             raise
 
-    def _unreachable(self, error: DBAPIError) -> HoldfastError:
+    def _unreachable(self, error: DBAPIError) -> StoreAwayError:
         said = " ".join(str(error.orig).split())
-        return HoldfastError(
+        return StoreAwayError(
             f"the coordination store {self.url} cannot be used: {said}. Backups and sequential reads need it; "
             "--consistency eventual reads one replica without it"
         )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import BusyError, HoldfastError, OutcomeUnknownError, sentence
 from holdfast.replication import log, quorum
-from holdfast.replication.errors import QuorumFailedError
-from holdfast.replication.replicas import replicas
+from holdfast.replication.agreement import open_replica
+from holdfast.replication.errors import QuorumFailedError, StoreAwayError
+from holdfast.replication.quorum import Quorum
+from holdfast.replication.replicas import log_state, replicas
+from holdfast.replication.store import clock
 from holdfast.replication.upkeep import sync_replica
 from holdfast.storage import open_store
 from locking import LockError
@@ -21,34 +24,107 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from holdfast.replication.quorum import Quorum
     from holdfast.replication.replica import ReplicatedArchive
     from holdfast.replication.replicas import ReplicaRow
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
+T = TypeVar("T")
+
 POLL_S = 2.0
 """Between two looks, where the other replicas cannot be brought up to it just now."""
 
 
-def look(coordination: CoordinationStore, archive: str, block: str, *, by: str) -> Quorum:
+SILENT_S = 600.0
+"""So long beyond the quorum's deadline a coordination store is asked again that does not answer."""
+
+
+def look(
+    coordination: CoordinationStore,
+    archive: str,
+    block: str,
+    *,
+    by: str,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> Quorum:
     """Return how the quorum of a block stands; where its deadline is over, have it fail.
 
     :param archive: its id.
     :param by: the replica that it was appended by.
+    :param places: opens that one by its URL.
+    :raises StoreAwayError: the store did not answer. It may be asked again.
     :raises OutcomeUnknownError: nothing is known of it any more.
     """
+    return _look(coordination, archive, block, by, places)[0]
 
-    def look_once(connection: Connection) -> Quorum | None:
+
+def _look(
+    coordination: CoordinationStore, archive: str, block: str, by: str, places: Callable[[str], ObjectStore]
+) -> tuple[Quorum, float]:
+    """Return how a quorum stands, and the store's time."""
+
+    def read(connection: Connection) -> tuple[Quorum | None, float]:
         log.fail_overdue(connection, archive, by=by)
-        return quorum.of_block(connection, archive, block)
+        return quorum.of_block(connection, archive, block), clock(connection)
 
-    if (found := coordination.run(look_once)) is None:
+    found, now = _ask(coordination, read)
+    found = found or _remembered(coordination, archive, block, by, places)
+    if found is None:
         raise OutcomeUnknownError(
             f"the update log knows nothing of a quorum for block {block} any more: 'holdfast points' shows whether the "
             "backup is there"
         )
-    return found
+    return found, now
+
+
+def _ask(coordination: CoordinationStore, work: Callable[[Connection], T]) -> T:
+    """Run a transaction of ours; each of them can be run again, so that a lost answer is no more than a store away."""
+    try:
+        return coordination.run(work)
+    except OutcomeUnknownError as error:
+        raise StoreAwayError(sentence(error)) from error
+
+
+def _remembered(
+    coordination: CoordinationStore, archive: str, block: str, by: str, places: Callable[[str], ObjectStore]
+) -> Quorum | None:
+    """Return how a quorum was decided that was trimmed since, as the replica tells it which the entry came from.
+
+    That one has executed all that was trimmed: so it has the block, or knows which entry has removed it. How many
+    replicas were asked for is not known any more: those are counted that have executed the entry.
+
+    :returns: None where it tells nothing of it either.
+    """
+    start, rows = _ask(coordination, lambda c: (log_state(c, archive).start, replicas(c, archive)))
+    mine = next((row for row in rows if row.name == by and not row.is_lost), None)
+    if mine is None:
+        return None
+    try:
+        replica, _ = open_replica(places(mine.url), archive, by)
+        state = replica.state
+        removed = state.removed.get(block)
+        added = state.blocks[block].commit if block in state.blocks else removed.added if removed else None
+        if added is None:
+            return None
+        commit = replica.commit(added)
+        is_dropped = removed is not None and replica.commit(removed.removed).kind == log.DROP
+    except (HoldfastError, StoreError):
+        return None
+    index = commit.log.index if commit.log else 0
+    if not 0 < index < start:
+        return None
+    source = next(each.source.name for each in commit.add if each.id == block)
+    have = () if is_dropped else tuple(row.name for row in rows if not row.is_lost and row.pointer > index)
+    return Quorum(
+        index=index,
+        block=block,
+        source=source,
+        size=len(have),
+        state=quorum.FAILED if is_dropped else quorum.COMMITTED,
+        deadline=0.0,
+        dropped_by=0,
+        votes=have,
+    )
 
 
 @dataclass
@@ -71,32 +147,56 @@ class Waiting:
     say: Callable[[str], None] = lambda words: None
     refused: dict[str, str] = field(default_factory=dict)
     """By replica, why it could not be brought up to the entry when that was last tried."""
+    _silent_until: float = field(default_factory=lambda: time.monotonic() + SILENT_S)
+    """When a store that does not answer is given up, by this process's clock."""
 
     def decided(self, *, patience: float = math.inf, sleep: Callable[[float], None] = time.sleep) -> Quorum:
         """Wait, and return how it was decided; what has failed is taken back from here, too, where that can be now.
 
+        A store that does not answer is asked again: the backup may succeed meanwhile.
+
         :param patience: seconds; the quorum's own deadline ends the wait in any case.
-        :raises BusyError: it is still pending then.
+        :raises BusyError: it is still pending then, as far as is known.
+        :raises OutcomeUnknownError: nothing is known of it any more, or the store did not answer until long after the
+            deadline.
         """
         said, until = "", time.monotonic() + patience
         while True:
             self.check()
-            found = self.bring()
-            if found.state == quorum.FAILED:
-                self._sync(self.by)
-            if found.state != quorum.PENDING:
-                return found
+            try:
+                found = self.bring()
+            except StoreAwayError as error:
+                words = self._unanswered(error)
+            else:
+                if found.state == quorum.FAILED:
+                    self._sync(self.by)
+                if found.state != quorum.PENDING:
+                    return found
+                words = self.describe(found)
             if time.monotonic() >= until:
-                raise BusyError(f"still pending: {self.describe(found)}")
-            if (words := self.describe(found)) != said:
+                raise BusyError(f"still pending: {words}")
+            if words != said:
                 self.say(f"waiting for {words}")
                 said = words
             sleep(POLL_S)
 
+    def _unanswered(self, error: StoreAwayError) -> str:
+        """Return in words that the store does not answer.
+
+        :raises OutcomeUnknownError: it has not for too long.
+        """
+        if time.monotonic() >= self._silent_until:
+            raise OutcomeUnknownError(
+                f"whether the quorum of block {self.block} has succeeded is not known ({sentence(error)}): once the "
+                "store can be reached, 'holdfast replica status' shows what is pending, and 'holdfast points' whether "
+                "the backup is there"
+            ) from error
+        return f"the coordination store, to tell how the quorum stands: {sentence(error)}"
+
     def bring(self) -> Quorum:
         """Sync the replicas whose votes are missing, until that is decided; return how it stands."""
         found = self._look()
-        for row in self.coordination.run(lambda c: replicas(c, self.archive)):
+        for row in _ask(self.coordination, lambda c: replicas(c, self.archive)):
             if found.state != quorum.PENDING:
                 break
             if row.name not in found.votes:
@@ -121,7 +221,9 @@ class Waiting:
             )
 
     def _look(self) -> Quorum:
-        return look(self.coordination, self.archive, self.block, by=self.by)
+        found, now = _look(self.coordination, self.archive, self.block, self.by, self.places)
+        self._silent_until = time.monotonic() + max(0.0, found.deadline - now) + SILENT_S
+        return found
 
     def _sync(self, name: str, row: ReplicaRow | None = None) -> None:
         self.refused.pop(name, None)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from holdfast.archive.archive import Archive
+from holdfast.archive.retention import parse_rules
+from holdfast.archive.truncation import truncate
 from holdfast.errors import BusyError, OutcomeUnknownError, UsageError
 from holdfast.replication import schema
 from holdfast.replication.backing_up import Wish, await_quorum, open_to_write, pending_quorum, source_taken
-from holdfast.replication.errors import QuorumFailedError
-from holdfast.replication.store import ENVIRONMENT
-from holdfast.replication.waiting import Waiting, settle
+from holdfast.replication.errors import QuorumFailedError, StoreAwayError
+from holdfast.replication.leading import leading
+from holdfast.replication.store import ENVIRONMENT, CoordinationStore
+from holdfast.replication.trimming import trim
+from holdfast.replication.waiting import SILENT_S, Waiting, settle
 from tests.support.replicated import Replicas, nothing
 
 
@@ -84,6 +89,100 @@ def test_one_that_fails_is_taken_back_from_the_replica_it_was_made_through(three
 def test_a_quorum_that_nobody_knows_is_unknown_and_not_failed(three: Replicas) -> None:
     with pytest.raises(OutcomeUnknownError, match="'holdfast points' shows whether the backup is there"):
         waiting(three, "nothing").decided()
+
+
+def test_a_store_that_is_away_for_a_moment_does_not_end_the_wait(
+    three: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block, said = begin(three), list[str]()
+    silent(monkeypatch, StoreAwayError("refused"), StoreAwayError("refused"), OutcomeUnknownError("no answer"))
+    assert waiting(three, block, said.append).decided(sleep=lambda seconds: None).state == "committed"
+    assert said == [
+        "waiting for the coordination store, to tell how the quorum stands: refused",  # once
+        "waiting for the coordination store, to tell how the quorum stands: no answer",
+    ]
+
+
+def test_a_store_that_stays_away_leaves_it_unknown_and_not_failed(
+    three: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = waiting(three, begin(three, size=3))
+    shutil.rmtree(three.folder / "off")
+    begun.bring()
+    now = [0.0]
+    monkeypatch.setattr("holdfast.replication.waiting.time.monotonic", lambda: now[0])
+    begun.bring()  # the deadline is an hour away
+    silent(monkeypatch, *[StoreAwayError("refused")] * 1000)
+
+    def sleep(seconds: float) -> None:
+        now[0] += 60
+
+    with pytest.raises(
+        OutcomeUnknownError, match=r"is not known \(refused\): once the store can be reached, 'holdfast"
+    ):
+        begun.decided(sleep=sleep)
+    assert now[0] == pytest.approx(3600 + SILENT_S, abs=120)
+
+
+def test_who_has_no_patience_is_told_that_the_store_is_away(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = begin(three)
+    silent(monkeypatch, StoreAwayError("refused"))
+    with pytest.raises(BusyError, match=r"still pending: the coordination store, .*: refused"):
+        waiting(three, block).decided(patience=0)
+
+
+def silent(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
+    """Have the next transactions end in errors."""
+    run, waits = CoordinationStore.run, list(errors)
+
+    def fail(self: CoordinationStore, *args: Any, **options: Any) -> Any:
+        if waits:
+            raise waits.pop(0)
+        return run(self, *args, **options)
+
+    monkeypatch.setattr(CoordinationStore, "run", fail)
+
+
+def trimmed(three: Replicas) -> None:
+    """Have all replicas execute the log, and trim it."""
+    for name in ("near", "far", "off"):
+        three.sync(name)
+    trim(three.coordination, three.archive, min_keep=0)
+
+
+def test_a_quorum_that_was_trimmed_since_is_told_as_its_replica_remembers_it(three: Replicas) -> None:
+    block = begin(three)
+    trimmed(three)
+    found = waiting(three, block).decided()
+    assert (found.state, found.index, found.source) == ("committed", 1, "shop_db")
+    assert found.votes == ("far", "near", "off")
+    assert not pending_quorum(three.place("near"), block, address=three.coordination.url)
+    three.back_up("near")
+    with leading(three.open("near")) as near:
+        truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)
+    assert block not in three.state("near").blocks
+    assert waiting(three, block).decided().state == "committed"
+
+
+def test_a_quorum_that_failed_and_was_trimmed_since_is_not_told_to_have_succeeded(three: Replicas) -> None:
+    block = begin(three)
+    overdue(three)
+    trimmed(three)
+    assert waiting(three, block).decided().state == "failed"
+
+
+def test_what_was_added_without_a_quorum_is_not_told_to_have_had_one(three: Replicas) -> None:
+    three.back_up("near")
+    with pytest.raises(OutcomeUnknownError, match="knows nothing of a quorum"):
+        waiting(three, three.backups[-1]).decided()
+
+
+def test_a_lost_replica_remembers_nothing(three: Replicas) -> None:
+    block = begin(three)
+    trimmed(three)
+    three.lose("near")
+    with pytest.raises(OutcomeUnknownError, match="knows nothing of a quorum"):
+        waiting(three, block).decided()
 
 
 def test_work_that_must_not_go_on_waits_no_longer(three: Replicas) -> None:
