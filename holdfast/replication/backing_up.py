@@ -112,17 +112,17 @@ def await_quorum(
     :param say: is told what is waited for.
     :param patience: seconds; the quorum's own deadline ends the wait in any case.
     :raises QuorumFailedError: too few replicas had it in time: the backup was taken back.
-    :raises BusyError: it is still pending when the patience is over.
+    :raises BusyError: it is still pending when the patience is over, as far as is known.
+    :raises OutcomeUnknownError: the coordination store did not answer for long, or knows nothing of it any more.
     """
-    from holdfast.replication.store import opened
-    from holdfast.replication.waiting import Waiting
+    from holdfast.replication.waiting import Waiting, opened_to_wait
     from holdfast.storage import open_store
 
     archive = Archive.open(store)
     if archive.state.log is None:
         raise UsageError(f"{store.url} is no replica: no quorum was asked for")
     places = partial(open_store, key=store.key)
-    with opened(address) as coordination:
+    with opened_to_wait(address, block, patience=patience) as coordination:
         waiting = Waiting(coordination, archive.identity.id, block, archive.state.log.replica, places, say=say)
         found = waiting.decided(patience=patience)
         waiting.check_success(found)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from holdfast.errors import BusyError, HoldfastError, OutcomeUnknownError, sentence
 from holdfast.replication import log, quorum
@@ -13,14 +16,14 @@ from holdfast.replication.agreement import open_replica
 from holdfast.replication.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.quorum import Quorum
 from holdfast.replication.replicas import log_state, replicas
-from holdfast.replication.store import clock
+from holdfast.replication.store import clock, opened
 from holdfast.replication.upkeep import sync_replica
 from holdfast.storage import open_store
 from locking import LockError
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection
 
@@ -127,6 +130,41 @@ def _remembered(
     )
 
 
+@contextmanager
+def opened_to_wait(address: str | None, block: str, *, patience: float) -> Iterator[CoordinationStore]:
+    """Open the coordination store to wait for the quorum of a block; one that does not answer is asked again.
+
+    :param address: of the store; None for what the environment says.
+    :param patience: seconds.
+    :raises BusyError: it does not answer when the patience is over.
+    :raises OutcomeUnknownError: it has not answered for long.
+    """
+    with ExitStack() as stack:
+        try:
+            coordination = Retrying(
+                retry=retry_if_exception_type(StoreAwayError),
+                wait=wait_fixed(POLL_S),
+                stop=stop_after_delay(min(patience, SILENT_S)),
+                reraise=True,
+            )(lambda: stack.enter_context(opened(address)))
+        except StoreAwayError as error:
+            if patience < SILENT_S:
+                raise BusyError(f"still pending: {_unanswered(error)}") from error
+            raise _unknown(block, error) from error
+        yield coordination
+
+
+def _unanswered(error: StoreAwayError) -> str:
+    return f"the coordination store, to tell how the quorum stands: {sentence(error)}"
+
+
+def _unknown(block: str, error: StoreAwayError) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"whether the quorum of block {block} has succeeded is not known ({sentence(error)}): once the store can be "
+        "reached, 'holdfast replica status' shows what is pending, and 'holdfast points' whether the backup is there"
+    )
+
+
 @dataclass
 class Waiting:
     """Waits for the quorum of a block.
@@ -166,7 +204,9 @@ class Waiting:
             try:
                 found = self.bring()
             except StoreAwayError as error:
-                words = self._unanswered(error)
+                if time.monotonic() >= self._silent_until:
+                    raise _unknown(self.block, error) from error
+                words = _unanswered(error)
             else:
                 if found.state == quorum.FAILED:
                     self._sync(self.by)
@@ -179,19 +219,6 @@ class Waiting:
                 self.say(f"waiting for {words}")
                 said = words
             sleep(POLL_S)
-
-    def _unanswered(self, error: StoreAwayError) -> str:
-        """Return in words that the store does not answer.
-
-        :raises OutcomeUnknownError: it has not for too long.
-        """
-        if time.monotonic() >= self._silent_until:
-            raise OutcomeUnknownError(
-                f"whether the quorum of block {self.block} has succeeded is not known ({sentence(error)}): once the "
-                "store can be reached, 'holdfast replica status' shows what is pending, and 'holdfast points' whether "
-                "the backup is there"
-            ) from error
-        return f"the coordination store, to tell how the quorum stands: {sentence(error)}"
 
     def bring(self) -> Quorum:
         """Sync the replicas whose votes are missing, until that is decided; return how it stands."""

@@ -131,6 +131,22 @@ def test_who_has_no_patience_is_told_that_the_store_is_away(three: Replicas, mon
         waiting(three, block).decided(patience=0)
 
 
+def test_a_store_that_is_away_when_the_wait_begins_is_asked_again(
+    three: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block, address = begin(three), three.coordination.url
+    monkeypatch.setattr("holdfast.replication.waiting.POLL_S", 0)
+    silent(monkeypatch, StoreAwayError("refused"))
+    with pytest.raises(BusyError, match=r"still pending: the coordination store, .*: refused"):
+        await_quorum(three.place("near"), block, address=address, say=nothing_said, patience=0)
+    silent(monkeypatch, *[StoreAwayError("refused")] * 3)
+    assert await_quorum(three.place("near"), block, address=address, say=nothing_said)["entry"] == 1
+    monkeypatch.setattr("holdfast.replication.waiting.SILENT_S", 0)
+    silent(monkeypatch, StoreAwayError("refused"))
+    with pytest.raises(OutcomeUnknownError, match="is not known"):
+        await_quorum(three.place("near"), block, address=address, say=nothing_said)
+
+
 def silent(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
     """Have the next transactions end in errors."""
     run, waits = CoordinationStore.run, list(errors)
