@@ -21,7 +21,7 @@ from holdfast.archive.transfer import is_whole
 from holdfast.errors import BusyError, RefusedError, UsageError
 from holdfast.replication import log, quorum, schema
 from holdfast.replication.agreement import check_replica, look_up
-from holdfast.replication.replica import missing_files
+from holdfast.replication.fetching import missing_files
 from holdfast.replication.replicas import log_state, replicas
 from holdfast.replication.survey import Readable, Unreadable, ask, of_archive
 from holdfast.storage import open_store

@@ -22,7 +22,7 @@ from holdfast.archive.transfer import is_whole, replace_file
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.replication.agreement import open_replica
 from holdfast.replication.errors import EpochOverError
-from holdfast.replication.replica import fetch, missing_files
+from holdfast.replication.fetching import fetch, missing_files
 from holdfast.replication.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
 from holdfast.replication.store import clock
 from holdfast.storage import open_store

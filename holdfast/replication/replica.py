@@ -7,7 +7,6 @@ alone tell how far it is, and the log can be told from them again.
 from __future__ import annotations
 
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,11 +16,11 @@ from holdfast.archive import locks
 from holdfast.archive.archive import Archive
 from holdfast.archive.hiding import without
 from holdfast.archive.state import check_writable, validate
-from holdfast.archive.transfer import is_whole, replace_file, send_file
-from holdfast.errors import DamagedError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
+from holdfast.errors import HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
 from holdfast.replication import log, quorum
-from holdfast.replication.agreement import OLD_STORE, ask_others, check_others, check_replica, look_up, open_replica
+from holdfast.replication.agreement import OLD_STORE, ask_others, check_others, check_replica, look_up
 from holdfast.replication.errors import HeadMovedError, OldStoreError, QuorumFailedError
+from holdfast.replication.fetching import Others
 from holdfast.replication.replicas import (
     Acting,
     activate,
@@ -29,18 +28,17 @@ from holdfast.replication.replicas import (
     mark_lost,
     move_pointer,
     note_synced,
-    replicas,
 )
 from holdfast.storage import open_store
 from locking import LockError, Owner
-from locking.store import ObjectExists, StoreError
+from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
-    from holdfast.archive.model import Commit, FileRecord, LogPlace
+    from holdfast.archive.model import Commit, LogPlace
     from holdfast.archive.state import Change, State
     from holdfast.replication.backing_up import Wish
     from holdfast.replication.log import Draft, Entry
@@ -50,9 +48,6 @@ if TYPE_CHECKING:
 
     Check = Callable[[], None]
 
-_AT_ONCE = 8
-"""Files that are on their way."""
-
 _ENTRIES = 64
 """Read of the log at once."""
 
@@ -61,9 +56,6 @@ _APPENDS = 5
 
 _OWN_WAIT_S = 4 * 3600.0
 """For this replica's own lock: a sync may have large blocks to fetch, and hours of a backup would be in vain."""
-
-_WAIT_S = 120.0
-"""For another replica's `history`: a vacuum that has it ends within 30 s."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +200,7 @@ class ReplicatedArchive(Archive):
         self.refresh()  # another process of this replica may have had the locks before
         before, fetched = self._place().index, self.fetched
         with ExitStack() as reading:
-            others = _Others(self, reading)
+            others = Others(self, reading)
             while entries := self._to_execute(upto):
                 for entry in entries:
                     check()
@@ -237,7 +229,7 @@ class ReplicatedArchive(Archive):
         found = coordination.run(read)
         return [entry for entry in found if upto is None or entry.index <= upto]
 
-    def _execute(self, entry: Entry, others: _Others, check: Check, fence: str | None) -> None:
+    def _execute(self, entry: Entry, others: Others, check: Check, fence: str | None) -> None:
         """Commit an entry once everything that it adds is here, then say so."""
         if not entry.failed:
             others.bring(entry)
@@ -388,96 +380,3 @@ def settled(archive: Archive, coordination: CoordinationStore) -> State:
     """Return a replica's state without what still waits for its quorum: neither it nor what it stands for may go."""
     waiting = {each.block for each in coordination.run(lambda c: quorum.pending(c, archive.identity.id))}
     return without(archive.state, waiting)
-
-
-class _Others:
-    """The other replicas, as far as they can be read now: where files of blocks are fetched from.
-
-    :param reading: what was opened to read them is held until it ends.
-    """
-
-    def __init__(self, archive: ReplicatedArchive, reading: ExitStack) -> None:
-        self._archive = archive
-        self._reading = reading
-        self._opened: dict[str, ObjectStore | str] = {}
-
-    def bring(self, entry: Entry) -> None:
-        """Fetch the files that an entry adds and that are not here.
-
-        :raises DamagedError: nobody who could be asked has one of them.
-        """
-        missing = list(
-            missing_files(self._archive.store, (file for block in entry.change.add for file in block.files()))
-        )
-        if not missing:
-            return
-        refused: dict[str, str] = {}
-        for row in self._rows(entry):
-            store = self._open(row)
-            if isinstance(store, str):
-                refused[row.name] = store
-                continue
-            try:
-                files, size = fetch(store, self._archive.store, missing)
-            except (DamagedError, StoreError) as error:
-                refused[row.name] = sentence(error)
-                missing = list(missing_files(self._archive.store, missing))
-                continue
-            self._archive.fetched = (self._archive.fetched[0] + files, self._archive.fetched[1] + size)
-            return
-        said = "; ".join(f"{name}: {why}" for name, why in refused.items()) or "there is no other one"
-        raise DamagedError(
-            f"no replica could give {missing[0].path}, which entry {entry.index} (of {entry.appended_by}) adds: "
-            f"{said}. It is tried again by the next sync. If its files are gone for good: 'holdfast replica give-up "
-            f"{entry.index} --dry-run' says what would be lost"
-        )
-
-    def _rows(self, entry: Entry) -> list[ReplicaRow]:
-        """Return whom to ask: the one that has made it, then those who have executed it, then the others."""
-        coordination, acting = self._archive.in_use()
-        rows = coordination.run(lambda c: replicas(c, acting.archive))
-        rows = [row for row in rows if row.name != acting.name]
-        # Those that are lost come last: what they have still is what was written where its checksum says so.
-        return sorted(rows, key=lambda row: (row.is_lost, row.name != entry.appended_by, -row.pointer, row.name))
-
-    def _open(self, row: ReplicaRow) -> ObjectStore | str:
-        """Return a replica's store, under the locks of one who reads it; or why that cannot be."""
-        if row.name not in self._opened:
-            try:
-                store = self._archive.places(row.url)
-                # Nothing is written, not even a lock, where something else lies.
-                open_replica(store, self._archive.identity.id, row.name)
-                self._reading.enter_context(
-                    locks.acquire(store, "source-side", owner=Owner(), purpose="sync of a replica", wait=_WAIT_S)
-                )
-                self._opened[row.name] = store
-            except (HoldfastError, LockError, StoreError) as error:
-                self._opened[row.name] = sentence(error)
-        return self._opened[row.name]
-
-
-def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:
-    """Yield those files that are not there in their size. What is there was checked when it was written."""
-    wanted = {file.path: file for file in files}
-    folders = {path.rpartition("/")[0] + "/" for path in wanted}
-    sizes = {found.key: found.size for folder in sorted(folders) for found in store.list(folder).objects}
-    return (file for path, file in wanted.items() if sizes.get(path) != file.size)
-
-
-def fetch(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
-    """Copy files from one store to another, several at a time; return how many there were, and their bytes.
-
-    :raises DamagedError: one is missing, or not what was written: nothing of that one appears.
-    """
-
-    def bring(file: FileRecord) -> None:
-        try:
-            send_file(source, target, file)
-        except ObjectExists:  # another process of the same replica was faster, or something else lies there
-            if not is_whole(target, file):
-                replace_file(source, target, file)
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(bring, files):
-            pass
-    return len(files), sum(file.size for file in files)
