@@ -236,3 +236,24 @@ def test_after_changes_were_given_up_the_source_is_begun_anew_and_the_gap_says_w
     shop.far.run("insert into t values (5, 'five')")
     assert shop.far.back_up()["kind"] == "changes"
     comes_back(shop.far, "latest", new_database())
+
+
+def test_behind_a_full_backup_that_stays_where_changes_were_given_up_the_source_is_begun_anew(
+    shop: Shop, new_database: NewDatabase
+) -> None:
+    shop.near.run("insert into t values (3, 'three')")
+    shop.near.back_up()
+    shop.near.run("insert into t values (4, 'four')")
+    shop.near.back_up("full")
+    for path in (Path(shop.near.store.url) / "data").rglob("*changes*/**/*.parquet"):
+        path.unlink()
+    shop.coordination.run(lambda c: mark_lost(c, shop.archive, "near", "its disk is rotten"))
+    done, _ = give_up(shop.coordination, shop.archive, 1)
+    assert ([each.index for each in done.entries], done.ends["shop"][1]) == ([1], "")
+    shop.far.run("insert into t values (5, 'five')")
+    assert shop.far.back_up()["kind"] == "full"
+    shop.far.run("insert into t values (6, 'six')")
+    assert shop.far.back_up()["kind"] == "changes"
+    comes_back(shop.far, "latest", new_database())
+    (source,) = describe(Archive.open(shop.place("far")).state)["sources"]
+    assert f"backups of shop were given up: no replica had {done.missing[0]} any more" in source["gaps"][-1]["reason"]
