@@ -309,7 +309,8 @@ def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snap
     stream = decision.stream
     if stream is None or not snapshot.exact:
         return None
-    return stream.model_copy(update={"position": snapshot.position if stream.opened else state.streams[source]})
+    position = snapshot.position if stream.opened else state.streams.get(source)
+    return stream.model_copy(update={"position": position}) if position else None  # it may have been given up since
 
 
 def _table_record(table: Table, pieces: Iterable[FinishedPiece]) -> TableRecord:

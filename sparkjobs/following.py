@@ -107,11 +107,10 @@ def follow(job: Job, source: str, decision: Decision, wish: Wish | None = None) 
     :param wish: the quorum that each of its commits needs; the parent waits for the last one's.
     """
     archive = job.open_archive(wish)
-    newest = newest_with_stream(archive.state, source)
-    if newest is None or decision.stream is None:
+    newest, end = newest_with_stream(archive.state, source), archive.state.streams.get(source)
+    if newest is None or end is None or decision.stream is None:
         raise HoldfastError("this archive follows no stream of the source: start the backup again")
     address = database_address("source")
-    end = archive.state.streams[source]
     job.start("sparkjobs.changes")
     with connect(address) as session:
         streams.wait_until_free(session, decision.stream.slot)

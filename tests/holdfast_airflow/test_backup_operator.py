@@ -16,7 +16,7 @@ import locking
 from holdfast.archive import Archive
 from holdfast.archive.runs import read_last
 from holdfast.config import find_archive
-from holdfast.errors import RefusedError
+from holdfast.errors import BusyError, RefusedError
 from holdfast.following import Decision
 from holdfast.replication import schema
 from holdfast.replication.backing_up import Wish
@@ -323,6 +323,19 @@ def test_backup_fails_where_too_few_replicas_have_it_in_time(three: Replicas, tm
     assert three.backups[1] not in three.state("near").blocks
     with pytest.raises(JobFailed, match="the triggerer is away"):
         backup().execute_decided({}, {"state": "expired", "message": "the triggerer is away"}, summary)
+
+
+def test_backup_waits_on_where_the_store_is_away_when_its_quorum_was_decided(
+    three: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = committed(three)
+
+    def away(*args: object, **more: object) -> None:
+        raise BusyError("the store is away")
+
+    monkeypatch.setattr("holdfast.backups.await_quorum", away)
+    with pytest.raises(TaskDeferred):
+        backup().execute_decided({}, {"state": "decided"}, summary)
 
 
 def test_backup_asks_its_job_for_the_quorum(three: Replicas) -> None:

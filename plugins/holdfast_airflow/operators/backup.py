@@ -80,15 +80,14 @@ class BackupOperator(DatabaseJobOperator):
     def execute_decided(
         self, context: Context, event: Mapping[str, Any] | None, summary: dict[str, Any]
     ) -> dict[str, Any]:
-        """Go on after waiting for the quorum.
+        """Go on after waiting for the quorum; wait on where the store cannot be asked just now.
 
         :raises JobFailed: it has failed, or nobody could find out how it was decided.
         """
         found = event or {}
         if found.get("state") != "decided":
             raise JobFailed(str(found.get("message", "the wait for the quorum ended without an answer")))
-        with in_airflow_terms():
-            return self._confirm(context, summary)
+        return self.confirmed(context, summary)
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
         """Return the summary where the backup counts; else wait for its quorum, deferred."""
