@@ -166,6 +166,8 @@ class _Stretch:
                 yield end, max((self._next_snapshot(each.id, end + 1) for each in head.tables), default=end + 1)
         if head.sequences is not None and path == head.sequences.path:
             yield _before(self._telling, end) + 1, end + 1
+            if head.is_cut and end == self._cuts[-1]:  # behind all that tells of sequences, the last cut has to do
+                yield self._telling[-1] + 1, _END
 
     def cost(self, spans: Iterable[Span]) -> Cost | None:
         interval = self._interval

@@ -167,7 +167,8 @@ def test_a_copy_is_encrypted_with_a_key_of_its_own(shop: Shop, tmp_path: Path) -
     copied = tmp_path / "copy"
     shop.run("copy", "shop", str(copied), "--to-key", new)
     assert in_the_clear(copied) == []
-    assert command.run("points", str(copied), "--json", more={"HOLDFAST_KEY": new}).value == shop.run("points", "shop")
+    there = command.run("points", str(copied), "--json", more={"HOLDFAST_KEY": new}).value
+    assert there["sources"] == shop.run("points", "shop")["sources"]
     same = tmp_path / "same"
     shop.run("copy", "shop", str(same))
     assert in_the_clear(same) == []

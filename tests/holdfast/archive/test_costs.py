@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.archive.costs import Cost, Costs
@@ -81,6 +81,7 @@ def covering(costs: tuple[Cost, ...], point: RestorePoint) -> list[Cost]:
 
 
 @settings(max_examples=150)
+@example([("changes", 0), ("pieces", 0), ("remove", 3)])
 @given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 5)), max_size=14))
 def test_every_restore_point_that_reads_a_file_is_among_its_costs(steps: list[tuple[str, int]]) -> None:
     made = Backups()
