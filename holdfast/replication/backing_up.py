@@ -6,7 +6,6 @@ Most archives are at one place: what talks to a coordination store is imported o
 from __future__ import annotations
 
 import math
-import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.archive import Archive
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.replication.renewing import renewing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,27 +203,15 @@ def _settle_between(replica: ReplicatedArchive, source: str, say: Say) -> None:
 
 @contextmanager
 def _renewed(coordination: CoordinationStore, acting: Acting, source: str, run: str) -> Iterator[None]:
-    """Renew the lease of a source while the block runs, and give it back then."""
+    """Renew the leases of a source and of the replica while the block runs, and give the source's back then."""
     from holdfast.replication import log
 
-    ended = threading.Event()
-    renewer = threading.Thread(
-        target=_renew, args=(coordination, acting, source, run, ended), name="source lease", daemon=True
-    )
-    renewer.start()
+    def renew() -> None:
+        coordination.run(lambda c: log.take_source(c, acting, source, run))
+
     try:
-        yield
+        with renewing(renew, every=_RENEW_S, name="source lease"):
+            yield
     finally:
-        ended.set()
-        renewer.join()
         with suppress(HoldfastError):  # it ends with its lease
             coordination.run(lambda c: log.release_source(c, acting, source, run))
-
-
-def _renew(coordination: CoordinationStore, acting: Acting, source: str, run: str, ended: threading.Event) -> None:
-    """Renew the leases of a source and of the replica; where that fails, the append decides: it asks for the ends."""
-    from holdfast.replication import log
-
-    while not ended.wait(_RENEW_S):
-        with suppress(HoldfastError):
-            coordination.run(lambda c: log.take_source(c, acting, source, run))
