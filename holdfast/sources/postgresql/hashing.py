@@ -23,7 +23,7 @@ import numpy as np
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql import arrow, exceptional, lookup3
 from holdfast.sources.postgresql.forms import Form, Stored, layout, output_text
-from holdfast.sources.postgresql.numeric import SPECIAL, Shape, digits_of, numeric_bytes
+from holdfast.sources.postgresql.numeric import PACKED, SPECIAL, Shape, digits_of, numeric_bytes, packed_digits_of
 from holdfast.sources.postgresql.sql import ident, literal
 
 if TYPE_CHECKING:
@@ -245,6 +245,8 @@ def _hash_time(array: pa.Array) -> list[UInt64s]:
 
 def _hash_decimal(array: pa.Array) -> list[UInt64s]:
     """Hash the digits without zeros at either end, and the sign, as `hash_numeric_extended` leaves it out."""
+    if Shape.of(array.type).width <= PACKED:
+        return _hash_packed(array)
     negative, digits = digits_of(array)
     count, width = digits.shape
     leading, trailing = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -259,6 +261,24 @@ def _hash_decimal(array: pa.Array) -> list[UInt64s]:
     hashed = lookup3.hash_bytes(buffer, 2 * starts, 2 * np.maximum(width - leading - trailing, 0))
     hashed ^= (Shape.of(array.type).whole - 1 - leading).view(np.uint64)
     hashed[leading == width] = _MINUS_ONE
+    return [hashed, _FALSE_TRUE[negative.view(np.uint8)]]
+
+
+def _hash_packed(array: pa.Array) -> list[UInt64s]:
+    """Do what `_hash_decimal` does where all digits fit one word."""
+    shape = Shape.of(array.type)
+    negative, digits = packed_digits_of(array)
+    leading, trailing = np.zeros(len(digits), np.uint8), np.zeros(len(digits), np.uint8)
+    for count in range(1, shape.width):
+        bits = np.uint64(16 * count)
+        leading += digits & ((np.uint64(1) << bits) - np.uint64(1)) == 0
+        trailing += digits >> (np.uint64(16 * shape.width) - bits) == 0
+    stripped = digits >> (np.uint64(16) * leading)
+    lengths = np.uint32(2) * (np.uint8(shape.width) - leading - trailing)
+    words = stripped.view(np.uint32).reshape(-1, 2)
+    hashed = lookup3.hash_words(words[:, 0], words[:, 1], lengths)
+    hashed ^= (shape.whole - 1 - leading.astype(np.int64)).view(np.uint64)
+    hashed[digits == 0] = _MINUS_ONE
     return [hashed, _FALSE_TRUE[negative.view(np.uint8)]]
 
 

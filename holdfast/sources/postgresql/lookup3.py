@@ -36,11 +36,11 @@ def hash_int8(values: Int64s) -> UInt64s:
     return hash_uint32(_fold(values))
 
 
-def hash_words(first: UInt32s, second: UInt32s | None, length: int) -> UInt64s:
-    """Return `hash_bytes_extended` of `length` bytes, at most 8, given as one or two words."""
-    start = _START + length
-    a = np.add(first, np.uint32(start))
-    b = np.full_like(a, start) if second is None else np.add(second, np.uint32(start))
+def hash_words(first: UInt32s, second: UInt32s | None, length: int | UInt32s) -> UInt64s:
+    """Return `hash_bytes_extended` of `length` bytes, at most 8, given as one or two words with zeros behind them."""
+    start = np.uint32(_START) + np.asarray(length, np.uint32)
+    a = first + start
+    b = np.full_like(a, start) if second is None else second + start
     return _finish(a, b, np.full_like(a, start))
 
 
@@ -63,35 +63,38 @@ def hash_bytes(buffer: UInt8s, starts: Int64s, lengths: Int64s) -> UInt64s:
 
     :param buffer: must go on for at least `GROUP` bytes past the end of every slice.
     """
-    groups = np.ndarray((len(buffer) - GROUP + 1,), "V12", buffer.data, strides=(1,))
+    whole = lengths // GROUP
+    longer = len(whole) - np.cumsum(np.bincount(whole, minlength=1))  # longer[n] slices have more than n groups
+    order = None
+    if len(longer) > 1 and longer[-2] < len(whole):
+        # The longest first: those that have one group more are then always the first of them, and need no picking.
+        order = np.argsort((len(longer) - 1 - whole).astype(np.min_scalar_type(len(longer))), kind="stable")
+        starts, lengths, whole = starts[order], lengths[order], whole[order]
     a = np.add(lengths.astype(np.uint32), np.uint32(_START))
     b, c = a.copy(), a.copy()
-    whole = lengths // GROUP
-    fewest, most = int(whole.min(initial=1 << 62)), int(whole.max(initial=0))
-    for number in range(most):
-        if number < fewest:
-            _take(groups[starts + number * GROUP], a, b, c)
-            _mix(a, b, c)
-        else:
-            rows = np.flatnonzero(whole > number)
-            some = a[rows], b[rows], c[rows]
-            _take(groups[starts[rows] + number * GROUP], *some)
-            _mix(*some)
-            a[rows], b[rows], c[rows] = some
+    for number, count in enumerate(longer[:-1].tolist()):
+        some = a[:count], b[:count], c[:count]
+        for kept, column in zip(some, _words(buffer, starts[:count] + number * GROUP).T, strict=True):
+            kept += column
+        _mix(*some)
     done = whole * GROUP
-    words = groups[starts + done].view(np.uint32).reshape(-1, 3)
+    words = _words(buffer, starts + done)
     words &= _KEEP[lengths - done].view(np.uint32).reshape(-1, 3)
     a += words[:, 0]
     b += words[:, 1]
     c += words[:, 2] << np.uint32(8)  # its lowest byte is reserved for the length
-    return _finish(a, b, c)
+    hashed = _finish(a, b, c)
+    if order is None:
+        return hashed
+    placed = np.empty_like(hashed)
+    placed[order] = hashed
+    return placed
 
 
-def _take(groups: npt.NDArray[np.void], a: UInt32s, b: UInt32s, c: UInt32s) -> None:
-    words = groups.view(np.uint32).reshape(-1, 3)
-    a += words[:, 0]
-    b += words[:, 1]
-    c += words[:, 2]
+def _words(buffer: UInt8s, starts: Int64s) -> UInt32s:
+    """Return the words of the groups that start there."""
+    groups = np.ndarray((len(buffer) - GROUP + 1,), f"V{GROUP}", buffer.data, strides=(1,))
+    return groups[starts].view(np.uint32).reshape(-1, 3)
 
 
 def _fold(values: Int64s) -> UInt32s:

@@ -28,7 +28,14 @@ NARROW: Final = 18
 SPECIAL: Final = 0xC000
 """Bits of the sign that NaN and the infinities have in common."""
 
+PACKED: Final = 4
+"""How many base-10000 digits fit one word of 64 bits: those of precisions up to 13, and mostly up to 16."""
+
 _HEADER: Final = 4  # words
+_SLOT: Final = np.uint64(16)  # bits of a packed digit; the first stands in the lowest
+_DIGIT: Final = np.uint64(0xFFFF)
+# _KEEP[n] keeps the first n packed digits and clears the others.
+_KEEP: Final = np.array([(1 << 16 * count) - 1 for count in range(PACKED + 1)], np.uint64)
 _POSITIVE, _NEGATIVE = 0x0000, 0x4000
 _SPECIAL: Final = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
 _SPECIAL_SIGNS: Final = {text: sign for sign, text in _SPECIAL.items()}
@@ -50,6 +57,11 @@ class Shape(NamedTuple):
     fraction: int
     first: int
     last: int
+
+    @property
+    def width(self) -> int:
+        """Return the number of digits."""
+        return self.whole + self.fraction
 
     @classmethod
     def of(cls, kind: pa.Decimal128Type) -> Shape:
@@ -73,13 +85,14 @@ def decode_numeric(sent: pa.Array, kind: pa.Decimal128Type) -> tuple[pa.Array, p
     strange = np.zeros(count, np.bool_)
     starts = arrow.offsets(sent)
     # The header of a NULL, which has no bytes, is read from whatever follows it.
-    words = np.zeros(starts[-1] // 2 + _HEADER + 1, np.uint16)
+    words = np.zeros(starts[-1] // 2 + _HEADER + PACKED, np.uint16)
     words[: starts[-1] // 2] = arrow.data(sent)[: starts[-1]].view(">u2")
     shape = Shape.of(kind)
+    decode = _decode_packed if shape.width <= PACKED else _decode
     for first in range(0, count, _ROWS_AT_ONCE):
         part = slice(first, min(first + _ROWS_AT_ONCE, count))
         at = starts[part].astype(np.int64) // 2
-        strange[part] = _decode(words, at, shape, kind, halves[part])
+        strange[part] = decode(words, at, shape, kind, halves[part])
     valid = arrow.validity(sent)
     if valid is not None:
         strange &= valid
@@ -92,6 +105,30 @@ def decode_numeric(sent: pa.Array, kind: pa.Decimal128Type) -> tuple[pa.Array, p
         exact = arrow.spread(arrow.Sparse(rows, encoded.indices.to_numpy(), texts), count)
     bitmap = None if valid is None else arrow.bitmap(valid)
     return pa.Array.from_buffers(kind, count, [bitmap, pa.py_buffer(halves)]), exact
+
+
+def _decode_packed(words: Digits, at: Int64s, shape: Shape, kind: pa.Decimal128Type, halves: UInt64s) -> Bools:
+    """Do what `_decode` does where all digits fit one word: they are read, and brought to their places, at once."""
+    sent = np.ndarray((len(words) - _HEADER - PACKED + 1,), "V16", words.data, strides=(2,))[at]
+    header = sent.view(np.uint16).reshape(-1, _HEADER + PACKED)
+    count, sign = header[:, 0], header[:, 2]
+    missing = shape.whole - 1 - header[:, 1].view(np.int16).astype(np.int64)  # digits that stand before the first sent
+    strange: Bools = header[:, 3] != kind.scale
+    strange |= (missing < 0) & (count > 0)
+    digits = sent.view(np.uint64).reshape(-1, 2)[:, 1] & _KEEP.take(count, mode="clip")
+    digits <<= np.clip(missing, 0, PACKED - 1).view(np.uint64) * _SLOT
+    low = digits & _DIGIT
+    for _ in range(shape.width - 1):
+        digits >>= _SLOT
+        low *= np.uint64(10_000)
+        low += digits & _DIGIT
+    if (below := 10 ** (4 - shape.last)) > 1:
+        low //= np.uint64(below)
+    strange |= low >= np.uint64(10**kind.precision)
+    negative = sign == _NEGATIVE
+    strange |= (sign != _POSITIVE) & ~negative
+    halves[:, 0], halves[:, 1] = _negate(low, np.zeros_like(low), negative) if negative.any() else (low, 0)
+    return strange
 
 
 def _decode(words: Digits, at: Int64s, shape: Shape, kind: pa.Decimal128Type, halves: UInt64s) -> Bools:
@@ -142,6 +179,23 @@ def _negate(low: UInt64s, high: UInt64s, which: Bools) -> tuple[UInt64s, UInt64s
     return low, (high ^ ones) + (which & (low == 0))
 
 
+def packed_digits_of(decimals: pa.Array) -> tuple[Bools, UInt64s]:
+    """Return what `digits_of` returns where `Shape.width` is at most PACKED: 16 bits a digit, the first the lowest."""
+    shape = Shape.of(decimals.type)
+    signed = arrow.numbers(decimals, np.int64, width=2)[::2]
+    negative = signed < 0
+    rest = np.abs(signed).view(np.uint64)
+    packed = np.zeros_like(rest)
+    for column, factor in _from_the_right(shape):
+        left = rest // np.uint64(factor)
+        rest -= left * np.uint64(factor)
+        if factor < 10_000:
+            rest *= np.uint64(10_000 // factor)
+        packed |= rest << (np.uint64(column) * _SLOT)
+        rest = left
+    return negative, packed
+
+
 def digits_of(decimals: pa.Array) -> tuple[Bools, Digits]:
     """Return which values of a decimal128(p,s) array are negative, and all digits of their `Shape`.
 
@@ -149,7 +203,7 @@ def digits_of(decimals: pa.Array) -> tuple[Bools, Digits]:
     """
     halves = arrow.numbers(decimals, np.int64, width=2).reshape(-1, 2)
     shape = Shape.of(decimals.type)
-    digits = np.empty((len(decimals), shape.whole + shape.fraction), np.uint16)
+    digits = np.empty((len(decimals), shape.width), np.uint16)
     signed = halves[:, 0]
     negative = halves[:, 1] < 0
     if decimals.type.precision <= NARROW or bool(((signed >> 63) == halves[:, 1]).all()):

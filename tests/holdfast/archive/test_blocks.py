@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from holdfast.archive import blocks
@@ -85,3 +87,31 @@ def test_a_cut_or_missing_file_is_found_and_named(store: ObjectStore) -> None:
     store.delete(record.path)
     with pytest.raises(DamagedError, match="is missing"):
         blocks.read_file(store, record)
+
+
+NUMBERS = {
+    "long": pa.int64(),
+    "short": pa.int16(),
+    "day": pa.date32(),
+    "moment": pa.timestamp("us", tz="UTC"),
+    "amount": pa.decimal128(18, 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("different", "packed"),
+    [
+        pytest.param(3000, {"DELTA_BINARY_PACKED"}, id="many values, as differences"),
+        pytest.param(40, {"RLE_DICTIONARY"}, id="few values, as a dictionary"),
+    ],
+)
+def test_numbers_are_packed_by_how_many_values_they_have(store: ObjectStore, different: int, packed: set[str]) -> None:
+    numbers = [-1, None, *(number * 7919 % different for number in range(2998))]
+    amounts = [None if number is None else Decimal(number) / 100 for number in numbers]
+    columns = {name: pa.array(amounts if name == "amount" else numbers, kind) for name, kind in NUMBERS.items()}
+    batch = pa.record_batch(columns)
+    (record,) = blocks.write_parquet(store, "data/s/1/snapshot/b/00000", batch.schema, [batch])
+    assert pa.Table.from_batches(blocks.read_batches(store, record)) == pa.Table.from_batches([batch])
+    group = pq.ParquetFile(pa.BufferReader(store.get(record.path))).metadata.row_group(0)
+    for number in range(len(NUMBERS)):
+        assert set(group.column(number).encodings) - {"RLE", "PLAIN"} == packed
