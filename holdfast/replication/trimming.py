@@ -7,6 +7,7 @@ what goes wrong without each.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -59,8 +60,10 @@ def trim(
     found = store.run(lambda connection: move_start(connection, archive, min_keep, max_keep, dry_run=dry_run))
     if not dry_run:
         # The start of the log is what counts: whatever lies before it may go at any time, and in any pieces.
-        while store.run(lambda connection: delete_some(connection, archive, found.start), serializable=False):
-            pass
+        oldest = store.run(lambda connection: oldest_entry(connection, archive), serializable=False)
+        for first in range(oldest or found.start, found.start, BATCH):
+            upto = min(found.start, first + BATCH)
+            store.run(partial(delete_some, archive=archive, first=first, upto=upto), serializable=False)
     return found
 
 
@@ -111,16 +114,19 @@ def _new_start(
     return start, [row for row in away if row.pointer < start]
 
 
-def delete_some(connection: Connection, archive: str, start: int, *, most: int = BATCH) -> bool:
-    """Delete some of the entries that lie before the start of the log; say whether there may be more.
+def oldest_entry(connection: Connection, archive: str) -> int | None:
+    """Return the index of the oldest entry that is still there; None where there is none.
 
-    :param start: of the log. It is not read here: whoever appends changes that row, and would be in the way.
+    To be asked once: until the server has tidied up, looking for it passes all that was deleted.
     """
-    e, b = schema.entries.c, schema.blocks.c
-    oldest = connection.execute(sa.select(sa.func.min(e.index)).where(e.archive == archive)).scalar_one_or_none()
-    if oldest is None or oldest >= start:
-        return False
-    upto = min(start, oldest + most)
-    connection.execute(schema.entries.delete().where(e.archive == archive, e.index < upto))
-    connection.execute(schema.blocks.delete().where(b.archive == archive, b.index < upto))
-    return bool(upto < start)
+    e = schema.entries.c
+    return connection.execute(sa.select(sa.func.min(e.index)).where(e.archive == archive)).scalar_one_or_none()
+
+
+def delete_some(connection: Connection, archive: str, first: int, upto: int) -> None:
+    """Delete entries that lie before the start of the log.
+
+    :param first: index of the first one; `upto` is that behind the last one.
+    """
+    for each in (schema.entries, schema.blocks):
+        connection.execute(each.delete().where(each.c.archive == archive, each.c.index >= first, each.c.index < upto))

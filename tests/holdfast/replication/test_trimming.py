@@ -99,12 +99,12 @@ def test_entries_go_in_pieces_that_let_others_in_between(
     ends: list[int] = []
     delete = trimming.delete_some
 
-    def watched(c: Connection, archive: str, start: int) -> bool:
-        more = delete(c, archive, start, most=4)
+    def watched(c: Connection, archive: str, first: int, upto: int) -> None:
+        delete(c, archive, first, upto)
         ends.append(len(log.entries(c, archive, 1)))
-        return more
 
     monkeypatch.setattr(trimming, "delete_some", watched)
+    monkeypatch.setattr(trimming, "BATCH", 4)
     trim(store, "a", min_keep=0, max_keep=10)
     assert ends == [16, 12, 8, 5]
 
