@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from holdfast.archive.blocks import read_file, write_bytes
 from holdfast.errors import DamagedError
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
+    import io
+
     from holdfast.archive.model import FileRecord
     from holdfast.storage import ObjectStore
 
@@ -23,15 +25,17 @@ def send_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> Non
     :raises DamagedError: it is missing, or not what was written: then nothing of it appears.
     """
     found, size = hashlib.sha256(), 0
+    buffer = memoryview(bytearray(_CHUNK_BYTES))  # one for all: the system clears the memory of each new one
     try:
         incoming = source.open_read(file.path)
     except ObjectNotFound as error:
         raise _damaged(source, file, "it is missing") from error
     with incoming, target.open_write(file.path) as outgoing:
-        while chunk := incoming.read(_CHUNK_BYTES):
-            found.update(chunk)
-            size += len(chunk)
-            outgoing.write(chunk)
+        read = cast("io.RawIOBase", incoming).readinto
+        while length := read(buffer):
+            found.update(buffer[:length])
+            size += length
+            outgoing.write(buffer[:length])
         if size != file.size or found.hexdigest() != file.sha256:
             raise _damaged(source, file, f"it has {size} bytes with another checksum than the {file.size} written")
 
