@@ -50,6 +50,7 @@ def _archive_value(each: ArchiveStatus) -> dict[str, Any]:
             }
             for quorum, left in each.pending
         ],
+        "missing": [{"entry": index, "for_s": round(seconds, 1)} for index, seconds in each.missing],
         "replicas": [_replica_value(one) for one in each.replicas],
     }
 
@@ -89,6 +90,12 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
                 f"entry {pending['entry']}, a backup of {pending['source']}, waits for its quorum: "
                 f"{len(pending['replicas'])} of {pending['size']} replicas ({have}), "
                 f"for {pending['seconds_left']:.0f} s at most",
+                markup=False,
+            )
+        for missing in each["missing"]:
+            console.print(
+                f"entry {missing['entry']} stops replicas: nobody has its files, as is known for "
+                f"{missing['for_s'] / 3600:.1f} h",
                 markup=False,
             )
         if each["leader"]:

@@ -9,6 +9,7 @@ import typer
 from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.replica_options import AnyReplica, Asked, OfArchive, Store, ask
+from holdfast.config import parse_span
 from holdfast.errors import UsageError, exit_code_of, sentence
 from holdfast.replication import recovery, trimming
 from holdfast.replication.replicas import lost, mark_lost, replicas
@@ -31,11 +32,16 @@ def sync(
     ] = False,
     store: Store = None,
     archive: OfArchive = None,
+    gap_after: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Give up an entry whose files nobody has had for so long, or 'never' do so."),
+    ] = "24h",
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Execute what the log has beyond a replica: fetch the files of each entry, and commit it."""
     output = Output(as_json=as_json)
+    after = None if gap_after == "never" else parse_span(gap_after)
     _one_or(name, every, "--all")
     with ask(store, archive) as asked:
         log = asked.log()
@@ -47,7 +53,7 @@ def sync(
         _each(
             chosen,
             lambda row: _synced_value(
-                sync_replica(asked.coordination, log.archive, row, wait=wait, places=asked.place)
+                sync_replica(asked.coordination, log.archive, row, wait=wait, gap_after=after, places=asked.place)
             ),
             _synced,
             output,
@@ -101,14 +107,17 @@ def _synced_value(done: Synced) -> dict[str, Any]:
         "entries": done.entries,
         "files": done.files,
         "bytes": done.size,
+        "given_up": list(done.given_up),
     }
 
 
 def _synced(value: dict[str, Any]) -> str:
+    indexes = ", ".join(str(index) for index in value["given_up"])
+    given_up = f"given up, since nobody had their files: entries {indexes}; " if indexes else ""
     if not value["entries"]:
-        return f"{value['replica']}: at entry {value['index']}, nothing to do"
+        return f"{value['replica']}: {given_up}at entry {value['index']}, nothing to do"
     return (
-        f"{value['replica']}: at entry {value['index']}; {value['entries']:,} executed, "
+        f"{value['replica']}: {given_up}at entry {value['index']}; {value['entries']:,} executed, "
         f"{value['files']:,} files ({human_size(value['bytes'])}) fetched"
     )
 

@@ -21,6 +21,21 @@ class OldStoreError(DamagedError):
     """The store and a replica tell different stories: one of both was brought back from an older copy."""
 
 
+class MissingFilesError(DamagedError):
+    """No replica that could be asked has what an entry adds.
+
+    :param index: of the entry.
+    """
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message, index)
+        self.message = message
+        self.index = index
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class HeadMovedError(HoldfastError):
     """The log has grown since the change was planned: it is to be planned anew."""
 

@@ -9,6 +9,7 @@ from holdfast.archive import locks
 from holdfast.archive.transfer import is_whole, replace_file, send_file
 from holdfast.errors import DamagedError, HoldfastError, sentence
 from holdfast.replication.agreement import open_replica
+from holdfast.replication.errors import MissingFilesError
 from holdfast.replication.replicas import replicas
 from locking import LockError, Owner
 from locking.store import ObjectExists, StoreError
@@ -44,7 +45,7 @@ class Others:
     def bring(self, entry: Entry) -> None:
         """Fetch the files that an entry adds and that are not here.
 
-        :raises DamagedError: nobody who could be asked has one of them.
+        :raises MissingFilesError: nobody who could be asked has one of them.
         """
         missing = list(
             missing_files(self._archive.store, (file for block in entry.change.add for file in block.files()))
@@ -66,10 +67,11 @@ class Others:
             self._archive.fetched = (self._archive.fetched[0] + files, self._archive.fetched[1] + size)
             return
         said = "; ".join(f"{name}: {why}" for name, why in refused.items()) or "there is no other one"
-        raise DamagedError(
+        raise MissingFilesError(
             f"no replica could give {missing[0].path}, which entry {entry.index} (of {entry.appended_by}) adds: "
             f"{said}. It is tried again by the next sync. If its files are gone for good: 'holdfast replica give-up "
-            f"{entry.index} --dry-run' says what would be lost"
+            f"{entry.index} --dry-run' says what would be lost",
+            entry.index,
         )
 
     def _rows(self, entry: Entry) -> list[ReplicaRow]:

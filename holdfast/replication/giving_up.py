@@ -1,6 +1,7 @@
 """Giving up an entry of the update log whose files nobody has any more: else no replica could ever go beyond it.
 
-That is a person's decision, and it is refused while anybody who may have a file has not been asked. What was appended
+A person says so, or it has been known for long enough that nobody has them. It is refused while anybody who may have a
+file has not been asked. What was appended
 behind the entry and builds on it is given up with it: changes of the same source that follow on its own, and whatever
 removes its blocks. The source's ends go back to what is left. So its next backup goes on from there; where the server
 has forgotten the changes since, or a full backup that stays would follow on what is given up, it begins anew with a
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ from holdfast.archive import locks
 from holdfast.archive.given_up import GIVEN_UP, reason_of
 from holdfast.archive.state import stream_end
 from holdfast.archive.transfer import is_whole
-from holdfast.errors import BusyError, RefusedError, UsageError
+from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.replication import log, quorum, schema
 from holdfast.replication.agreement import check_replica, look_up
 from holdfast.replication.fetching import missing_files
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from holdfast.replication.store import CoordinationStore
     from holdfast.replication.survey import Told
     from holdfast.storage import ObjectStore
+
+
+GAP_AFTER = timedelta(hours=24)
+"""So long it is to be known that nobody has the files of an entry before a sync gives it up."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,40 @@ def prepare(
         raise RefusedError(f"every file of entry {index} is at some place: 'holdfast replica sync --all' fetches them")
     given_up, ends = _building_on(entries, before)
     return GivingUp(archive, missing, given_up, ends, head, before.name)
+
+
+def give_up_in_time(
+    coordination: CoordinationStore,
+    archive: str,
+    index: int,
+    *,
+    after: timedelta,
+    wait: float = 0.0,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> timedelta:
+    """Give an entry up if it has been known for so long that nobody has its files; return how long that is still to be.
+
+    The time begins anew whenever somebody could not be asked.
+
+    :param after: so long a file may be looked for, and put where a replica finds it.
+    :return: zero: it is given up.
+    :raises UsageError, RefusedError, OldStoreError: as `prepare` does.
+    :raises LockBusy, BusyError: as `give_up` does.
+    """
+
+    def note(*, missing: bool) -> float:
+        return coordination.run(lambda c: log.note_missing(c, archive, index, missing=missing))
+
+    try:
+        prepare(coordination, archive, index, places=places)
+    except HoldfastError:
+        note(missing=False)
+        raise
+    left = after - timedelta(seconds=note(missing=True))
+    if left > timedelta():
+        return left
+    give_up(coordination, archive, index, wait=wait, places=places)
+    return timedelta()
 
 
 def _entries(coordination: CoordinationStore, archive: str, since: int) -> Iterator[Entry]:
@@ -262,5 +302,6 @@ def _write(connection: Connection, planned: GivingUp) -> int:
     for entry in planned.entries:
         block = entry.change.add[0] if entry.change.add else None
         identity, name = (block.id, block.source.name) if block else ("", "")
+        log.note_missing(connection, archive, entry.index, missing=False)
         quorum.give_up(connection, archive, entry.index, block=identity, source=name, dropped_by=index)
     return index

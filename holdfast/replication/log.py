@@ -345,6 +345,22 @@ def entry_id(connection: Connection, archive: str, index: int) -> str | None:
     return connection.execute(sa.select(_E.entry).where(_E.archive == archive, _E.index == index)).scalar_one_or_none()
 
 
+def note_missing(connection: Connection, archive: str, index: int, *, missing: bool) -> float:
+    """Note whether nobody has the files of an entry; return for how many seconds that has been so without a break."""
+    now = clock(connection)
+    of_entry = (_E.archive == archive, _E.index == index)
+    value = sa.func.coalesce(_E.missing_since, now) if missing else None
+    connection.execute(schema.entries.update().where(*of_entry).values(missing_since=value))
+    since = connection.execute(sa.select(_E.missing_since).where(*of_entry)).scalar_one_or_none()
+    return 0.0 if since is None else max(0.0, now - since)
+
+
+def missing_entries(connection: Connection, archive: str) -> Sequence[tuple[int, float]]:
+    """Return the index of each entry whose files nobody has, and since when, in seconds since 1970."""
+    query = sa.select(_E.index, _E.missing_since).where(_E.archive == archive, _E.missing_since.is_not(None))
+    return [(row[0], row[1]) for row in connection.execute(query.order_by(_E.index))]
+
+
 def take_source(
     connection: Connection, acting: Acting, source: str, run: str, *, lease: float = SOURCE_LEASE_S
 ) -> Ends:

@@ -64,6 +64,7 @@ class Synced:
 
     :param index: of the last entry that is here.
     :param entries: how many were executed; `files` and `size` of what was fetched for them.
+    :param given_up: indexes of entries that were given up before, since nobody has had their files for long.
     """
 
     replica: str
@@ -71,6 +72,7 @@ class Synced:
     entries: int
     files: int
     size: int
+    given_up: tuple[int, ...] = ()
 
 
 @dataclass

@@ -67,6 +67,7 @@ entries = Table(
     Column("size", BigInteger, nullable=False),  # bytes of the files that it adds
     Column("appended_by", String(64), nullable=False),
     Column("appended_at", Double, nullable=False),
+    Column("missing_since", Double),  # all who may have its files were asked, and none has had them since
     _of_archive("entries"),
 )
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from holdfast.replication import quorum, schema
 from holdfast.replication.leader import Leader, leader
+from holdfast.replication.log import missing_entries
 from holdfast.replication.replicas import LogState, ReplicaRow, log_state, log_states, replicas
 from holdfast.replication.store import clock
 
@@ -43,6 +44,8 @@ class ArchiveStatus:
     :param leader: the replica that compactions and truncations go through, or went through last.
     :param leader_s: so long its lease runs on; 0: another one may lead.
     :param pending: backups that wait for their quorum, each with the seconds that are left for it.
+    :param missing: indexes of entries that stop replicas, since nobody has their files, each with the seconds for which
+        that has been known.
     """
 
     log: LogState
@@ -50,6 +53,7 @@ class ArchiveStatus:
     leader: Leader
     leader_s: float
     pending: tuple[tuple[Quorum, float], ...]
+    missing: tuple[tuple[int, float], ...]
 
 
 def status(connection: Connection, archive: str | None = None) -> list[ArchiveStatus]:
@@ -63,7 +67,10 @@ def _archive_status(connection: Connection, log: LogState, now: float) -> Archiv
     rows = tuple(_status(connection, log, row, now) for row in replicas(connection, log.archive))
     leads = leader(connection, log.archive)
     waiting = tuple((each, max(0.0, each.deadline - now)) for each in quorum.pending(connection, log.archive))
-    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting)
+    executed = max((each.row.pointer - 1 for each in rows if not each.row.is_lost), default=0)
+    missing = [(index, max(0.0, now - since)) for index, since in missing_entries(connection, log.archive)]
+    stopping = tuple(each for each in missing if each[0] > executed)
+    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, stopping)
 
 
 def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) -> ReplicaStatus:

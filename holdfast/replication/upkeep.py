@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.errors import DamagedError, UsageError
+from holdfast.errors import DamagedError, HoldfastError, UsageError, sentence
 from holdfast.replication.agreement import open_replica
+from holdfast.replication.errors import MissingFilesError
+from holdfast.replication.giving_up import give_up_in_time
 from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.replicas import log_states, lost, mark_lost, replicas
 from holdfast.replication.store import opened
 from holdfast.storage import open_store
-from locking import Owner
-from locking.store import ObjectNotFound
+from locking import LockError, Owner
+from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from datetime import timedelta
 
     from sqlalchemy import Connection
 
@@ -70,15 +74,56 @@ def sync_replica(
     row: ReplicaRow,
     *,
     wait: float,
+    gap_after: timedelta | None = None,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Synced:
     """Bring a replica to the head of its log, under the locks that this needs.
 
     :param archive: its id.
     :param wait: seconds for locks that others hold.
+    :param gap_after: entries whose files nobody has had for so long are given up; None: only a person gives them up.
     :raises LostReplicaError: it has to be recovered first.
     :raises DamagedError: it is not at its place, or nobody has what an entry adds.
     """
+    given_up: list[int] = []
+    while True:
+        try:
+            done = _sync(coordination, archive, row, wait, places)
+        except MissingFilesError as error:
+            if gap_after is None:
+                raise
+            _give_up(coordination, archive, error, gap_after, wait, places)
+            given_up.append(error.index)
+        else:
+            return replace(done, given_up=tuple(given_up))
+
+
+def _give_up(
+    coordination: CoordinationStore,
+    archive: str,
+    missing: MissingFilesError,
+    after: timedelta,
+    wait: float,
+    places: Callable[[str], ObjectStore],
+) -> None:
+    """Give an entry up once its time is over; until then, say how long that is still to be, or what is in the way.
+
+    :raises DamagedError: it is not given up.
+    """
+    try:
+        left = give_up_in_time(coordination, archive, missing.index, after=after, wait=wait, places=places)
+    except (HoldfastError, LockError, StoreError) as why:
+        raise DamagedError(f"{missing}. It is not given up by itself: {sentence(why)}") from why
+    if left:
+        raise DamagedError(
+            f"{missing}. All who may have had them were asked: it is given up by itself by a sync in "
+            f"{left.total_seconds() / 3600:.1f} h"
+        )
+
+
+def _sync(
+    coordination: CoordinationStore, archive: str, row: ReplicaRow, wait: float, places: Callable[[str], ObjectStore]
+) -> Synced:
     if row.is_lost:
         raise lost(row)
     place = places(row.url)

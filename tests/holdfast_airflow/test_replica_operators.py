@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from holdfast.archive import Archive
 from holdfast.archive.verify import verify
 from holdfast.errors import DamagedError
 from holdfast.replication import schema
-from holdfast.replication.replicas import mark_lost, replica
+from holdfast.replication.replicas import mark_lost, remove, replica
 from holdfast.replication.store import CoordinationStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused
 from holdfast_airflow.operators import RecoverReplicas, SyncReplica, TrimLog, VerifyOperator
@@ -47,6 +49,16 @@ def test_a_replica_is_brought_to_the_head_of_the_log(shop: Replicas) -> None:
     assert (done["replica"], done["index"], done["entries"], done["files"]) == ("far", 1, 1, 2)
     assert shop.is_whole("far")
     assert run(SyncReplica(task_id="sync", archive="shop", replica="far"))["entries"] == 0
+
+
+def test_a_sync_gives_up_what_nobody_has_had_for_long(shop: Replicas) -> None:
+    shop.back_up("near")
+    shutil.rmtree(shop.folder / "near")
+    shop.coordination.run(lambda c: remove(c, shop.archive, "near", force=True))
+    with pytest.raises(JobRefused, match=r"given up by itself by a sync in 24\.0 h"):
+        run(SyncReplica(task_id="sync", archive="shop", replica="far"))
+    done = run(SyncReplica(task_id="sync", archive="shop", replica="far", gap_after=timedelta()))
+    assert (done["index"], done["given_up"]) == (2, [1])
 
 
 def test_a_log_is_trimmed_by_what_a_form_says(shop: Replicas) -> None:

@@ -22,21 +22,33 @@ class SyncReplica(BaseOperator):
     Files go from store to store through the worker, several at a time; what is there already is not fetched again. A
     replica that is lost is left to :class:`RecoverReplicas`, and the task fails.
 
-    Returns `replica`, `index` (of the last entry that it has), `entries`, `files` and `bytes` (that were fetched).
+    Where nobody has the files of an entry any more, the task fails until that has been known for `gap_after`; then the
+    entry is given up, and `points` names the gap.
+
+    Returns `replica`, `index` (of the last entry that it has), `entries`, `files` and `bytes` (that were fetched), and
+    `given_up` (indexes of entries).
 
     :param archive: a name in archives.yaml. (templated)
     :param replica: the replica's name. (templated)
+    :param gap_after: entries whose files nobody has had for so long are given up; None: only a person does that.
     :param lock_wait: how long to wait for whoever works on the replica, in the worker.
     """
 
     template_fields: Sequence[str] = ("archive", "replica")
 
     def __init__(
-        self, *, archive: str, replica: str, lock_wait: timedelta = timedelta(minutes=2), **kwargs: Any
+        self,
+        *,
+        archive: str,
+        replica: str,
+        gap_after: timedelta | None = timedelta(hours=24),
+        lock_wait: timedelta = timedelta(minutes=2),
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.archive = archive
         self.replica = replica
+        self.gap_after = gap_after
         self.lock_wait = lock_wait
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -47,7 +59,19 @@ class SyncReplica(BaseOperator):
         with in_airflow_terms(), replicated(self.archive) as found:
             row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica))
             wait = self.lock_wait.total_seconds()
-            done = sync_replica(found.coordination, found.log.archive, row, wait=wait, places=found.places)
+            done = sync_replica(
+                found.coordination,
+                found.log.archive,
+                row,
+                wait=wait,
+                gap_after=self.gap_after,
+                places=found.places,
+            )
+        for index in done.given_up:
+            self.log.error(
+                "entry %s of the update log is given up: no replica had its files: 'holdfast points' names the gap",
+                index,
+            )
         self.log.info(
             "replica %s is at entry %s: %s executed, %s files fetched",
             done.replica,
@@ -61,4 +85,5 @@ class SyncReplica(BaseOperator):
             "entries": done.entries,
             "files": done.files,
             "bytes": done.size,
+            "given_up": list(done.given_up),
         }

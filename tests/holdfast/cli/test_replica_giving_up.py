@@ -67,3 +67,28 @@ def test_who_works_on_a_replica_is_in_the_way_of_giving_up(holdfast: RunCommand,
     with RWLock(stuck.place("far"), "replica").write(purpose="a sync"):
         done = holdfast("replica", "give-up", "1")
     assert (done.code, "a sync" in done.err) == (3, True)
+
+
+def test_a_sync_gives_it_up_in_time_and_status_tells_how_long_it_is_known(
+    holdfast: RunCommand, stuck: Replicas
+) -> None:
+    assert holdfast("replica", "remove", "near", "--force").code == 0
+    waiting = holdfast("replica", "sync", "far", "--gap-after", "3d")
+    assert (waiting.code, "it is given up by itself by a sync in 72.0 h" in waiting.err) == (4, True)
+    assert "entry 1 stops replicas: nobody has its files, as is known for 0.0 h\n" in holdfast("replica", "status").out
+    (archive,) = holdfast("replica", "status", "--json").value["archives"]
+    assert [each["entry"] for each in archive["missing"]] == [1]
+    never = holdfast("replica", "sync", "far", "--gap-after", "never")
+    assert (never.code, "by itself" in never.err) == (4, False)
+    done = holdfast("replica", "sync", "--all", "--gap-after", "0s")
+    assert done.out == (
+        "far: given up, since nobody had their files: entries 1; at entry 2; 2 executed, 0 files (0 B) fetched\n"
+        "off: at entry 2; 2 executed, 0 files (0 B) fetched\n"
+    )
+    (archive,) = holdfast("replica", "status", "--json").value["archives"]
+    assert archive["missing"] == []
+
+
+def test_a_time_that_is_none_is_refused(holdfast: RunCommand, stuck: Replicas) -> None:
+    done = holdfast("replica", "sync", "far", "--gap-after", "soon")
+    assert (done.code, "cannot read 'soon' as a length of time" in done.err) == (2, True)

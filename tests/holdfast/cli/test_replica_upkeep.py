@@ -19,7 +19,7 @@ def test_a_replica_is_brought_to_the_head_of_the_log(holdfast: RunCommand, two: 
     assert done.code == 0, done.err
     (value,) = done.value["replicas"]
     assert value.pop("bytes") > 0
-    assert value == {"replica": "far", "index": 1, "entries": 1, "files": 2}
+    assert value == {"replica": "far", "index": 1, "entries": 1, "files": 2, "given_up": []}
     assert two.is_whole("far")
     assert holdfast("replica", "sync", "far").out == "far: at entry 1, nothing to do\n"
     two.back_up("far")

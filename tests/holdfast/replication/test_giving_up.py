@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -19,9 +20,12 @@ from holdfast.errors import BusyError, DamagedError, RefusedError, UsageError
 from holdfast.position import show_position
 from holdfast.replication import giving_up, log, quorum, schema
 from holdfast.replication.errors import OldStoreError
-from holdfast.replication.giving_up import give_up, prepare
+from holdfast.replication.giving_up import GAP_AFTER, give_up, prepare
 from holdfast.replication.leader import lead
-from holdfast.replication.replicas import remove
+from holdfast.replication.replica import Synced
+from holdfast.replication.replicas import remove, replicas
+from holdfast.replication.status import status
+from holdfast.replication.upkeep import sync_replica
 from locking import LockBusy, RWLock
 from tests.support.replicated import Replicas, made_backup, nothing
 
@@ -386,3 +390,85 @@ def test_a_log_that_changes_meanwhile_is_left_alone(
     with pytest.raises(BusyError, match="the log of shop has changed meanwhile"):
         give_up(stuck.coordination, stuck.archive, 2)
     assert prepare(stuck.coordination, stuck.archive, 2).head == 3
+
+
+def known_for(given: Replicas, index: int, time: timedelta) -> None:
+    """Let it have been known for some time that nobody has the files of an entry."""
+    e = schema.entries.c
+    update = schema.entries.update().where(e.index == index, e.missing_since.is_not(None))
+    since = e.missing_since - time.total_seconds()
+    assert given.coordination.run(lambda c: c.execute(update.values(missing_since=since)).rowcount) == 1
+
+
+def sync(given: Replicas, name: str, gap_after: timedelta | None = GAP_AFTER) -> Synced:
+    (row,) = [row for row in given.coordination.run(lambda c: replicas(c, given.archive)) if row.name == name]
+    return sync_replica(given.coordination, given.archive, row, wait=0, gap_after=gap_after)
+
+
+def missing(given: Replicas) -> list[int]:
+    (found,) = given.coordination.run(lambda c: status(c, given.archive))
+    return [index for index, _ in found.missing]
+
+
+def test_a_sync_gives_up_by_itself_what_nobody_has_had_for_long(stuck: Replicas) -> None:
+    with pytest.raises(DamagedError, match=r"which entry 2 .*: it is given up by itself by a sync in 24\.0 h"):
+        sync(stuck, "far")
+    assert missing(stuck) == [2]
+    known_for(stuck, 2, timedelta(hours=23))
+    with pytest.raises(DamagedError, match=r"by a sync in 1\.0 h"):
+        sync(stuck, "off")
+    known_for(stuck, 2, timedelta(hours=1))
+    with pytest.raises(DamagedError, match=r"which entry 3 .* in 24\.0 h"):
+        sync(stuck, "far")  # each has a time of its own
+    assert missing(stuck) == [3]
+    known_for(stuck, 3, GAP_AFTER)
+    done = sync(stuck, "off")
+    assert done.given_up == (3,)
+    assert missing(stuck) == []
+    state = equal(stuck, "far", "off")
+    assert (state.ends["shop_db"], state.streams["shop_db"]) == ("0/A00", "0/A00")
+
+
+def test_nothing_is_given_up_while_somebody_who_may_have_it_cannot_be_asked(three: Replicas) -> None:
+    append(three, "near", full("0/A00"))
+    three.sync("far")
+    append(three, "near", changes("0/A00", "0/B00"))
+    destroyed(three, "near")
+    with pytest.raises(DamagedError, match="which entry 2"):
+        sync(three, "far")
+    off = three.folder / "off"
+    off.rename(three.folder / "away")
+    known_for(three, 2, 2 * GAP_AFTER)
+    with pytest.raises(DamagedError, match=r"It is not given up by itself: entry 2 waits for off \("):
+        sync(three, "far")
+    assert missing(three) == []
+    (three.folder / "away").rename(off)
+    with pytest.raises(DamagedError, match=r"in 24\.0 h"):
+        sync(three, "far")  # the time begins anew
+    assert ends(three) == ("0/B00", "0/B00")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_files_that_turn_up_after_all_are_used_if_they_are_what_was_written(three: Replicas, whole: bool) -> None:
+    append(three, "near", full("0/A00"))
+    three.sync("far")
+    block = append(three, "near", changes("0/A00", "0/B00"))
+    found = {file.path: three.place("near").get(file.path) for file in block.files()}
+    destroyed(three, "near")
+    with pytest.raises(DamagedError, match=r"in 24\.0 h"):
+        sync(three, "far")
+    known_for(three, 2, GAP_AFTER)
+    for path, content in found.items():
+        with three.place("off").open_write(path) as file:
+            file.write(content if whole else bytes(len(content)))
+    done = sync(three, "far")
+    assert done.given_up == (() if whole else (2,))
+    assert (block.id in equal(three, "far", "off").blocks) is whole
+    assert missing(three) == []
+
+
+def test_only_a_person_gives_up_where_no_time_is_said(stuck: Replicas) -> None:
+    with pytest.raises(DamagedError, match="which entry 2") as raised:
+        sync(stuck, "far", gap_after=None)
+    assert "by itself" not in str(raised.value)
+    assert missing(stuck) == []
