@@ -36,6 +36,8 @@ SNAPSHOT_VARIABLE = "HOLDFAST_SNAPSHOT"
 DECISION_VARIABLE = "HOLDFAST_DECISION"
 URL_VARIABLES = {"source": "HOLDFAST_SOURCE_URL", "target": "HOLDFAST_TARGET_URL"}
 
+DRIVER_OPTIONS = "spark.driver.defaultJavaOptions"
+
 SPARK_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -43,13 +45,26 @@ SPARK_CONF = {
     "spark.speculation": "false",
     "spark.python.daemon.module": "sparkjobs.daemon",
     # No bulk data goes through Java, so code that is compiled well never pays: it is a third of a short job's CPU time.
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+    DRIVER_OPTIONS: "-XX:TieredStopAtLevel=1",
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     # By itself glibc gives the memory of each of numpy's arrays back at once, and takes it anew for the next one.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(8 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 """What every application of ours is submitted with."""
+
+
+def spark_conf() -> dict[str, str]:
+    """Return what every application is submitted with here, where its classes may have been prepared."""
+    from holdfast.spark_classes import classes_file
+
+    file = classes_file()
+    if not file.exists():
+        return dict(SPARK_CONF)
+    # Java says at length where they do not fit, and goes on without them.
+    prepared = f'"-XX:SharedArchiveFile={file}" -Xlog:cds*=off -Xlog:class+path=off'
+    return {**SPARK_CONF, DRIVER_OPTIONS: f"{SPARK_CONF[DRIVER_OPTIONS]} {prepared}"}
+
 
 JAVA_VERSIONS = (17, 21)
 """What Spark 4.2 runs on."""
@@ -180,7 +195,7 @@ def submit(
     if binary is None:
         raise HoldfastError("spark-submit was not found: install the 'spark' extra (pyspark)")
     command = [binary, "--master", master]
-    for name, value in {**SPARK_CONF, **(conf or {})}.items():
+    for name, value in {**spark_conf(), **(conf or {})}.items():
         command += ["--conf", f"{name}={value}"]
     command += [str(find_application(application)), *arguments]
     with (log or Path(os.devnull)).open("ab") as output:

@@ -113,6 +113,7 @@ main() {
   write_env "$uv"
   is_current packages "${VENV_INPUTS[@]}" || build_venv "$python" "$uv"
   "$uv" pip install --quiet --python .venv --no-deps --no-build-isolation --editable .
+  .venv/bin/python -m holdfast.spark_classes >.work/spark-classes.log 2>&1 || say "$(tail -1 .work/spark-classes.log)"
   stamp project pyproject.toml
   say "ready in $((SECONDS - started)) s"
 }

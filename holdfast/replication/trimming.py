@@ -6,6 +6,7 @@ what goes wrong without each.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 MIN_KEEP = 100
 MAX_KEEP = 10_000
-BATCH = 5_000
-"""Entries that one transaction deletes: others wait for it some ten milliseconds."""
+BATCH = 1_000
+"""Entries that one transaction deletes: a few milliseconds of the store's time, and then as long for others alone."""
+
+_LONGEST_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,11 @@ def trim(
         # The start of the log is what counts: whatever lies before it may go at any time, and in any pieces.
         oldest = store.run(lambda connection: oldest_entry(connection, archive), serializable=False)
         for first in range(oldest or found.start, found.start, BATCH):
+            began = time.monotonic()
             upto = min(found.start, first + BATCH)
             store.run(partial(delete_some, archive=archive, first=first, upto=upto), serializable=False)
+            if upto < found.start:
+                time.sleep(min(time.monotonic() - began, _LONGEST_PAUSE_S))
     return found
 
 

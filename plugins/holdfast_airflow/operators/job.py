@@ -20,12 +20,12 @@ from airflow.sdk.exceptions import AirflowException
 from holdfast.config import find_archive
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.jobs import (
-    SPARK_CONF,
     check_java,
     find_application,
     job_environment,
     local_environment,
     new_run_id,
+    spark_conf,
 )
 from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast_airflow.assets import SCHEME
@@ -288,7 +288,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             raise HoldfastError(f"{binary} was not found: install pyspark into Airflow's environment")
         self._run_name = job.run
         self._secret_environment = {**local_environment(job.master), **environment, RUN_VARIABLE: job.run}
-        self.conf = {**SPARK_CONF, **(self.conf or {})}
+        self.conf = {**spark_conf(), **(self.conf or {})}
         self.application_args = list(job.arguments)
         self._hook = None  # one that has started a job already would start it with that one's environment
 

@@ -1,0 +1,81 @@
+"""Spark's classes, prepared once: jobs use them where they fit, and do without them where they do not."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from holdfast import jobs, spark_classes
+from holdfast.errors import HoldfastError
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the classes are kept, in a folder with a blank in its name."""
+    file = tmp_path / "an environment" / "spark.jsa"
+    monkeypatch.setattr(spark_classes, "classes_file", lambda: file)
+    return file
+
+
+def rehearse(tmp_path: Path, *options: str) -> tuple[int, str]:
+    """Run two tasks in Spark as a job would; return its exit code, and what was said."""
+    log = tmp_path / "spark.log"
+    conf = jobs.spark_conf()
+    conf[jobs.DRIVER_OPTIONS] = " ".join([conf[jobs.DRIVER_OPTIONS], *options])
+    code = jobs.submit("rehearsal", [], jobs.job_environment(None, None, None), conf=conf, log=log)
+    return code, log.read_text()
+
+
+def test_they_lie_in_the_environment_of_this_spark() -> None:
+    assert spark_classes.classes_file().name == "spark-4.2.0.jsa"
+
+
+def test_where_nothing_was_prepared_java_is_told_nothing(file: Path) -> None:
+    assert jobs.spark_conf() == jobs.SPARK_CONF
+
+
+def test_what_was_prepared_is_told_to_java_as_one_word(file: Path) -> None:
+    file.parent.mkdir()
+    file.touch()
+    conf = jobs.spark_conf()
+    options = shlex.split(conf.pop(jobs.DRIVER_OPTIONS))
+    assert options[:2] == ["-XX:TieredStopAtLevel=1", f"-XX:SharedArchiveFile={file}"]
+    assert conf.items() < jobs.SPARK_CONF.items()
+
+
+@pytest.mark.slow
+def test_jobs_take_their_classes_from_what_was_prepared(file: Path, tmp_path: Path) -> None:
+    assert spark_classes.prepare() == file
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    loaded = tmp_path / "loaded"
+    code, _ = rehearse(tmp_path, f"-Xlog:class+load:file={loaded}")
+    assert code == 0
+    lines = [line for line in loaded.read_text().splitlines() if "org.apache.spark." in line and "Lambda" not in line]
+    prepared = sum("shared objects file (top)" in line for line in lines)
+    assert prepared > len(lines) / 2
+
+
+@pytest.mark.slow
+def test_a_file_that_does_not_fit_is_passed_without_a_word(file: Path, tmp_path: Path) -> None:
+    file.parent.mkdir()
+    file.write_bytes(b"of another Java")
+    code, said = rehearse(tmp_path)
+    assert (code, "shared archive" in said) == (0, False)
+
+
+def test_what_was_there_stays_where_spark_fails(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.parent.mkdir()
+    file.write_bytes(b"earlier")
+
+    def failing(*arguments: object, log: Path, **named: object) -> int:
+        log.write_text("no room")
+        return 1
+
+    monkeypatch.setattr(jobs, "submit", failing)
+    with pytest.raises(HoldfastError, match="Spark ended with exit code 1: no room"):
+        spark_classes.prepare()
+    assert spark_classes.main() == 1
+    assert file.read_bytes() == b"earlier"
+    assert len(list(file.parent.iterdir())) == 1
