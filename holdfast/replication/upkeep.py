@@ -86,14 +86,16 @@ def sync_replica(
     :raises DamagedError: it is not at its place, or nobody has what an entry adds.
     """
     given_up: list[int] = []
+    before = 0
     while True:
         try:
             done = _sync(coordination, archive, row, wait, places)
         except MissingFilesError as error:
-            if gap_after is None:
+            if gap_after is None or error.index <= before:
                 raise
-            _give_up(coordination, archive, error, gap_after, wait, places)
-            given_up.append(error.index)
+            before = error.index
+            if _give_up(coordination, archive, error, gap_after, wait, places):
+                given_up.append(error.index)
         else:
             return replace(done, given_up=tuple(given_up))
 
@@ -105,13 +107,16 @@ def _give_up(
     after: timedelta,
     wait: float,
     places: Callable[[str], ObjectStore],
-) -> None:
+) -> bool:
     """Give an entry up once its time is over; until then, say how long that is still to be, or what is in the way.
 
+    :return: false: somebody else has given it up meanwhile.
     :raises DamagedError: it is not given up.
     """
     try:
         left = give_up_in_time(coordination, archive, missing.index, after=after, wait=wait, places=places)
+    except UsageError:
+        return False
     except (HoldfastError, LockError, StoreError) as why:
         raise DamagedError(f"{missing}. It is not given up by itself: {sentence(why)}") from why
     if left:
@@ -119,6 +124,7 @@ def _give_up(
             f"{missing}. All who may have had them were asked: it is given up by itself by a sync in "
             f"{left.total_seconds() / 3600:.1f} h"
         )
+    return True
 
 
 def _sync(

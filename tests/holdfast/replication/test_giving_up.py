@@ -18,9 +18,9 @@ from holdfast.archive.points import intervals
 from holdfast.archive.state import State
 from holdfast.errors import BusyError, DamagedError, RefusedError, UsageError
 from holdfast.position import show_position
-from holdfast.replication import giving_up, log, quorum, schema
+from holdfast.replication import giving_up, log, quorum, schema, upkeep
 from holdfast.replication.errors import OldStoreError
-from holdfast.replication.giving_up import GAP_AFTER, give_up, prepare
+from holdfast.replication.giving_up import GAP_AFTER, give_up, give_up_in_time, prepare
 from holdfast.replication.leader import lead
 from holdfast.replication.replica import Synced
 from holdfast.replication.replicas import remove, replicas
@@ -472,3 +472,18 @@ def test_only_a_person_gives_up_where_no_time_is_said(stuck: Replicas) -> None:
         sync(stuck, "far", gap_after=None)
     assert "by itself" not in str(raised.value)
     assert missing(stuck) == []
+
+
+def test_a_sync_goes_on_where_another_one_has_given_it_up_meanwhile(
+    stuck: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def others_first(*arguments: Any, **named: Any) -> timedelta:
+        for index in (2, 3):
+            give_up(stuck.coordination, stuck.archive, index)
+            if index == 2:
+                stuck.sync("off", upto=2)
+        return give_up_in_time(*arguments, **named)
+
+    monkeypatch.setattr(upkeep, "give_up_in_time", others_first)
+    assert sync(stuck, "far").given_up == ()
+    assert equal(stuck, "far", "off").ends["shop_db"] == "0/A00"
