@@ -56,7 +56,7 @@ format: setup ## Rewrite the code in the house style.
 	$(BIN)/ruff format .
 
 bench: setup-tests ## Measure all but the locks, beside PostgreSQL's own and Spark's JDBC; report in bench/results/.
-	@missed=0; for each in bench bench.changes bench.opening bench.encryption bench.compaction bench.replication; do ($(IN_ENV) python -m $$each) || missed=$$?; done; exit $$missed
+	@missed=0; for each in bench bench.changes bench.opening bench.encryption bench.compaction bench.replication bench.verification; do ($(IN_ENV) python -m $$each) || missed=$$?; done; exit $$missed
 
 bench-locks: setup-tests ## Measure the locks beside a port of the paper's algorithm; report in bench/results/.
 	@$(IN_ENV) python -m bench.locks

@@ -44,7 +44,7 @@ class FileReader:
     ) -> Iterable[tuple[str, Problem | None]]:
         """Yield each file's path, and what is wrong with it or None."""
         for file in files:
-            yield file.path, content_problem(self.store, file.record)
+            yield file.path, content_problem(self.store, file)
             report(file.record.rows, 0)
 
 

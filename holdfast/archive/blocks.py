@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from holdfast.fields import field_id
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Callable, Container, Iterable, Iterator
     from contextlib import AbstractContextManager
 
@@ -52,6 +53,9 @@ _INT64_DIGITS = 18
 
 _GATHERED_BYTES = 64 << 10
 """The writer writes each page's header and content on its own, and each write would take a turn of Python."""
+
+_READ_BYTES = 4 << 20
+"""Read at once of what is not kept."""
 
 _REMEDY = "put it back from a copy of the archive, or restore another restore point"
 
@@ -267,17 +271,40 @@ def read_file(store: ObjectStore, record: FileRecord) -> bytes:
 
     :raises DamagedError: the file is missing, cut or changed; it is named.
     """
+    with _opened(store, record) as file:
+        body = bytes(file.read())
+    _compare(store, record, len(body), hashlib.sha256(body))
+    return body
+
+
+def check_file(store: ObjectStore, record: FileRecord) -> None:
+    """Prove that a file's bytes are those that were written, of which a few are in memory at a time.
+
+    :raises DamagedError: as `read_file` does.
+    """
+    found, size = hashlib.sha256(), 0
+    buffer = memoryview(bytearray(_READ_BYTES))
+    with _opened(store, record) as file:
+        read = cast("io.RawIOBase", file).readinto
+        while length := read(buffer):
+            found.update(buffer[:length])
+            size += length
+    _compare(store, record, size, found)
+
+
+def _opened(store: ObjectStore, record: FileRecord) -> IO[bytes]:
     try:
-        with store.open_read(record.path) as file:
-            body = bytes(file.read())
+        return store.open_read(record.path)
     except ObjectNotFound as error:
         raise DamagedError(f"{record.path} is missing from {store.url}: {_REMEDY}") from error
-    if len(body) != record.size or hashlib.sha256(body).hexdigest() != record.sha256:
+
+
+def _compare(store: ObjectStore, record: FileRecord, size: int, found: hashlib._Hash) -> None:
+    if size != record.size or found.hexdigest() != record.sha256:
         raise DamagedError(
-            f"{record.path} in {store.url} is damaged: it has {len(body)} bytes with another checksum than the "
+            f"{record.path} in {store.url} is damaged: it has {size} bytes with another checksum than the "
             f"{record.size} bytes that were written: {_REMEDY}"
         )
-    return body
 
 
 def read_batches(store: ObjectStore, record: FileRecord) -> Iterator[pa.RecordBatch]:

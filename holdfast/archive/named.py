@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.archive.blocks import read_file
+from holdfast.archive.blocks import check_file, read_file
 from holdfast.errors import DamagedError
 from locking.store import ObjectNotFound
 
@@ -29,6 +29,7 @@ class NamedFile:
     :param block: id of the block; `commit`: the one that added it.
     :param holds: `schema.table`, "schema" for what describes the schema, "transactions" for when they were committed.
     :param table: the table's id; "" where it is of none.
+    :param is_decoded: its pages were read since it was written: with the same bytes, they can be read.
     """
 
     record: FileRecord
@@ -37,6 +38,7 @@ class NamedFile:
     source: str
     holds: str
     table: str = ""
+    is_decoded: bool = False
 
     @property
     def path(self) -> str:
@@ -91,9 +93,13 @@ def wrong_size(record: FileRecord, size: int | None) -> Problem | None:
     return None if size == record.size else Problem(f"{record.path} has {size} bytes instead of {record.size}")
 
 
-def content_problem(store: ObjectStore, record: FileRecord) -> Problem | None:
+def content_problem(store: ObjectStore, named: NamedFile) -> Problem | None:
     """Read a file; return what is wrong with its bytes, its pages or the number of its rows, None where nothing is."""
+    record = named.record
     try:
+        if named.is_decoded:
+            check_file(store, record)
+            return None
         body = read_file(store, record)
     except DamagedError as error:
         return Problem(str(error))

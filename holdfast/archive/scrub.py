@@ -7,9 +7,11 @@ depends on it: without it, all is read from the beginning.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from pydantic import Field, ValidationError
 
 from holdfast.archive.model import Document, Moment, iso
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 RUN: Final = "verification"
+READER: Final = f"pyarrow {pa.__version__}"
+"""What decodes files: of another version, it is not known whether it can."""
+
 _PREFIX: Final = f"runs/{RUN}/"
 _KEPT: Final = 2
 _AHEAD: Final = 32
@@ -52,6 +57,7 @@ class Progress(Document):
     :param at: when files were read last, by the store's clock.
     :param read: since when each block was read whole; by that time, so that it is written once for many.
     :param under_way: blocks that are being read.
+    :param decoded: blocks whose files' pages and rows were read, too, by this version of `reader`.
     :param damaged: paths that were not as they were written, by the block that names them: they are read each time.
     """
 
@@ -61,6 +67,8 @@ class Progress(Document):
     at: Moment | None = None
     read: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     under_way: dict[str, Pass] = Field(default_factory=dict)
+    decoded: tuple[str, ...] = ()
+    reader: str = ""
     damaged: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
@@ -101,6 +109,11 @@ class Scrub:
         self._at = progress.at
         self._read = {block: datetime.fromisoformat(when) for when, blocks in progress.read.items() for block in blocks}
         self._under_way = {} if anew else dict(progress.under_way)
+        # What another version has decoded, this one decodes again: a part of a block counts as nothing.
+        same = progress.reader == READER
+        self._decoded = set(progress.decoded) if same else set()
+        self._skips = self._decoded if not anew else frozenset()
+        self._undecoded = frozenset() if same else frozenset(self._under_way)
         self._damaged = {block: set(paths) for block, paths in progress.damaged.items() if block in state.blocks}
         self._again = frozenset(path for paths in self._damaged.values() for path in paths)
         self._passed: list[str] = []
@@ -140,7 +153,8 @@ class Scrub:
 
     def _files(self, placed: Placed) -> list[NamedFile]:
         try:
-            return files_of(placed)
+            is_decoded = placed.id in self._skips
+            return [replace(file, is_decoded=is_decoded and file.path not in self._again) for file in files_of(placed)]
         except DamagedError as error:
             self.untold[placed.commit] = str(error)
             return []
@@ -161,6 +175,8 @@ class Scrub:
         for block in self._passed:
             done = self._under_way.pop(block, None)
             self._read[block] = done.since if done else self._now
+            if block not in self._undecoded:
+                self._decoded.add(block)
         self._passed.clear()
         for file in damaged:
             self._damaged.setdefault(file.block, set()).add(file.path)
@@ -179,6 +195,8 @@ class Scrub:
             update={
                 "at": self._now,
                 "read": {when: tuple(blocks) for when, blocks in read.items()},
+                "decoded": tuple(sorted(block for block in self._decoded if block in state.blocks)),
+                "reader": READER,
                 "under_way": {block: begun for block, begun in self._under_way.items() if block in state.blocks},
                 "damaged": {block: tuple(sorted(paths)) for block, paths in self._damaged.items() if paths},
             }

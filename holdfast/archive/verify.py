@@ -324,7 +324,7 @@ class Verifier:
 
     def _read_here(self, files: Sequence[NamedFile]) -> Iterable[Problem | None]:
         with ThreadPoolExecutor(_READERS) as pool:
-            return list(pool.map(lambda file: content_problem(self._store, file.record), files))
+            return list(pool.map(lambda file: content_problem(self._store, file), files))
 
     def _told(self) -> Iterator[Damage]:
         state = self._archive.state

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from holdfast.archive import Archive, Change, chunks
+from holdfast.archive import Archive, Change, chunks, scrub
 from holdfast.archive import verify as verification
 from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import Block, TableRecord
@@ -34,6 +34,8 @@ class Scrubbed:
         Archive.create(self.store, name="shop")
         self.reads: Counter[str] = Counter()
         self.runs: list[list[str]] = []
+        self.decoded: list[str] = []
+        """What the last run did more with than to compare its bytes."""
 
     def back_up(self, *, files: int = 3) -> Block:
         """Add a block with so many files of rows, and its catalog."""
@@ -64,11 +66,13 @@ class Scrubbed:
     def read_all(self, files: Sequence[NamedFile]) -> list[Problem | None]:
         self.reads.update(file.path for file in files)
         self.runs[-1] += [file.path for file in files]
-        return [content_problem(self.store, file.record) for file in files]
+        self.decoded += [file.path for file in files if not file.is_decoded]
+        return [content_problem(self.store, file) for file in files]
 
     def verify(self, **scope: object) -> Verification:
         """Verify in parts, remembering what was done."""
         self.runs.append([])
+        self.decoded = []
         wanted = Scope(deep=True, **scope)  # type: ignore[arg-type]
         return verify_and_remember(Archive.open(self.store), wanted, read_all=self.read_all)
 
@@ -310,3 +314,58 @@ def test_time_of_progress_is_the_stores(scrubbed: Scrubbed) -> None:
     at = read_progress(scrubbed.store).at
     assert isinstance(at, datetime)
     assert at == scrubbed.store.now
+
+
+ENOUGH = 1 << 30
+"""Bytes to read: all, and yet a part."""
+
+
+def test_pages_are_decoded_once_and_bytes_are_read_each_time(scrubbed: Scrubbed) -> None:
+    old = scrubbed.back_up()
+    scrubbed.verify(budget=ENOUGH)
+    assert set(scrubbed.decoded) == scrubbed.paths()
+    scrubbed.store.advance(DAY)
+    new = scrubbed.back_up()
+    scrubbed.verify(budget=ENOUGH)
+    assert set(scrubbed.runs[-1]) == scrubbed.paths()
+    assert set(scrubbed.decoded) == {file.path for file in new.files()}
+    path = old.tables[0].files[0].path
+    body = scrubbed.store.get(path)
+    scrubbed.store.put(path, body[:-1] + b"!")
+    assert [each.path for each in scrubbed.verify(budget=ENOUGH).damage] == [path]
+    assert scrubbed.decoded == []
+    scrubbed.store.put(path, body)
+    assert scrubbed.verify(budget=ENOUGH).damage == ()
+    assert scrubbed.decoded == [path]  # what was damaged is looked at from all sides
+    assert scrubbed.verify(budget=ENOUGH).damage == ()
+    assert scrubbed.decoded == []
+
+
+def test_who_asks_for_all_has_all_decoded(scrubbed: Scrubbed) -> None:
+    scrubbed.back_up()
+    scrubbed.verify(budget=ENOUGH)
+    scrubbed.verify()
+    assert set(scrubbed.decoded) == scrubbed.paths()
+    scrubbed.verify(budget=ENOUGH)
+    assert scrubbed.decoded == []
+
+
+def test_another_version_decodes_anew_what_it_has_not_decoded_itself(
+    scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        scrubbed.back_up()
+        scrubbed.store.advance(DAY)
+    scrubbed.verify(budget=ENOUGH)
+    scrubbed.store.advance(DAY)
+    scrubbed.verify(budget=1)  # one file of a block
+    (begun,) = scrubbed.runs[-1]
+    monkeypatch.setattr(scrub, "READER", "pyarrow 99")
+    scrubbed.verify(budget=ENOUGH)
+    assert set(scrubbed.decoded) == scrubbed.paths() - {begun}
+    scrubbed.store.advance(DAY)
+    scrubbed.verify(budget=ENOUGH)
+    assert {path.split("/")[-2] for path in scrubbed.decoded} == {begun.split("/")[-2]}
+    scrubbed.store.advance(DAY)
+    scrubbed.verify(budget=ENOUGH)
+    assert scrubbed.decoded == []
