@@ -59,7 +59,7 @@ def spark_conf() -> dict[str, str]:
     from holdfast.spark_classes import classes_file
 
     file = classes_file()
-    if not file.exists():
+    if file is None or not file.exists():
         return dict(SPARK_CONF)
     # Java says at length where they do not fit, and goes on without them.
     prepared = f'"-XX:SharedArchiveFile={file}" -Xlog:cds*=off -Xlog:class+path=off'

@@ -15,17 +15,23 @@ from holdfast import jobs
 from holdfast.errors import HoldfastError
 
 
-def classes_file() -> Path:
-    """Return where the classes of this environment's Spark are kept."""
-    return Path(sys.prefix) / "share" / "holdfast" / f"spark-{metadata.version('pyspark')}.jsa"
+def classes_file() -> Path | None:
+    """Return where the classes of this environment's Spark are kept; None where Spark lies elsewhere."""
+    try:
+        version = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return None
+    return Path(sys.prefix) / "share" / "holdfast" / f"spark-{version}.jsa"
 
 
 def prepare() -> Path:
     """Let Spark run once and keep the classes that it has loaded; takes about ten seconds.
 
-    :raises HoldfastError: there is no Java, or Spark failed; what was there before stays.
+    :raises HoldfastError: there is no Java, or no Spark in this environment, or it failed; what was there stays.
     """
     file = classes_file()
+    if file is None:
+        raise HoldfastError("pyspark is not installed in this Python environment")
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made, log = Path(folder) / "classes", Path(folder) / "log"

@@ -100,11 +100,8 @@ build_venv() {
   stamp packages "${VENV_INPUTS[@]}"
 }
 
-main() {
+build() {
   local python uv started=$SECONDS
-  mkdir -p .work
-  exec 9>.work/setup.lock
-  flock 9
   if env_is_current && is_current packages "${VENV_INPUTS[@]}" && is_current project pyproject.toml; then
     return
   fi
@@ -113,9 +110,27 @@ main() {
   write_env "$uv"
   is_current packages "${VENV_INPUTS[@]}" || build_venv "$python" "$uv"
   "$uv" pip install --quiet --python .venv --no-deps --no-build-isolation --editable .
-  .venv/bin/python -m holdfast.spark_classes >.work/spark-classes.log 2>&1 || say "$(tail -1 .work/spark-classes.log)"
+  rm -f .venv/share/holdfast/spark-*.jsa
   stamp project pyproject.toml
   say "ready in $((SECONDS - started)) s"
+}
+
+prepare_spark() {
+  compgen -G '.venv/share/holdfast/spark-*.jsa' >/dev/null && return
+  say "preparing Spark's classes, about ten seconds ..."
+  local JAVA_HOME UV
+  # shellcheck source=/dev/null
+  . .work/env
+  JAVA_HOME=$JAVA_HOME .venv/bin/python -m holdfast.spark_classes &>.work/spark-classes.log ||
+    say "$(tail -1 .work/spark-classes.log)"
+}
+
+main() {
+  mkdir -p .work
+  exec 9>.work/setup.lock
+  flock 9
+  build
+  prepare_spark
 }
 
 main

@@ -190,10 +190,15 @@ def _packing(schema: pa.Schema, first: _Group | None) -> dict[str, Any]:
     return {
         "compression": COMPRESSION,
         "compression_level": COMPRESSION_LEVEL,
-        "use_dictionary": [name for name in schema.names if name not in differing],
+        "use_dictionary": [_leaf(field) for field in schema if field.name not in differing],
         "dictionary_pagesize_limit": DICTIONARY_BYTES,
         "column_encoding": dict.fromkeys(differing, "DELTA_BINARY_PACKED"),
     }
+
+
+def _leaf(field: pa.Field) -> str:
+    """Return what Parquet calls a column, or the values of its lists."""
+    return f"{field.name}.list.element" if pa.types.is_list(field.type) else str(field.name)
 
 
 def _is_stored_as_integer(kind: pa.DataType) -> bool:

@@ -27,7 +27,8 @@ from holdfast.replication.fetching import missing_files
 from holdfast.replication.replicas import log_state, replicas
 from holdfast.replication.survey import Readable, Unreadable, ask, of_archive
 from holdfast.storage import open_store
-from locking import Owner
+from locking import LockError, Owner
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -89,11 +90,13 @@ def prepare(
     archive: str,
     index: int,
     *,
+    ask_lost: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> GivingUp:
     """Find out what would be given up with an entry; changes nothing.
 
     :param archive: its id.
+    :param ask_lost: replicas that are lost must be readable, too; else they are asked as far as they can be.
     :raises UsageError: the log has no such entry, or it adds nothing, or was given up.
     :raises RefusedError: a replica that is not lost could not be asked, has executed the entry, or is not there yet; or
         every file is at some place.
@@ -105,7 +108,7 @@ def prepare(
     if first is None or first.index != index or first.failed or not first.change.add:
         raise UsageError(f"the log has no entry {index} that adds a block: a sync that cannot go on says which one")
     told = of_archive(ask({row.name: row.url for row in rows}, places), archive)
-    asked = _asked(coordination, index, rows, told)
+    asked = _asked(coordination, index, rows, told, ask_lost=ask_lost)
     before = next((each for each in asked if each.place.index == index - 1 and not each.place.recovering), None)
     if before is None:
         raise RefusedError(f"no replica has come to entry {index - 1} yet: 'holdfast replica sync --all' first")
@@ -125,30 +128,33 @@ def give_up_in_time(
     after: timedelta,
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
-) -> timedelta:
-    """Give an entry up if it has been known for so long that nobody has its files; return how long that is still to be.
+) -> tuple[timedelta, tuple[int, ...]]:
+    """Give an entry up if it has been known for so long that nobody has its files.
 
-    The time begins anew whenever somebody could not be asked.
+    Nobody has been asked what would be lost: so all replicas must be readable, lost ones, too. The time begins anew
+    whenever one is not, or nobody has looked for as long.
 
     :param after: so long a file may be looked for, and put where a replica finds it.
-    :return: zero: it is given up.
-    :raises UsageError, RefusedError, OldStoreError: as `prepare` does.
+    :return: how long that is still to be; or zero, and the indexes of the entries that were given up.
+    :raises UsageError, RefusedError, OldStoreError, StoreError: as `prepare` does.
     :raises LockBusy, BusyError: as `give_up` does.
     """
 
-    def note(*, missing: bool) -> float:
-        return coordination.run(lambda c: log.note_missing(c, archive, index, missing=missing))
+    def note(connection: Connection) -> float:
+        return log.note_missing(connection, archive, index, pause=after.total_seconds())
 
     try:
-        prepare(coordination, archive, index, places=places)
-    except HoldfastError:
-        note(missing=False)
+        prepare(coordination, archive, index, places=places, ask_lost=True)
+        left = after - timedelta(seconds=coordination.run(note))
+        if left > timedelta():
+            return left, ()
+        done, _ = give_up(coordination, archive, index, wait=wait, places=places, ask_lost=True)
+    except (BusyError, LockError):
         raise
-    left = after - timedelta(seconds=note(missing=True))
-    if left > timedelta():
-        return left
-    give_up(coordination, archive, index, wait=wait, places=places)
-    return timedelta()
+    except (HoldfastError, StoreError):
+        coordination.run(lambda c: log.note_found(c, archive, first=index, last=index))
+        raise
+    return timedelta(), tuple(entry.index for entry in done.entries)
 
 
 def _entries(coordination: CoordinationStore, archive: str, since: int) -> Iterator[Entry]:
@@ -158,15 +164,16 @@ def _entries(coordination: CoordinationStore, archive: str, since: int) -> Itera
 
 
 def _asked(
-    coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], told: Sequence[Told]
+    coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], told: Sequence[Told], *, ask_lost: bool
 ) -> list[Readable]:
     """Return what the replicas that are not lost tell, once it is known that none of them has executed an entry.
 
     :raises RefusedError: one could not be asked, or has.
     :raises OldStoreError: one contradicts the store.
     """
-    good = [each for each in told if each.name in {row.name for row in rows if not row.is_lost}]
-    waited_for = [each for each in good if isinstance(each, Unreadable)]
+    pointers = {row.name: row.pointer for row in rows if not row.is_lost}
+    good = [each for each in told if each.name in pointers]
+    waited_for = [each for each in (told if ask_lost else good) if isinstance(each, Unreadable)]
     if waited_for:
         said = "; ".join(f"{each.name} ({each.problem})" for each in waited_for)
         raise RefusedError(
@@ -177,7 +184,7 @@ def _asked(
     for each in asked:
         known = coordination.run(partial(look_up, archive=each.archive.identity.id, place=each.place))
         check_replica(known, each.url, each.place, coordination.url)
-        if each.place.index >= index:
+        if max(each.place.index, pointers[each.name] - 1) >= index:
             raise RefusedError(
                 f"{each.name} has executed entry {index}: 'holdfast verify {each.url} --deep' shows what is the matter "
                 "with it. Where it is of no use any more, remove it first"
@@ -267,6 +274,7 @@ def give_up(
     index: int,
     *,
     wait: float = 0.0,
+    ask_lost: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> tuple[GivingUp, int]:
     """Give up an entry and what builds on it; return that, and the index of the entry that says so.
@@ -277,13 +285,14 @@ def give_up(
     :raises LockBusy: somebody works on a replica.
     :raises BusyError: the log has changed meanwhile.
     """
-    planned = prepare(coordination, archive, index, places=places)
+    planned = prepare(coordination, archive, index, ask_lost=ask_lost, places=places)
     rows = coordination.run(lambda c: replicas(c, archive))
     with ExitStack() as stack:
         for row in sorted((row for row in rows if not row.is_lost), key=lambda row: row.url):
             purpose = f"giving up entry {index}"
             stack.enter_context(locks.acquire(places(row.url), "sync", owner=Owner(), purpose=purpose, wait=wait))
-        planned = prepare(coordination, archive, index, places=places)  # once more: nobody executes entries any more
+        # Once more: nobody executes entries any more.
+        planned = prepare(coordination, archive, index, ask_lost=ask_lost, places=places)
         return planned, coordination.run(lambda c: _write(c, planned))
 
 
@@ -302,6 +311,6 @@ def _write(connection: Connection, planned: GivingUp) -> int:
     for entry in planned.entries:
         block = entry.change.add[0] if entry.change.add else None
         identity, name = (block.id, block.source.name) if block else ("", "")
-        log.note_missing(connection, archive, entry.index, missing=False)
+        log.note_found(connection, archive, first=entry.index, last=entry.index)
         quorum.give_up(connection, archive, entry.index, block=identity, source=name, dropped_by=index)
     return index

@@ -345,20 +345,31 @@ def entry_id(connection: Connection, archive: str, index: int) -> str | None:
     return connection.execute(sa.select(_E.entry).where(_E.archive == archive, _E.index == index)).scalar_one_or_none()
 
 
-def note_missing(connection: Connection, archive: str, index: int, *, missing: bool) -> float:
-    """Note whether nobody has the files of an entry; return for how many seconds that has been so without a break."""
-    now = clock(connection)
-    of_entry = (_E.archive == archive, _E.index == index)
-    value = sa.func.coalesce(_E.missing_since, now) if missing else None
-    connection.execute(schema.entries.update().where(*of_entry).values(missing_since=value))
-    since = connection.execute(sa.select(_E.missing_since).where(*of_entry)).scalar_one_or_none()
-    return 0.0 if since is None else max(0.0, now - since)
+def note_missing(connection: Connection, archive: str, index: int, *, pause: float) -> float:
+    """Note that nobody has the files of an entry; return for how many seconds that has been known.
+
+    :param pause: seconds; where nobody has looked for longer, it is known from now on.
+    """
+    now, m = clock(connection), schema.missing.c
+    of_entry = (m.archive == archive, m.index == index)
+    row = connection.execute(sa.select(m.since, m.seen).where(*of_entry)).one_or_none()
+    since = row.since if row is not None and 0 <= now - row.seen <= pause else now
+    connection.execute(schema.missing.delete().where(*of_entry))
+    connection.execute(schema.missing.insert().values(archive=archive, index=index, since=since, seen=now))
+    return float(now - since)
+
+
+def note_found(connection: Connection, archive: str, *, first: int, last: int) -> None:
+    """Note that somebody may have the files of some entries, or needs them no more."""
+    m = schema.missing.c
+    connection.execute(schema.missing.delete().where(m.archive == archive, m.index.between(first, last)))
 
 
 def missing_entries(connection: Connection, archive: str) -> Sequence[tuple[int, float]]:
-    """Return the index of each entry whose files nobody has, and since when, in seconds since 1970."""
-    query = sa.select(_E.index, _E.missing_since).where(_E.archive == archive, _E.missing_since.is_not(None))
-    return [(row[0], row[1]) for row in connection.execute(query.order_by(_E.index))]
+    """Return the index of each entry whose files nobody has, and since when that is known, in seconds since 1970."""
+    m = schema.missing.c
+    query = sa.select(m.index, m.since).where(m.archive == archive).order_by(m.index)
+    return [(row[0], row[1]) for row in connection.execute(query)]
 
 
 def take_source(

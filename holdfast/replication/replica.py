@@ -259,6 +259,7 @@ class ReplicatedArchive(Archive):
         def note(connection: Connection) -> None:
             if index:
                 move_pointer(connection, acting, done=index)
+                log.note_found(connection, acting.archive, first=1, last=index)
             quorum.join(connection, acting, index=index, blocks=blocks)
             if synced:
                 note_synced(connection, acting)

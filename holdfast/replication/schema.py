@@ -67,8 +67,17 @@ entries = Table(
     Column("size", BigInteger, nullable=False),  # bytes of the files that it adds
     Column("appended_by", String(64), nullable=False),
     Column("appended_at", Double, nullable=False),
-    Column("missing_since", Double),  # all who may have its files were asked, and none has had them since
     _of_archive("entries"),
+)
+
+missing = Table(
+    "missing",
+    metadata,
+    Column("archive", String(64), primary_key=True),
+    Column("index", BigInteger, primary_key=True, autoincrement=False),  # of an entry whose files nobody has
+    Column("since", Double, nullable=False),  # all were asked then, and whenever somebody looked
+    Column("seen", Double, nullable=False),  # when that was so last
+    _of_archive("missing"),
 )
 
 blocks = Table(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.errors import DamagedError, HoldfastError, UsageError, sentence
+from holdfast.errors import BusyError, DamagedError, HoldfastError, UsageError, sentence
 from holdfast.replication.agreement import open_replica
 from holdfast.replication.errors import MissingFilesError
 from holdfast.replication.giving_up import give_up_in_time
@@ -85,19 +85,22 @@ def sync_replica(
     :raises LostReplicaError: it has to be recovered first.
     :raises DamagedError: it is not at its place, or nobody has what an entry adds.
     """
-    given_up: list[int] = []
+    given_up: tuple[int, ...] = ()
     before = 0
     while True:
         try:
-            done = _sync(coordination, archive, row, wait, places)
+            return replace(_sync(coordination, archive, row, wait, places), given_up=given_up)
         except MissingFilesError as error:
             if gap_after is None or error.index <= before:
                 raise
             before = error.index
-            if _give_up(coordination, archive, error, gap_after, wait, places):
-                given_up.append(error.index)
-        else:
-            return replace(done, given_up=tuple(given_up))
+            try:
+                given_up += _give_up(coordination, archive, error, gap_after, wait, places)
+            except DamagedError as why:
+                if not given_up:
+                    raise
+                said = ", ".join(map(str, given_up))
+                raise DamagedError(f"entries {said} are given up: nobody has had their files for long; {why}") from why
 
 
 def _give_up(
@@ -107,24 +110,27 @@ def _give_up(
     after: timedelta,
     wait: float,
     places: Callable[[str], ObjectStore],
-) -> bool:
+) -> tuple[int, ...]:
     """Give an entry up once its time is over; until then, say how long that is still to be, or what is in the way.
 
-    :return: false: somebody else has given it up meanwhile.
+    :return: indexes of the entries that are given up with it; none where somebody else has done so meanwhile.
     :raises DamagedError: it is not given up.
+    :raises BusyError, LockBusy: somebody works on a replica.
     """
     try:
-        left = give_up_in_time(coordination, archive, missing.index, after=after, wait=wait, places=places)
+        left, given_up = give_up_in_time(coordination, archive, missing.index, after=after, wait=wait, places=places)
     except UsageError:
-        return False
-    except (HoldfastError, LockError, StoreError) as why:
+        return ()
+    except (BusyError, LockError):
+        raise
+    except (HoldfastError, StoreError) as why:
         raise DamagedError(f"{missing}. It is not given up by itself: {sentence(why)}") from why
     if left:
         raise DamagedError(
-            f"{missing}. All who may have had them were asked: it is given up by itself by a sync in "
+            f"{missing}. All replicas were asked: it is given up by itself by a sync in "
             f"{left.total_seconds() / 3600:.1f} h"
         )
-    return True
+    return given_up
 
 
 def _sync(

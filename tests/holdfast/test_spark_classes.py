@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -29,7 +31,19 @@ def rehearse(tmp_path: Path, *options: str) -> tuple[int, str]:
 
 
 def test_they_lie_in_the_environment_of_this_spark() -> None:
-    assert spark_classes.classes_file().name == "spark-4.2.0.jsa"
+    found = spark_classes.classes_file()
+    assert found is not None
+    assert (found.name, found.is_relative_to(sys.prefix)) == ("spark-4.2.0.jsa", True)
+
+
+def test_a_spark_that_is_not_of_this_environment_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_installed(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", not_installed)
+    assert jobs.spark_conf() == jobs.SPARK_CONF
+    with pytest.raises(HoldfastError, match="pyspark is not installed"):
+        spark_classes.prepare()
 
 
 def test_where_nothing_was_prepared_java_is_told_nothing(file: Path) -> None:

@@ -115,3 +115,11 @@ def test_numbers_are_packed_by_how_many_values_they_have(store: ObjectStore, dif
     group = pq.ParquetFile(pa.BufferReader(store.get(record.path))).metadata.row_group(0)
     for number in range(len(NUMBERS)):
         assert set(group.column(number).encodings) - {"RLE", "PLAIN"} == packed
+
+
+def test_lists_keep_their_dictionary_beside_numbers_that_are_packed(store: ObjectStore) -> None:
+    lists = pa.array([["a", "b"]] * 3000, pa.list_(pa.string()))
+    batch = pa.record_batch({"id": pa.array(range(3000)), "unchanged": lists})
+    (record,) = blocks.write_parquet(store, "data/s/1/snapshot/b/00000", batch.schema, [batch])
+    group = pq.ParquetFile(pa.BufferReader(store.get(record.path))).metadata.row_group(0)
+    assert [group.column(number).encodings[-1] for number in range(2)] == ["DELTA_BINARY_PACKED", "RLE_DICTIONARY"]

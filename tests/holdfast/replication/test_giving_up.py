@@ -16,7 +16,7 @@ from holdfast.archive.given_up import why_given_up
 from holdfast.archive.model import Block, Coverage, Hold, Part, Stream
 from holdfast.archive.points import intervals
 from holdfast.archive.state import State
-from holdfast.errors import BusyError, DamagedError, RefusedError, UsageError
+from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.position import show_position
 from holdfast.replication import giving_up, log, quorum, schema, upkeep
 from holdfast.replication.errors import OldStoreError
@@ -27,6 +27,7 @@ from holdfast.replication.replicas import remove, replicas
 from holdfast.replication.status import status
 from holdfast.replication.upkeep import sync_replica
 from locking import LockBusy, RWLock
+from locking.store import StoreUnavailable
 from tests.support.replicated import Replicas, made_backup, nothing
 
 STREAM = Stream(slot="s", publication="s", publication_oid=1, position="", opened=True)
@@ -394,10 +395,16 @@ def test_a_log_that_changes_meanwhile_is_left_alone(
 
 def known_for(given: Replicas, index: int, time: timedelta) -> None:
     """Let it have been known for some time that nobody has the files of an entry."""
-    e = schema.entries.c
-    update = schema.entries.update().where(e.index == index, e.missing_since.is_not(None))
-    since = e.missing_since - time.total_seconds()
-    assert given.coordination.run(lambda c: c.execute(update.values(missing_since=since)).rowcount) == 1
+    m = schema.missing.c
+    update = schema.missing.update().where(m.index == index).values(since=m.since - time.total_seconds())
+    assert given.coordination.run(lambda c: c.execute(update).rowcount) == 1
+
+
+def nobody_looked_for(given: Replicas, time: timedelta) -> None:
+    """Let some time pass in which no replica was synced."""
+    m, seconds = schema.missing.c, time.total_seconds()
+    update = schema.missing.update().values(since=m.since - seconds, seen=m.seen - seconds)
+    given.coordination.run(lambda c: c.execute(update))
 
 
 def sync(given: Replicas, name: str, gap_after: timedelta | None = GAP_AFTER) -> Synced:
@@ -418,7 +425,7 @@ def test_a_sync_gives_up_by_itself_what_nobody_has_had_for_long(stuck: Replicas)
     with pytest.raises(DamagedError, match=r"by a sync in 1\.0 h"):
         sync(stuck, "off")
     known_for(stuck, 2, timedelta(hours=1))
-    with pytest.raises(DamagedError, match=r"which entry 3 .* in 24\.0 h"):
+    with pytest.raises(DamagedError, match=r"^entries 2 are given up: .*; no .* which entry 3 .* in 24\.0 h"):
         sync(stuck, "far")  # each has a time of its own
     assert missing(stuck) == [3]
     known_for(stuck, 3, GAP_AFTER)
@@ -477,7 +484,7 @@ def test_only_a_person_gives_up_where_no_time_is_said(stuck: Replicas) -> None:
 def test_a_sync_goes_on_where_another_one_has_given_it_up_meanwhile(
     stuck: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def others_first(*arguments: Any, **named: Any) -> timedelta:
+    def others_first(*arguments: Any, **named: Any) -> tuple[timedelta, tuple[int, ...]]:
         for index in (2, 3):
             give_up(stuck.coordination, stuck.archive, index)
             if index == 2:
@@ -487,3 +494,94 @@ def test_a_sync_goes_on_where_another_one_has_given_it_up_meanwhile(
     monkeypatch.setattr(upkeep, "give_up_in_time", others_first)
     assert sync(stuck, "far").given_up == ()
     assert equal(stuck, "far", "off").ends["shop_db"] == "0/A00"
+
+
+def test_what_builds_on_it_is_told_too(three: Replicas) -> None:
+    append(three, "near", full("0/A00"))
+    three.sync("far")
+    append(three, "near", changes("0/A00", "0/B00"))
+    append(three, "near", changes("0/B00", "0/C00"))
+    destroyed(three, "near")
+    assert sync(three, "far", gap_after=timedelta()).given_up == (2, 3)
+
+
+@pytest.fixture
+def waiting(three: Replicas) -> Replicas:
+    """Replica `near` is lost, and the others know for an hour less than it takes that nobody has entry 2."""
+    append(three, "near", full("0/A00"))
+    three.sync("far")
+    three.sync("off")
+    append(three, "near", changes("0/A00", "0/B00"))
+    three.lose("near")
+    (three.folder / "near" / "data").rename(three.folder / "data")
+    with pytest.raises(DamagedError, match=r"which entry 2 .* in 24\.0 h"):
+        sync(three, "far")
+    known_for(three, 2, GAP_AFTER - timedelta(hours=1))
+    return three
+
+
+def comes_back(given: Replicas) -> None:
+    (given.folder / "data").rename(given.folder / "near" / "data")
+
+
+def test_the_time_is_forgotten_once_somebody_has_executed_the_entry(waiting: Replicas) -> None:
+    comes_back(waiting)
+    assert sync(waiting, "far").files > 0
+    shutil.rmtree(waiting.folder / "near" / "data")
+    destroyed(waiting, "far")
+    with pytest.raises(DamagedError, match=r"which entry 2 .* in 24\.0 h"):
+        sync(waiting, "off")
+
+
+def test_a_lost_replica_that_cannot_be_read_lets_the_time_begin_anew(waiting: Replicas) -> None:
+    (waiting.folder / "near").rename(waiting.folder / "away")
+    with pytest.raises(DamagedError, match=r"by itself: entry 2 waits for near \("):
+        sync(waiting, "far")
+    assert missing(waiting) == []
+    give_up(waiting.coordination, waiting.archive, 2)  # a person may
+    assert sync(waiting, "far").given_up == ()
+
+
+def test_a_store_that_does_not_answer_lets_the_time_begin_anew(
+    waiting: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(store: Any, files: Any) -> Any:
+        raise StoreUnavailable("timed out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(giving_up, "missing_files", silent)
+        with pytest.raises(DamagedError, match="by itself: timed out"):
+            sync(waiting, "far")
+    assert missing(waiting) == []
+
+
+def test_the_time_in_which_nobody_looked_does_not_count(waiting: Replicas) -> None:
+    nobody_looked_for(waiting, GAP_AFTER + timedelta(hours=1))
+    with pytest.raises(DamagedError, match=r"which entry 2 .* in 24\.0 h"):
+        sync(waiting, "far")
+    nobody_looked_for(waiting, GAP_AFTER - timedelta(hours=1))
+    with pytest.raises(DamagedError, match=r"which entry 2 .* in 1\.0 h"):
+        sync(waiting, "off")
+
+
+def test_who_has_executed_it_by_the_store_is_not_taken_for_one_without_it(three: Replicas) -> None:
+    append(three, "near", full("0/A00"))
+    three.sync("far")
+    three.sync("off")
+    older = three.folder / "older"
+    shutil.copytree(three.folder / "near", older)
+    append(three, "near", changes("0/A00", "0/B00"))
+    (three.folder / "near").rename(three.folder / "newer")
+    older.rename(three.folder / "near")
+    with pytest.raises(RefusedError, match="near has executed entry 2"):
+        give_up(three.coordination, three.archive, 2)
+    with pytest.raises(HoldfastError):
+        sync(three, "far")
+    assert missing(three) == []
+
+
+def test_who_works_on_a_replica_is_waited_for_and_the_time_goes_on(waiting: Replicas) -> None:
+    known_for(waiting, 2, timedelta(hours=1))
+    with RWLock(waiting.place("off"), "replica").write(purpose="a sync"), pytest.raises(LockBusy):
+        sync(waiting, "far")
+    assert sync(waiting, "far").given_up == (2,)

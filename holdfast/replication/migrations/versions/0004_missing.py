@@ -1,4 +1,4 @@
-"""Since when nobody has had the files of an entry.
+"""Entries whose files nobody has, and since when.
 
 Revision ID: 0004
 """
@@ -13,5 +13,13 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Add the column."""
-    op.add_column("entries", sa.Column("missing_since", sa.Double(), nullable=True))
+    """Make the table."""
+    op.create_table(
+        "missing",
+        sa.Column("archive", sa.String(64), nullable=False),
+        sa.Column("index", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.Column("since", sa.Double, nullable=False),
+        sa.Column("seen", sa.Double, nullable=False),
+        sa.ForeignKeyConstraint(["archive"], ["archives.archive"], name="fk_missing"),
+        sa.PrimaryKeyConstraint("archive", "index", name="pk_missing"),
+    )
