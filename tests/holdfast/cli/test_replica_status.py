@@ -30,6 +30,7 @@ def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
         "leader_lease_s": 0.0,
         "quorum_index": 0,
         "pending_quorums": [],
+        "missing": [],
     }
     far = replicas["far"]
     assert far.pop("seconds_behind") >= 0
