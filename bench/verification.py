@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 FILES, ROWS = 12, 6_000_000
-READERS = max(2, min(4, os.cpu_count() or 2))
+READERS = max(4, min(8, 2 * (os.cpu_count() or 2)))
 """As many as a verification has."""
 
 _ROWS_AT_ONCE = 1_000_000

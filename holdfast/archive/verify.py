@@ -7,6 +7,7 @@ meanwhile is left out, and a vacuum that waits comes in between.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -41,7 +42,12 @@ if TYPE_CHECKING:
     ReadAll = Callable[[Sequence[NamedFile]], Iterable[Problem | None]]
     """Reads files and returns what is wrong with each, in their order; None where nothing is."""
 
-_READERS: Final = max(2, min(4, os.cpu_count() or 2))
+_READERS: Final = max(4, min(8, 2 * (os.cpu_count() or 2)))
+"""More than cores: while one hashes, another one waits for the disk."""
+
+_DECODING: Final = _READERS // 2
+"""Whoever decodes a file has it in memory as a whole."""
+
 _ASKING: Final = 16
 _REMEMBERED_EVERY_S: Final = 60.0
 
@@ -323,8 +329,14 @@ class Verifier:
         return [(file, bad) for file, bad in found if file.block in self._archive.state.blocks]
 
     def _read_here(self, files: Sequence[NamedFile]) -> Iterable[Problem | None]:
+        decoding = threading.Semaphore(_DECODING)
+
+        def read(file: NamedFile) -> Problem | None:
+            with nullcontext() if file.is_decoded else decoding:
+                return content_problem(self._store, file)
+
         with ThreadPoolExecutor(_READERS) as pool:
-            return list(pool.map(lambda file: content_problem(self._store, file), files))
+            return list(pool.map(read, files))
 
     def _told(self) -> Iterator[Damage]:
         state = self._archive.state
