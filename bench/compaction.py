@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,18 +16,18 @@ import duckdb
 
 from bench import machine
 from bench.command import measure_and_report, new_parser, say
-from bench.figures import Comparison, Ratio, Series, collect, compare
+from bench.figures import Comparison, collect
 from bench.forked import run_forked
 from bench.holdfast_command import working_seconds
 from bench.paper_archive import PaperArchive
 from bench.processes import ProgramError, run
-from bench.results import comparison_lines
 from bench.spark_jdbc import spark_environment
+from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive.runs import RunRecord
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable
 
 JOIN, SNAPSHOT = "joining changes", "making a snapshot"
 COMMAND = "holdfast compact{}, the command, Spark's start included"
@@ -59,30 +59,26 @@ Times = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Found:
-    """One run.
+class Found(Timed):
+    """:param size: stored bytes of the changes before."""
 
-    :param size: stored bytes of the changes before.
-    """
+    comparisons = COMPARISONS
+    notes = NOTES
 
-    date: str
     changes: int
     rows: int
     blocks: int
     size: int
-    machine: Mapping[str, str]
-    loads: Sequence[float]
-    series: Mapping[str, Series]
 
     @property
-    def ratios(self) -> list[Ratio]:
-        """Return all comparisons."""
-        return [compare(each, self.series) for each in COMPARISONS]
+    def title(self) -> str:
+        """Return what was compacted."""
+        return f"Compaction of {self.changes:,} changes, and a snapshot of {self.rows:,} rows and these"
 
     @property
-    def missed(self) -> list[str]:
-        """Return what was not reached, in words."""
-        return [each.comparison.what for each in self.ratios if each.reached is False]
+    def details(self) -> str:
+        """Return in what the changes were."""
+        return f"The changes are in {self.blocks} blocks, {self.size / 1e6:,.0f} MB."
 
 
 def measure(changes: int, rows: int, blocks: int, rounds: int) -> Found:
@@ -112,7 +108,7 @@ def measure(changes: int, rows: int, blocks: int, rounds: int) -> Found:
                 found |= _told(way())
             times.append(found)
     facts = machine.host() | {"DuckDB": duckdb.__version__}
-    return Found(date, changes, rows, blocks, size, facts, loads, collect(times))
+    return Found(date, facts, loads, collect(times), changes, rows, blocks, size)
 
 
 def _told(found: Times) -> Times:
@@ -157,24 +153,6 @@ def _in_duckdb(what: str, query: str, expected: int, folder: Path) -> Times:
 def _check(what: str, kept: int, expected: int) -> None:
     if kept != expected:
         raise ProgramError(f"{what}: {kept} rows are left of {expected}")
-
-
-def as_markdown(found: Found) -> str:
-    """Return everything as Markdown."""
-    return "\n".join(_lines(found)) + "\n"
-
-
-def _lines(found: Found) -> Iterator[str]:
-    yield f"# Compaction of {found.changes:,} changes, and a snapshot of {found.rows:,} rows and these"
-    loads = ", ".join(f"{load:.1f}" for load in found.loads)
-    yield from ("", f"{found.date}, {len(found.loads)} rounds. Load average before each round: {loads}. The changes "
-                f"are in {found.blocks} blocks, {found.size / 1e6:,.0f} MB.")  # fmt: skip
-    yield from comparison_lines(found.ratios, found.series, NOTES, found.machine)
-
-
-def as_json(found: Found) -> str:
-    """Return everything as JSON."""
-    return json.dumps({**asdict(found), "ratios": [asdict(each) for each in found.ratios]}, indent=1) + "\n"
 
 
 def main() -> int:

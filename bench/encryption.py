@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import machine, workload
 from bench.command import measure_and_report, new_parser, say
-from bench.figures import Comparison, Ratio, Series, collect, compare
+from bench.figures import Comparison, collect
 from bench.holdfast_command import HoldfastCommand
 from bench.processes import ProgramError
-from bench.results import comparison_lines
+from bench.timed import Timed, as_json, as_markdown
 from holdfast.storage.key_source import new_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from holdfast.sources.postgresql.server import PostgresServer
 
 LEAST = 0.85
@@ -42,24 +39,18 @@ Times = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Found:
-    """One run."""
+class Found(Timed):
+    """:param rows: of the table."""
 
-    date: str
+    comparisons = COMPARISONS
+    notes = NOTES
+
     rows: int
-    machine: Mapping[str, str]
-    loads: Sequence[float]
-    series: Mapping[str, Series]
 
     @property
-    def ratios(self) -> list[Ratio]:
-        """Return all comparisons."""
-        return [compare(each, self.series) for each in COMPARISONS]
-
-    @property
-    def missed(self) -> list[str]:
-        """Return what was not reached, in words."""
-        return [each.comparison.what for each in self.ratios if not each.reached]
+    def title(self) -> str:
+        """Return what was backed up."""
+        return f"Backups and restores of {self.rows:,} rows, encrypted and not"
 
 
 def measure(rows: int, rounds: int) -> Found:
@@ -80,7 +71,7 @@ def measure(rows: int, rounds: int) -> Found:
                 found |= _one(server, rows, encrypted=encrypted)
             say("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
             times.append(found)
-    return Found(date, rows, machine.host(), loads, collect(times))
+    return Found(date, machine.host(), loads, collect(times), rows)
 
 
 def _one(server: PostgresServer, rows: int, *, encrypted: bool) -> Times:
@@ -99,23 +90,6 @@ def _one(server: PostgresServer, rows: int, *, encrypted: bool) -> Times:
         raise ProgramError(f"{kept} rows came back of {rows}")
     suffix = ENCRYPTED if encrypted else ""
     return {BACKUP.format(suffix): backup.job, RESTORE.format(suffix): restore.job}
-
-
-def as_markdown(found: Found) -> str:
-    """Return everything as Markdown."""
-    return "\n".join(_lines(found)) + "\n"
-
-
-def _lines(found: Found) -> Iterator[str]:
-    yield f"# Backups and restores of {found.rows:,} rows, encrypted and not"
-    loads = ", ".join(f"{load:.1f}" for load in found.loads)
-    yield from ("", f"{found.date}, {len(found.loads)} rounds. Load average before each round: {loads}.")
-    yield from comparison_lines(found.ratios, found.series, NOTES, found.machine)
-
-
-def as_json(found: Found) -> str:
-    """Return everything as JSON."""
-    return json.dumps({**asdict(found), "ratios": [asdict(each) for each in found.ratios]}, indent=1) + "\n"
 
 
 def main() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
@@ -11,7 +10,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from bench import machine
 from bench.command import measure_and_report, new_parser, say
-from bench.figures import Comparison, Ratio, Series, collect, compare
-from bench.results import comparison_lines
+from bench.figures import Comparison, collect
+from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes
 from holdfast.archive.model import TableRecord
@@ -39,7 +38,7 @@ from holdfast.storage import open_store
 from tests.support.archives import make_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy import Connection
 
@@ -75,28 +74,24 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class Found:
-    """One run.
+class Found(Timed):
+    """:param entries: that the log had."""
 
-    :param entries: that the log had.
-    """
+    comparisons = COMPARISONS
+    notes = NOTES
 
-    date: str
     entries: int
-    machine: Mapping[str, str]
-    loads: Sequence[float]
-    series: Mapping[str, Series]
 
     @property
-    def ratios(self) -> list[Ratio]:
-        """Return all comparisons."""
-        return [compare(each, self.series) for each in COMPARISONS]
+    def title(self) -> str:
+        """Return how long the log was."""
+        return f"Replicas, and a log of {self.entries:,} entries"
 
     @property
     def missed(self) -> list[str]:
         """Return what was not reached, in words."""
         slow = [f"status in {STATUS_S:.0f} s"] if self.series[STATUS].best > STATUS_S else []
-        return [each.comparison.what for each in self.ratios if not each.reached] + slow
+        return super().missed + slow
 
 
 def measure(entries: int, rounds: int) -> Found:
@@ -114,7 +109,7 @@ def measure(entries: int, rounds: int) -> Found:
                 store.run(_empty)
             say("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
             times.append(found)
-    return Found(date, entries, machine.host(), loads, collect(times))
+    return Found(date, machine.host(), loads, collect(times), entries)
 
 
 def _empty(connection: Connection) -> None:
@@ -255,23 +250,6 @@ def _timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
-
-
-def as_markdown(found: Found) -> str:
-    """Return everything as Markdown."""
-    return "\n".join(_lines(found)) + "\n"
-
-
-def _lines(found: Found) -> Iterator[str]:
-    yield f"# Replicas, and a log of {found.entries:,} entries"
-    loads = ", ".join(f"{load:.1f}" for load in found.loads)
-    yield from ("", f"{found.date}, {len(found.loads)} rounds. Load average before each round: {loads}.")
-    yield from comparison_lines(found.ratios, found.series, NOTES, found.machine)
-
-
-def as_json(found: Found) -> str:
-    """Return everything as JSON."""
-    return json.dumps({**asdict(found), "ratios": [asdict(each) for each in found.ratios]}, indent=1) + "\n"
 
 
 def main() -> int:

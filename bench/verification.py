@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +17,9 @@ import pyarrow as pa
 
 from bench import machine
 from bench.command import measure_and_report, new_parser, say
-from bench.figures import Comparison, Ratio, Series, collect, compare
+from bench.figures import Comparison, collect
 from bench.processes import ProgramError
-from bench.results import comparison_lines
+from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import TableRecord
@@ -29,7 +28,7 @@ from holdfast.storage import open_store
 from tests.support.archives import make_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.archive.model import FileRecord
     from holdfast.storage import ObjectStore
@@ -57,27 +56,18 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class Found:
-    """One run.
+class Found(Timed):
+    """:param size: bytes of the files."""
 
-    :param size: bytes of the files.
-    """
+    comparisons = COMPARISONS
+    notes = NOTES
 
-    date: str
     size: int
-    machine: Mapping[str, str]
-    loads: Sequence[float]
-    series: Mapping[str, Series]
 
     @property
-    def ratios(self) -> list[Ratio]:
-        """Return all comparisons."""
-        return [compare(each, self.series) for each in COMPARISONS]
-
-    @property
-    def missed(self) -> list[str]:
-        """Return what was not reached, in words."""
-        return [each.comparison.what for each in self.ratios if each.reached is False]
+    def title(self) -> str:
+        """Return how much was read."""
+        return f"Deep verification of {self.size / 1e6:,.0f} MB"
 
 
 def measure(rounds: int) -> Found:
@@ -99,7 +89,7 @@ def measure(rounds: int) -> Found:
             say("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.items()))
             times.append(found)
         size = sum(file.stat().st_size for file in files)
-    return Found(date, size, machine.host(), loads, collect(times))
+    return Found(date, machine.host(), loads, collect(times), size)
 
 
 def _back_up(store: ObjectStore) -> None:
@@ -148,23 +138,6 @@ def _read(files: Sequence[Path]) -> float:
         for _ in pool.map(read, files):
             pass
     return time.perf_counter() - began
-
-
-def as_markdown(found: Found) -> str:
-    """Return everything as Markdown."""
-    return "\n".join(_lines(found)) + "\n"
-
-
-def _lines(found: Found) -> Iterator[str]:
-    yield f"# Deep verification of {found.size / 1e6:,.0f} MB"
-    loads = ", ".join(f"{load:.1f}" for load in found.loads)
-    yield from ("", f"{found.date}, {len(found.loads)} rounds. Load average before each round: {loads}.")
-    yield from comparison_lines(found.ratios, found.series, NOTES, found.machine)
-
-
-def as_json(found: Found) -> str:
-    """Return everything as JSON."""
-    return json.dumps({**asdict(found), "ratios": [asdict(each) for each in found.ratios]}, indent=1) + "\n"
 
 
 def main() -> int:

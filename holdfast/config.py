@@ -33,6 +33,9 @@ FILE_NAME = "archives.yaml"
 ENVIRONMENT = "HOLDFAST_ARCHIVES"
 """The environment variable that names the file."""
 
+GAP_AFTER = timedelta(hours=24)
+"""So long it is known that no replica has the files of a backup before a sync gives it up, unless told otherwise."""
+
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
 _SQLITE = "sqlite:///"

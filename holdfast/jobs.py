@@ -17,6 +17,7 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -54,10 +55,17 @@ SPARK_CONF = {
 """What every application of ours is submitted with."""
 
 
-def spark_conf() -> dict[str, str]:
-    """Return what every application is submitted with here, where its classes may have been prepared."""
-    from holdfast.spark_classes import classes_file
+def classes_file() -> Path | None:
+    """Return where the classes of this environment's Spark are kept; None where Spark lies elsewhere."""
+    try:
+        version = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return None
+    return Path(sys.prefix) / "share" / "holdfast" / f"spark-{version}.jsa"
 
+
+def spark_conf() -> dict[str, str]:
+    """Return what every application is submitted with here, where `holdfast.spark_classes` may have been run."""
     file = classes_file()
     if file is None or not file.exists():
         return dict(SPARK_CONF)

@@ -8,20 +8,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
 
 from holdfast import jobs
 from holdfast.errors import HoldfastError
-
-
-def classes_file() -> Path | None:
-    """Return where the classes of this environment's Spark are kept; None where Spark lies elsewhere."""
-    try:
-        version = metadata.version("pyspark")
-    except metadata.PackageNotFoundError:
-        return None
-    return Path(sys.prefix) / "share" / "holdfast" / f"spark-{version}.jsa"
 
 
 def prepare() -> Path:
@@ -29,7 +19,7 @@ def prepare() -> Path:
 
     :raises HoldfastError: there is no Java, or no Spark in this environment, or it failed; what was there stays.
     """
-    file = classes_file()
+    file = jobs.classes_file()
     if file is None:
         raise HoldfastError("pyspark is not installed in this Python environment")
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -54,8 +54,8 @@ _INT64_DIGITS = 18
 _GATHERED_BYTES = 64 << 10
 """The writer writes each page's header and content on its own, and each write would take a turn of Python."""
 
-_READ_BYTES = 4 << 20
-"""Read at once of what is not kept."""
+PIECE_BYTES = 4 << 20
+"""Read at once of what is not kept: with what an upload keeps, about 35 MB for each file that is on its way."""
 
 _REMEDY = "put it back from a copy of the archive, or restore another restore point"
 
@@ -288,13 +288,19 @@ def check_file(store: ObjectStore, record: FileRecord) -> None:
     :raises DamagedError: as `read_file` does.
     """
     found, size = hashlib.sha256(), 0
-    buffer = memoryview(bytearray(_READ_BYTES))
     with _opened(store, record) as file:
-        read = cast("io.RawIOBase", file).readinto
-        while length := read(buffer):
-            found.update(buffer[:length])
-            size += length
+        for piece in pieces(file):
+            found.update(piece)
+            size += len(piece)
     _compare(store, record, size, found)
+
+
+def pieces(file: IO[bytes]) -> Iterator[memoryview]:
+    """Yield what is in a file, piece by piece; each is overwritten by the next: the system clears new memory."""
+    buffer = memoryview(bytearray(PIECE_BYTES))
+    read = cast("io.RawIOBase", file).readinto
+    while length := read(buffer):
+        yield buffer[:length]
 
 
 def _opened(store: ObjectStore, record: FileRecord) -> IO[bytes]:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from holdfast.archive.blocks import read_file, write_bytes
+from holdfast.archive.blocks import pieces, read_file, write_bytes
 from holdfast.errors import DamagedError
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    import io
-
     from holdfast.archive.model import FileRecord
     from holdfast.storage import ObjectStore
-
-_CHUNK_BYTES = 4 << 20
-"""Read at once of a file: with what an upload keeps, about 35 MB for each file that is on its way."""
 
 
 def send_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> None:
@@ -25,17 +20,15 @@ def send_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> Non
     :raises DamagedError: it is missing, or not what was written: then nothing of it appears.
     """
     found, size = hashlib.sha256(), 0
-    buffer = memoryview(bytearray(_CHUNK_BYTES))  # one for all: the system clears the memory of each new one
     try:
         incoming = source.open_read(file.path)
     except ObjectNotFound as error:
         raise _damaged(source, file, "it is missing") from error
     with incoming, target.open_write(file.path) as outgoing:
-        read = cast("io.RawIOBase", incoming).readinto
-        while length := read(buffer):
-            found.update(buffer[:length])
-            size += length
-            outgoing.write(buffer[:length])
+        for piece in pieces(incoming):
+            found.update(piece)
+            size += len(piece)
+            outgoing.write(piece)
         if size != file.size or found.hexdigest() != file.sha256:
             raise _damaged(source, file, f"it has {size} bytes with another checksum than the {file.size} written")
 

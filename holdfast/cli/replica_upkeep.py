@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.replica_options import AnyReplica, Asked, OfArchive, Store, ask
-from holdfast.config import parse_span
+from holdfast.config import GAP_AFTER, parse_span
 from holdfast.errors import UsageError, exit_code_of, sentence
 from holdfast.replication import recovery, trimming
 from holdfast.replication.replicas import lost, mark_lost, replicas
@@ -35,7 +36,7 @@ def sync(
     gap_after: Annotated[
         str,
         typer.Option(metavar="TIME", help="Give up an entry whose files nobody has had for so long, or 'never' do so."),
-    ] = "24h",
+    ] = f"{GAP_AFTER // timedelta(hours=1)}h",
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:

@@ -1,11 +1,10 @@
 """Giving up an entry of the update log whose files nobody has any more: else no replica could ever go beyond it.
 
 A person says so, or it has been known for long enough that nobody has them. It is refused while anybody who may have a
-file has not been asked. What was appended
-behind the entry and builds on it is given up with it: changes of the same source that follow on its own, and whatever
-removes its blocks. The source's ends go back to what is left. So its next backup goes on from there; where the server
-has forgotten the changes since, or a full backup that stays would follow on what is given up, it begins anew with a
-full one, and names the gap.
+file has not been asked. What was appended behind the entry and builds on it is given up with it: changes of the same
+source that follow on its own, and whatever removes its blocks. The source's ends go back to what is left. So its next
+backup goes on from there; where the server has forgotten the changes since, or a full backup that stays would follow on
+what is given up, it begins anew with a full one, and names the gap.
 """
 
 from __future__ import annotations
@@ -42,10 +41,6 @@ if TYPE_CHECKING:
     from holdfast.replication.store import CoordinationStore
     from holdfast.replication.survey import Told
     from holdfast.storage import ObjectStore
-
-
-GAP_AFTER = timedelta(hours=24)
-"""So long it is to be known that nobody has the files of an entry before a sync gives it up."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the classes are kept, in a folder with a blank in its name."""
     file = tmp_path / "an environment" / "spark.jsa"
-    monkeypatch.setattr(spark_classes, "classes_file", lambda: file)
+    monkeypatch.setattr(jobs, "classes_file", lambda: file)
     return file
 
 
@@ -31,7 +31,7 @@ def rehearse(tmp_path: Path, *options: str) -> tuple[int, str]:
 
 
 def test_they_lie_in_the_environment_of_this_spark() -> None:
-    found = spark_classes.classes_file()
+    found = jobs.classes_file()
     assert found is not None
     assert (found.name, found.is_relative_to(sys.prefix)) == ("spark-4.2.0.jsa", True)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from holdfast.config import GAP_AFTER
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
 
@@ -41,7 +42,7 @@ class SyncReplica(BaseOperator):
         *,
         archive: str,
         replica: str,
-        gap_after: timedelta | None = timedelta(hours=24),
+        gap_after: timedelta | None = GAP_AFTER,
         lock_wait: timedelta = timedelta(minutes=2),
         **kwargs: Any,
     ) -> None:

@@ -9,8 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
+from holdfast.errors import DamagedError
 from holdfast.replication.store import PASSWORD, CoordinationStore
 from holdfast.sources.postgresql.server import PostgresServer
+from tests.support.given_up import append, changes, destroyed, full
 from tests.support.rebuilt import bring_back
 from tests.support.replicated import Replicas
 from tests.support.servers import create_database
@@ -65,3 +67,18 @@ def old(two: Replicas) -> Replicas:
     """Replicas at the entries 3 and 2 whose store is that of entry 2."""
     bring_back(two, ahead="near", behind="far")
     return two
+
+
+@pytest.fixture
+def stuck(three: Replicas) -> Replicas:
+    """Replicas `far` and `off` that cannot go beyond entry 2, which only `near` had."""
+    append(three, "near", full("0/A00"))
+    three.sync("far")
+    three.sync("off")
+    append(three, "near", changes("0/A00", "0/B00"))
+    three.back_up("near", "crm")
+    destroyed(three, "near")
+    for name in ("far", "off"):
+        with pytest.raises(DamagedError, match=r"no replica could give .*, which entry 2"):
+            three.sync(name)
+    return three

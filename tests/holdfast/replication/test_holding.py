@@ -15,7 +15,7 @@ from holdfast.errors import RefusedError
 from holdfast.replication import log
 from holdfast.replication.backing_up import Wish
 from holdfast.replication.leading import leading
-from tests.holdfast.replication.test_giving_up import append, changes, full
+from tests.support.given_up import append, changes, full
 from tests.support.replicated import Replicas, made_backup, nothing
 
 

@@ -20,7 +20,7 @@ from holdfast.position import show_position
 from holdfast.replication.leading import leading
 from holdfast.replication.replicas import mark_lost
 from holdfast.replication.store import CoordinationStore
-from tests.holdfast.replication.test_giving_up import changes, full
+from tests.support.given_up import changes, full
 from tests.support.replicated import Replicas, made_backup, nothing
 
 POSITIONS = ("0/A00", "0/B00", "0/C00", "0/D00", "0/E00", "0/F00")
