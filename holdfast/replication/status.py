@@ -67,10 +67,8 @@ def _archive_status(connection: Connection, log: LogState, now: float) -> Archiv
     rows = tuple(_status(connection, log, row, now) for row in replicas(connection, log.archive))
     leads = leader(connection, log.archive)
     waiting = tuple((each, max(0.0, each.deadline - now)) for each in quorum.pending(connection, log.archive))
-    executed = max((each.row.pointer - 1 for each in rows if not each.row.is_lost), default=0)
-    missing = [(index, max(0.0, now - since)) for index, since in missing_entries(connection, log.archive)]
-    stopping = tuple(each for each in missing if each[0] > executed)
-    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, stopping)
+    missing = tuple((index, max(0.0, now - since)) for index, since in missing_entries(connection, log.archive))
+    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, missing)
 
 
 def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) -> ReplicaStatus:
