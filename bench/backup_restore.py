@@ -53,9 +53,9 @@ NOTES = (
     "backups wrote. Each way was checked to bring every row.",
     "`holdfast backup` is the job's own time from the run's records: from the moment Spark has started, through "
     "schema, rows with their content hash and checksum, to the commit; the command has taken the snapshot before, in "
-    "a few tenths of a second. It is compared with Spark JDBC to "
-    "Parquet without Spark's start as well: from the first read to the last write. The whole commands are from start "
-    "to end, ours with locks and the command's own start.",
+    "a few tenths of a second, and what workers import is imported while Java starts. It is compared with Spark JDBC "
+    "to Parquet without Spark's start as well: from the first read to the last write. The whole commands are from "
+    "start to end, ours with locks and the command's own start.",
     "`COPY TO STDOUT` is psql's `\\copy` to `/dev/null`, in text; two streams read one half of the pages each. "
     "pg_dump's two jobs cannot share one table.",
     f"Spark's reader: {PARTITIONS} ranges of the key on `local[*]`, fetchsize 10000, zstd at level 1 as ours. Its "

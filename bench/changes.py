@@ -34,8 +34,7 @@ NOTES = (
     "log half of the rows are of a table that is not published.",
     "`holdfast backup --kind changes` is the job's own time from the run's records, from the moment Spark has started: "
     "schema, windows of 256 MiB of log, files, commits, and letting go of the log. `decoded and written` is one "
-    "window, in one process without Spark. Each backup is the first of changes of its "
-    "stream: it makes one commit more than later ones, for what lies between the slot and the first full backup.",
+    "window, in one process without Spark.",
     "Ours gives the session that decodes 256 MB for transactions; PostgreSQL's own 64 MB make the server write those "
     "of 500,000 rows to its disk. `count(*)` is shown with both, and is compared with its own default.",
     "MB/s are of the log.",

@@ -33,11 +33,23 @@ LOCKS_VARIABLE = "HOLDFAST_LOCKS"
 RECORDS_VARIABLE = "HOLDFAST_RECORDS"
 """Where a job that works without locks writes its records: the archive may not be writable."""
 PARENT_VARIABLE = "HOLDFAST_PARENT"
+LOCAL_VARIABLE = "HOLDFAST_LOCAL"
+"""Said to a driver whose workers are on its own machine."""
 SNAPSHOT_VARIABLE = "HOLDFAST_SNAPSHOT"
 DECISION_VARIABLE = "HOLDFAST_DECISION"
 URL_VARIABLES = {"source": "HOLDFAST_SOURCE_URL", "target": "HOLDFAST_TARGET_URL"}
 
 DRIVER_OPTIONS = "spark.driver.defaultJavaOptions"
+
+OF_WORKERS = "spark.executorEnv."
+"""How settings of Spark begin that are variables of its workers' environment."""
+
+WORKERS = {
+    # By itself glibc gives the memory of each of numpy's arrays back at once, and takes it anew for the next one.
+    "MALLOC_MMAP_THRESHOLD_": str(8 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+}
+"""Variables of Spark's Python workers, which are read when a process starts."""
 
 SPARK_CONF = {
     "spark.ui.enabled": "false",
@@ -48,9 +60,7 @@ SPARK_CONF = {
     # No bulk data goes through Java, so code that is compiled well never pays: it is a third of a short job's CPU time.
     DRIVER_OPTIONS: "-XX:TieredStopAtLevel=1",
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
-    # By itself glibc gives the memory of each of numpy's arrays back at once, and takes it anew for the next one.
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(8 << 20),
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+    **{f"{OF_WORKERS}{name}": value for name, value in WORKERS.items()},
 }
 """What every application of ours is submitted with."""
 
@@ -146,8 +156,8 @@ def job_environment(
 
 
 def local_environment(master: str) -> dict[str, str]:
-    """Return what keeps a Spark that runs on this machine alone (`local[…]`) from listening outside of it."""
-    return {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}
+    """Return what a Spark is told that runs on this machine alone (`local[…]`): not to listen outside of it."""
+    return {"SPARK_LOCAL_IP": "127.0.0.1", LOCAL_VARIABLE: "1"} if master.startswith("local") else {}
 
 
 def java_version() -> int | None:

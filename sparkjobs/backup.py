@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
 from holdfast.archive.live import not_selected
-from holdfast.archive.model import Block, Coverage, SourceRecord, TableRecord, summary
+from holdfast.archive.model import PACKED_SINCE, Block, Coverage, SourceRecord, TableRecord, summary
 from holdfast.archive.runs import read_unfinished
-from holdfast.archive.unfinished import BegunBlock, FinishedPiece, missing
+from holdfast.archive.unfinished import BegunBlock, FinishedPiece
 from holdfast.errors import DamagedError, RefusedError, UsageError, sentence
 from holdfast.following import Decision
 from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
@@ -34,14 +34,14 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
 from holdfast.sources.postgresql.stream import schema_fingerprint
 from sparkjobs.driver import Job, database_address, run_application
-from sparkjobs.pieces import PieceReader, most_pieces, task_bytes
+from sparkjobs.pieces import PieceReader, is_packed, most_pieces, task_bytes
 from sparkjobs.table_records import table_record
 from sparkjobs.tasks import pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.archive.model import Stream
+    from holdfast.archive.model import FileRecord, Stream
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
     from holdfast.sources.postgresql.address import Address
@@ -142,10 +142,12 @@ def back_up_snapshot(
     room, most = task_bytes(left, cores=cores), most_pieces(len(left), cores=cores)
     tasks = pack(left, lambda piece: piece.weight, room=room, most=most)
     pace = limits.pace(job, len(tasks))
+    may_pack = archive.state.format >= PACKED_SINCE and is_packed(left)
+    packs = table_folder(source, "packs", block.begun.id) if may_pack else None
     found = job.map(
         "reading tables",
         tasks,
-        PieceReader(job.store, address, snapshot, folders, max_value_bytes=limit, pace=pace),
+        PieceReader(job.store, address, snapshot, folders, packs=packs, max_value_bytes=limit, pace=pace),
         estimated_rows=sum(table.estimated_rows for table in tables) - sum(piece.rows for piece in done),
         at_once=limits.connections,
         on_results=job.log.finished,
@@ -207,11 +209,10 @@ def _go_on(job: Job, state: State, snapshot: Snapshot) -> OpenBlock | None:
     except DamagedError as error:
         job.say(f"starting again: {sentence(error)}")
         return None
-    gone = missing(job.store, (file for piece in left.pieces for file in piece.files))
-    if gone:
-        job.say(f"{len(gone)} files that were written are missing, or not whole: their pieces are read again")
+    whole, broken = left.split(job.store)
+    if broken:
+        job.say(f"the files of {len(broken)} finished pieces are missing, or not whole: these are read again")
     job.log.go_on(left.block)
-    whole = tuple(piece for piece in left.pieces if not any(file.path in gone for file in piece.files))
     return OpenBlock(left.block, catalog, whole)
 
 
@@ -265,8 +266,10 @@ def _describe(
     """Put together what the commit says of this backup."""
     catalog = block.catalog
     files: dict[int, list[FinishedPiece]] = {}
+    packs: dict[str, FileRecord] = {}
     for piece in found:
         files.setdefault(piece.table, []).append(piece)
+        packs |= {pack.path: pack for pack in piece.packs}
     skipped = [table.label for table in catalog.with_rows() if table.oid not in files]
     named_skipped = () if decision.begin else tuple(not_selected(label) for label in skipped)
     return Block(
@@ -288,6 +291,7 @@ def _describe(
             exact=snapshot.exact,
         ),
         tables=tuple(_table_record(table, files[table.oid]) for table in catalog.with_rows() if table.oid in files),
+        packs=tuple(packs[path] for path in sorted(packs)),
         catalog=block.begun.catalog,
         schema_dump=block.begun.schema_dump,
         whole=not skipped,

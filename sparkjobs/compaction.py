@@ -28,6 +28,7 @@ from holdfast.archive.compaction import (
 )
 from holdfast.archive.consolidation import moment_of, newest_cut, synthetic_block
 from holdfast.archive.model import TableRecord, iso
+from holdfast.archive.packs import packs_of
 from holdfast.archive.points import only_source, source_names
 from holdfast.errors import RefusedError
 from holdfast.moments import catalog_of, history_of
@@ -194,7 +195,15 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
     found: dict[str, tuple[FileRecord, ...]] = {}
     for share in sorted(done, key=lambda each: each.number):
         found[share.table] = (*found.get(share.table, ()), *share.files)
-    block = synthetic_block(ends, identity=identity, run=job.run, tables=rows.records(found), left_out=rows.left_out)
+    records = rows.records(found)
+    block = synthetic_block(
+        ends,
+        identity=identity,
+        run=job.run,
+        tables=records,
+        packs=packs_of(records, (placed.block for placed in moment.blocks())),
+        left_out=rows.left_out,
+    )
 
     def plan(state: State) -> Change:
         if newest_cut(state, source) is None:

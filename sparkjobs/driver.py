@@ -16,7 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -24,13 +24,23 @@ from pyspark import SparkConf, SparkContext
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
 from holdfast.errors import HoldfastError, ReportedError, SparkEndedError, UsageError, exit_code_of, sentence
-from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, RECORDS_VARIABLE, URL_VARIABLES, process_start
+from holdfast.jobs import (
+    LOCAL_VARIABLE,
+    LOCKS_VARIABLE,
+    OF_WORKERS,
+    PARENT_VARIABLE,
+    RECORDS_VARIABLE,
+    URL_VARIABLES,
+    WORKERS,
+    process_start,
+)
 from holdfast.replication.backing_up import Wish, open_to_write
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
 from locking import LockError, LockStateUnknown
 from locking.store import StoreError
+from sparkjobs import daemon
 from sparkjobs.tasks import Tally, TallyParam, import_modules, telling
 
 if TYPE_CHECKING:
@@ -51,6 +61,9 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILIN
 class Job:
     """One run of an application: its store, locks, log and Spark."""
 
+    _last_stop: ClassVar[threading.Thread | None] = None
+    """Stops the Spark of this process's last job: there can be one at a time."""
+
     def __init__(
         self, store: ObjectStore, run: str, operation: str, locks: AttachedLocks, *, records: ObjectStore | None = None
     ) -> None:
@@ -66,17 +79,28 @@ class Job:
         self._abort: BaseException | None = None
         self._spark: SparkContext | None = None
         self._parent = os.environ.get(PARENT_VARIABLE)
+        self._daemon: daemon.Prepared | None = None
 
     @property
     def spark(self) -> SparkContext:
         """Return the Spark context; the first use starts it."""
         if self._spark is None:
+            if Job._last_stop is not None:
+                Job._last_stop.join()
             try:
-                self._spark = SparkContext(conf=SparkConf().setAppName(f"holdfast {self._operation}"))
+                conf = SparkConf().setAppName(f"holdfast {self._operation}")
+                if self._daemon is not None:
+                    conf.set(f"{OF_WORKERS}{daemon.PREPARED}", self._daemon.address)
+                self._spark = SparkContext(conf=conf)
                 self._spark.setLogLevel("ERROR")
             except (OSError, Py4JError, RuntimeError) as error:
                 raise HoldfastError(f"Spark did not start: {sentence(error)}. Try again; its log says more") from error
         return self._spark
+
+    def prepare(self) -> None:
+        """Begin to import what workers need on this machine, before Spark starts; without that it takes longer."""
+        with suppress(OSError):
+            self._daemon = daemon.prepare(WORKERS)
 
     def start(self, *modules: str) -> None:
         """Start Spark, and let as many workers as it has cores begin to import what tasks need; does not wait for them.
@@ -205,6 +229,7 @@ class Job:
         done = threading.Event()
 
         def loop() -> None:
+            look()  # the step is told even of a job that takes no time
             while not done.wait(_WATCH_S):
                 look()
 
@@ -248,9 +273,17 @@ class Job:
             self._stopping.set()
 
     def _stop_spark(self) -> None:
-        if self._spark is not None:
+        """Stop Spark's Java, and begin to stop Python's part, which looks but once a second whether it is to end."""
+
+        def stop(context: SparkContext) -> None:
             with suppress(Py4JError, OSError):  # it may be gone already
-                self._spark.stop()
+                context.stop()
+
+        if self._spark is not None:
+            with suppress(Py4JError, OSError):
+                self._spark._jsc.stop()  # which ends with this process, whatever it is at
+            Job._last_stop = threading.Thread(target=stop, args=[self._spark], name="stop", daemon=True)
+            Job._last_stop.start()
 
     def _watch(self) -> None:
         turns = 0
@@ -287,11 +320,18 @@ class Job:
 
 
 def run_application(
-    operation: str, *, archive: str, run: str, work: Callable[[Job], dict[str, Any]], unlocked: bool = False
+    operation: str,
+    *,
+    archive: str,
+    run: str,
+    work: Callable[[Job], dict[str, Any]],
+    unlocked: bool = False,
+    has_tasks: bool = True,
 ) -> int:
     """Run an application's work and return its exit code; nothing but words goes to stderr.
 
     :param unlocked: it only reads the archive, and was told to do so without locks.
+    :param has_tasks: the driver does not do all by itself.
     """
     try:
         store = open_store(archive)
@@ -300,6 +340,8 @@ def run_application(
             raise UsageError("start this job by command or operator: it needs their locks")
         locks = AttachedLocks(store, ()) if handles is None else attach(store, handles)
         job = Job(store, run, operation, locks, records=open_store(records) if records else None)
+        if has_tasks and LOCAL_VARIABLE in os.environ:
+            job.prepare()
         with job.log as log, job.watched(), _outages_explained():
             job.check()
             log.result = work(job)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.archive.blocks import read_batches
 from holdfast.archive.net import net_changes
+from holdfast.archive.packs import InMemory
 from holdfast.sources.postgresql.apply import apply_net
 from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.load import load_file
 from holdfast.sources.postgresql.session import connect
+from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from holdfast.archive.blocks import Readable
     from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
@@ -39,10 +43,22 @@ class FileLoader:
     def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[int]:
         """Yield the rows loaded from each file."""
         with connect(self._address) as session:
-            for table, record in files:
-                rows = load_file(session, table, record.path, read_batches(self._store, record))
-                report(rows, record.size)
-                yield rows
+            for _, some in groupby(files, key=lambda pair: pair[1].key):
+                together = list(some)
+                store = self._reads([record for _, record in together])
+                for table, record in together:
+                    rows = load_file(session, table, record.path, read_batches(store, record))
+                    report(rows, record.size)
+                    yield rows
+
+    def _reads(self, records: Sequence[FileRecord]) -> Readable:
+        """Return where files of one object are read from: several parts of a pack, from memory."""
+        if len(records) == 1:
+            return self._store
+        try:
+            return InMemory(self._store, records[0].key)
+        except ObjectNotFound:  # who reads from there says so
+            return self._store
 
 
 @dataclass(frozen=True)

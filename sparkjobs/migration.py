@@ -26,7 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", required=True)
     parser.add_argument("--to", type=int, required=True)
     given = parser.parse_args(arguments)
-    return run_application("migration", archive=given.archive, run=given.run, work=lambda job: run(job, given.to))
+
+    def work(job: Job) -> dict[str, Any]:
+        return run(job, given.to)
+
+    return run_application("migration", archive=given.archive, run=given.run, work=work, has_tasks=False)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from holdfast.archive.blocks import write_parquet
+from holdfast.archive.packs import make_pack
 from holdfast.archive.unfinished import FinishedPiece
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.hashing import ContentHash
@@ -47,9 +48,12 @@ _LOCKED_AT_ONCE = 100
 _STORED_BYTES = 4 << 20
 """Files in memory that have grown past this are stored, before there are as many."""
 
-_STORED_AT_ONCE = 2
+_PACKED_FROM = 100
+"""More small pieces than this are stored in packs. Fewer are files of their own, which any reader of Parquet opens."""
+
+_STORED_AT_ONCE = 8
 _MOST_BEHIND = 2
-"""How often files are being stored, and may be, while pieces are read."""
+"""How many files are stored at a time, and how many heaps of them may be under way, while pieces are read."""
 
 
 def most_pieces(count: int, *, cores: int) -> int:
@@ -69,6 +73,11 @@ def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
     return min(max(PIECE_BYTES, share), _MOST_TASK_BYTES)
 
 
+def is_packed(pieces: Iterable[Piece]) -> bool:
+    """Say whether the small ones of a backup's pieces are so many that they are stored in packs."""
+    return sum(piece.weight <= _SMALL_BYTES for piece in pieces) > _PACKED_FROM
+
+
 class PieceReader:
     """The work of one Spark task: read a bundle of pieces and write each to files of its own.
 
@@ -76,6 +85,7 @@ class PieceReader:
     configuration.
 
     :param folders: where a table's files go, by its oid.
+    :param packs: where packs go; None: small pieces are stored alone, too.
     :param pace: bytes to read in a second at most; None: as fast as they come.
     """
 
@@ -86,6 +96,7 @@ class PieceReader:
         snapshot: Snapshot,
         folders: Mapping[int, str],
         *,
+        packs: str | None = None,
         max_value_bytes: int,
         pace: float | None,
     ) -> None:
@@ -95,6 +106,7 @@ class PieceReader:
         self._address = address
         self._snapshot = snapshot
         self._folders = folders
+        self._packs = packs
 
     def __call__(self, pieces: Sequence[Piece], report: Reporter) -> Iterator[FinishedPiece]:
         """Read the pieces and yield each once the store has acknowledged its files."""
@@ -109,7 +121,7 @@ class PieceReader:
             open_reader(self._address, self._snapshot, []) as reader,
             ThreadPoolExecutor(_STORED_AT_ONCE, thread_name_prefix="store") as pool,
         ):
-            behind = _Behind(self._store, pool)
+            behind = _Behind(self._store, pool, self._packs)
             for first in range(0, len(pieces), _LOCKED_AT_ONCE):
                 some = pieces[first : first + _LOCKED_AT_ONCE]
                 reader.take(list({each.table.oid: each.table for each in some}.values()))
@@ -196,24 +208,26 @@ def _by_place(parts: Iterable[Part], count: int) -> Iterator[Iterable[Part]]:
 class _Behind:
     """Takes files in memory and has them stored by others: of small ones, the store's answer is what takes long.
 
+    :param packs: where packs of them go; None: they are stored alone.
     :param size: bytes of the files that are not being stored yet.
     """
 
-    def __init__(self, store: ObjectStore, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, store: ObjectStore, pool: ThreadPoolExecutor, packs: str | None) -> None:
         self.size = 0
         self._store = store
         self._pool = pool
-        self._files: list[tuple[str, memoryview]] = []
+        self._packs = packs
+        self._files: dict[str, memoryview] = {}
         self._pieces: list[FinishedPiece] = []
-        self._under_way: deque[tuple[list[FinishedPiece], Future[None]]] = deque()
+        self._under_way: deque[tuple[list[FinishedPiece], list[Future[None]]]] = deque()
 
     @contextmanager
     def open_write(self, key: str) -> Iterator[IO[bytes]]:
         """Take a file."""
         file = io.BytesIO()
         yield file
-        self._files.append((key, file.getbuffer()))
-        self.size += len(self._files[-1][1])
+        self._files[key] = file.getbuffer()
+        self.size += len(self._files[key])
 
     def add(self, piece: FinishedPiece) -> None:
         """Take a piece, after its files."""
@@ -222,15 +236,31 @@ class _Behind:
     def store(self) -> Iterator[FinishedPiece]:
         """Begin to store what was taken; yield pieces of earlier times whose files are stored."""
         if self._pieces:
-            self._under_way.append((self._pieces, self._pool.submit(self._store.write_many, self._files)))
-            self._files, self._pieces, self.size = [], [], 0
+            self._under_way.append(self._alone() if self._packs is None else self._packed(self._packs))
+            self._files, self._pieces, self.size = {}, [], 0
         yield from self.settle(_MOST_BEHIND)
+
+    def _alone(self) -> tuple[list[FinishedPiece], list[Future[None]]]:
+        return self._pieces, [self._pool.submit(self._write, key, body) for key, body in self._files.items()]
+
+    def _packed(self, folder: str) -> tuple[list[FinishedPiece], list[Future[None]]]:
+        pack = make_pack(folder, [(file, self._files[file.path]) for piece in self._pieces for file in piece.files])
+        first, *others = (
+            piece.model_copy(update={"files": tuple(map(pack.part, piece.files))}) for piece in self._pieces
+        )
+        told = first.model_copy(update={"packs": (pack.record,)})
+        return [told, *others], [self._pool.submit(self._write, pack.record.path, pack.body)]
+
+    def _write(self, key: str, body: bytes | memoryview) -> None:
+        with self._store.open_write(key) as file:
+            file.write(body)
 
     def settle(self, most: int = 0) -> Iterator[FinishedPiece]:
         """Wait until no more than so many times are left to be stored; yield the pieces of the others."""
         while len(self._under_way) > most:
             pieces, stored = self._under_way.popleft()
-            stored.result()
+            for each in stored:
+                each.result()
             yield from pieces
 
 

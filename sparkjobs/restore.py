@@ -312,9 +312,13 @@ class Restoring:
         return late, sum(each.rows for each in expected.values())
 
     def _load(self, files: Sequence[tuple[Table, FileRecord]]) -> None:
-        tasks = pack(files, lambda pair: pair[1].size, room=_TASK_BYTES)
+        objects: dict[str, list[tuple[Table, FileRecord]]] = {}
+        for table, file in files:
+            objects.setdefault(file.key, []).append((table, file))
+        tasks = pack(objects.values(), lambda some: sum(file.size for _, file in some), room=_TASK_BYTES)
+        loads = [[pair for some in task for pair in some] for task in tasks]
         loader = FileLoader(self._job.store, self._address)
-        self._job.map("loading rows", tasks, loader, estimated_rows=sum(file.rows for _, file in files))
+        self._job.map("loading rows", loads, loader, estimated_rows=sum(file.rows for _, file in files))
         self._job.check()
 
     def _apply(self, tables: Sequence[ChangedTable]) -> None:

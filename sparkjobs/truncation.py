@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work(job: Job) -> dict[str, Any]:
         return run(job, Wish(parse_rules(given.keep), given.source, given.min_chains, given.dry_run))
 
-    return run_application("truncation", archive=given.archive, run=given.run, work=work)
+    return run_application("truncation", archive=given.archive, run=given.run, work=work, has_tasks=False)
 
 
 if __name__ == "__main__":

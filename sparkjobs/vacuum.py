@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work(job: Job) -> dict[str, Any]:
         return run(job, given.grace, orphans=not given.no_orphans, dry_run=given.dry_run)
 
-    return run_application("vacuum", archive=given.archive, run=given.run, work=work)
+    return run_application("vacuum", archive=given.archive, run=given.run, work=work, has_tasks=False)
 
 
 if __name__ == "__main__":

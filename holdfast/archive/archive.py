@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from holdfast.archive.commits import COMMITS, commit_key, missing_commit, parse_commit, read_commit
-from holdfast.archive.model import FORMAT, FORMATS, REPLICAS_SINCE, WRITER, Commit, Identity, read_versions
+from holdfast.archive.model import FORMAT, FORMATS, PACKS_SINCE, REPLICAS_SINCE, WRITER, Commit, Identity, read_versions
 from holdfast.archive.state import Change, State, check_readable, check_writable, validate
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
@@ -217,8 +217,8 @@ class Archive:
             parent=self.state.tip,
             kind=change.kind,
             format=change.format or self.state.format,
-            min_reader=change.format or self.state.min_reader,
-            min_writer=max(change.format or self.state.min_writer, REPLICAS_SINCE if change.log else 0),
+            min_reader=max(change.format or 0, self.state.min_reader, _reader_of(change)),
+            min_writer=max(change.format or 0, self.state.min_writer, REPLICAS_SINCE if change.log else 0),
             fence=fence,
             committed_at=self.store.list(IDENTITY_KEY).now,
             writer=WRITER,
@@ -233,6 +233,11 @@ class Archive:
             adopted=change.adopted,
             aside=change.aside,
         )
+
+
+def _reader_of(change: Change) -> int:
+    """Return the version that whoever reads what a change adds must have at least."""
+    return PACKS_SINCE if any(block.packs for block in change.add) else 1
 
 
 def _refuse_used_place(store: ObjectStore, but_for: tuple[str, ...]) -> None:

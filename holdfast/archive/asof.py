@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from holdfast.archive.blocks import write_parquet
+from holdfast.archive.blocks import open_file, read_batches, write_parquet
 from holdfast.archive.changes import Shaper
 from holdfast.archive.engine import open_engine
 from holdfast.archive.keyless import alike
@@ -130,15 +130,11 @@ class View:
         """Register the snapshot; return the SQL of its rows in the wanted form."""
         files = self._history.base
         try:
-            with self._store.open_read(files[0].path) as file:
+            with open_file(self._store, files[0]) as file:
                 written = pq.read_schema(file)
-        except ObjectNotFound as error:
-            raise DamagedError(f"{files[0].path} is missing from {self._store.url}") from error
         except pa.ArrowException as error:
             raise DamagedError(f"{files[0].path} in {self._store.url} is damaged: {error}") from error
-        filesystem, root = self._store.filesystem()
-        paths = [f"{root}/{file.path}" if root else file.path for file in files]
-        self._sql.register(f"base_{self._name}", _dataset(paths, written, filesystem))
+        self._sql.register(f"base_{self._name}", self._rows_of_base(files, written))
         ids = {field_id(field): field for field in self._history.wanted}
         row = {name_of(ids[number]): pa.repeat(value, 1).cast(ids[number].type)
                for number, value in self._history.missing.items() if number in ids}  # fmt: skip
@@ -146,6 +142,12 @@ class View:
             self._sql.register(f"missing_{self._name}", pa.table(row))
         shape = Shape(written, self._history.wanted, self._history.missing)
         return f"(select {', '.join(shape.expressions(f'missing_{self._name}'))} from base_{self._name})"
+
+    def _rows_of_base(self, files: Sequence[FileRecord], written: pa.Schema) -> ds.Dataset | pa.Table:
+        if any(file.offset is not None for file in files):  # small
+            return pa.Table.from_batches([each for file in files for each in read_batches(self._store, file)], written)
+        filesystem, root = self._store.filesystem()
+        return _dataset([f"{root}/{file.path}" if root else file.path for file in files], written, filesystem)
 
     def rows(self) -> str:
         """Return the SQL of all rows; columns are called as `name_of` says."""
@@ -261,10 +263,10 @@ def explain(error: Exception, store: ObjectStore, files: Sequence[FileRecord]) -
         return DamagedError(said.partition(_MARK)[2].splitlines()[0])
     for file in files:
         try:
-            size = store.head(file.path).size
+            size = store.head(file.key).size
         except ObjectNotFound:
-            return DamagedError(f"{file.path} is missing from {store.url}")
-        if size != file.size:
+            return DamagedError(f"{file.key} is missing from {store.url}")
+        if file.offset is None and size != file.size:
             return DamagedError(f"{file.path} in {store.url} has {size} bytes instead of {file.size}")
     if "CRC" in said or "checksum" in said:
         return DamagedError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import secrets
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -16,7 +17,6 @@ from holdfast.fields import field_id
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Callable, Container, Iterable, Iterator
     from contextlib import AbstractContextManager
 
@@ -75,6 +75,16 @@ class Writable(Protocol):
 
     def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
         """Open a new file, which exists once the block has ended well."""
+        ...
+
+
+class Readable(Protocol):
+    """Where files are, such as an ObjectStore."""
+
+    url: str
+
+    def open_read(self, key: str) -> IO[bytes]:
+        """Open a seekable file; raises :class:`ObjectNotFound`."""
         ...
 
 
@@ -271,19 +281,40 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[_Group]:
         yield _Group(pa.Table.from_batches(waiting), size)
 
 
-def read_file(store: ObjectStore, record: FileRecord) -> bytes:
+def read_file(store: Readable, record: FileRecord) -> bytes:
     """Return a file's bytes, proved to be those that were written.
 
     :raises DamagedError: the file is missing, cut or changed; it is named.
     """
     with _opened(store, record) as file:
-        body = bytes(file.read())
+        body = bytes(file.read()) if record.offset is None else _part_of(file, record.offset, record.size)
     _compare(store, record, len(body), hashlib.sha256(body))
     return body
 
 
-def check_file(store: ObjectStore, record: FileRecord) -> None:
-    """Prove that a file's bytes are those that were written, of which a few are in memory at a time.
+def _part_of(file: IO[bytes], offset: int, size: int) -> bytes:
+    """Return so many bytes from an offset, or fewer where the file ends before."""
+    exact = file.raw if isinstance(file, io.BufferedReader) else file  # it would read ahead
+    try:
+        exact.seek(offset)
+    except OSError:  # files of some stores have nothing behind their end
+        return b""
+    body = b""
+    while len(body) < size and (more := exact.read(size - len(body))):
+        body += more
+    return body
+
+
+def open_file(store: Readable, record: FileRecord) -> IO[bytes]:
+    """Open a file to read some of it, without proof that it is what was written; a part of a pack is read whole.
+
+    :raises DamagedError: it is missing, or it is a part of a pack and was cut or changed.
+    """
+    return _opened(store, record) if record.offset is None else io.BytesIO(read_file(store, record))
+
+
+def check_file(store: Readable, record: FileRecord) -> None:
+    """Prove that an object's bytes are those that were written, of which a few are in memory at a time.
 
     :raises DamagedError: as `read_file` does.
     """
@@ -303,14 +334,14 @@ def pieces(file: IO[bytes]) -> Iterator[memoryview]:
         yield buffer[:length]
 
 
-def _opened(store: ObjectStore, record: FileRecord) -> IO[bytes]:
+def _opened(store: Readable, record: FileRecord) -> IO[bytes]:
     try:
-        return store.open_read(record.path)
+        return store.open_read(record.key)
     except ObjectNotFound as error:
         raise DamagedError(f"{record.path} is missing from {store.url}: {_REMEDY}") from error
 
 
-def _compare(store: ObjectStore, record: FileRecord, size: int, found: hashlib._Hash) -> None:
+def _compare(store: Readable, record: FileRecord, size: int, found: hashlib._Hash) -> None:
     if size != record.size or found.hexdigest() != record.sha256:
         raise DamagedError(
             f"{record.path} in {store.url} is damaged: it has {size} bytes with another checksum than the "
@@ -318,13 +349,13 @@ def _compare(store: ObjectStore, record: FileRecord, size: int, found: hashlib._
         )
 
 
-def read_batches(store: ObjectStore, record: FileRecord) -> Iterator[pa.RecordBatch]:
+def read_batches(store: Readable, record: FileRecord) -> Iterator[pa.RecordBatch]:
     """Yield a data file's rows, a row group at a time, after its checksum was found right."""
     return (batch for _, batch in read_groups(store, record))
 
 
 def read_groups(
-    store: ObjectStore,
+    store: Readable,
     record: FileRecord,
     *,
     ids: Container[int] | None = None,

@@ -24,9 +24,10 @@ from holdfast.errors import DamagedError
 from locking.store import ObjectExists, ObjectNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
+    from holdfast.archive.model import FileRecord
     from holdfast.storage import ObjectStore
 
     _Followed = dict[bytes, tuple[dict[int, int], dict[str, str]]]
@@ -151,26 +152,31 @@ def _to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
 
 def _row(placed: Placed) -> dict[str, Any]:
     head = placed.head
+    packs = _of_others(head.packs, placed.id)
     tables = tuple(_without_own_files(table, placed.id) for table in head.tables)
     shared = b""
     if head.stream is not None:
         shared = _FOLLOWED.dump_json((head.stream.followed, head.stream.not_followed))
         head = head.model_copy(update={"stream": head.stream.model_copy(update={"followed": {}, "not_followed": {}})})
+    head = head.model_copy(update={"tables": tables, "packs": packs})
     return {
         "id": placed.id,
         "commit": placed.commit,
         "source": placed.source,
         "rows": placed.rows,
         "size": placed.size,
-        "head": head.model_copy(update={"tables": tables}).model_dump_json(exclude_defaults=True).encode(),
+        "head": head.model_dump_json(exclude_defaults=True).encode(),
         "tables_followed": shared,
     }
 
 
 def _without_own_files(table: TableRecord, block: str) -> TableRecord:
     """Leave out what is in the block's folder: of the files there are, few are of another block, if any."""
-    others = tuple(file for file in table.files if block not in file.path.split("/"))
-    return table.model_copy(update={"files": others, "columns": ()})
+    return table.model_copy(update={"files": _of_others(table.files, block), "columns": ()})
+
+
+def _of_others(files: Iterable[FileRecord], block: str) -> tuple[FileRecord, ...]:
+    return tuple(file for file in files if block not in file.path.split("/"))
 
 
 _FOLLOWED: Final = TypeAdapter(tuple[dict[int, int], dict[str, str]])

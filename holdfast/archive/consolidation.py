@@ -13,7 +13,7 @@ from holdfast.errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast.archive.model import TableRecord
+    from holdfast.archive.model import FileRecord, TableRecord
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
     from holdfast.archive.timeline import Moment
@@ -46,12 +46,18 @@ def moment_of(state: State, store: ObjectStore, cut: Placed) -> Moment:
 
 
 def synthetic_block(
-    cut: Placed, *, identity: str, run: str, tables: Iterable[TableRecord], left_out: Iterable[str]
+    cut: Placed,
+    *,
+    identity: str,
+    run: str,
+    tables: Iterable[TableRecord],
+    packs: Iterable[FileRecord],
+    left_out: Iterable[str],
 ) -> Block:
     """Return the snapshot that stands for the end of a block of changes.
 
     :param cut: that block.
-    :param tables: all that have rows then, as a full backup tells of them.
+    :param tables: all that have rows then, as a full backup tells of them; `packs`: those that hold files of theirs.
     :param left_out: names of those whose rows are left out by choice.
     """
     ends, stream = cut.head, cut.head.stream
@@ -64,6 +70,7 @@ def synthetic_block(
         source=ends.source,
         covers=covers,
         tables=tuple(tables),
+        packs=tuple(packs),
         catalog=ends.catalog,
         schema_dump=ends.schema_dump,
         sequences=ends.sequences,

@@ -89,16 +89,19 @@ def _before(positions: Sequence[int], end: int) -> int:
     return max((each for each in positions if each < end), default=0)
 
 
-def _names(placed: Placed, file: NamedFile) -> bool:
-    """Say whether a file of rows is one of a block: its own, or, where it was made of others, one of theirs."""
+def _tables_in(placed: Placed, file: NamedFile) -> tuple[str, ...]:
+    """Return the ids of a block's tables that have rows in a file; "" for a file of transactions, which is of none.
+
+    It is the block's own, or, where that was made of others, one of theirs.
+    """
     home = placed.home or placed.id
     if home == file.block or home in file.path.split("/"):
-        return True
+        return file.tables or ("",)
     if placed.head.after is None:
-        return False
+        return ()
     with suppress(DamagedError):
-        return any(each.path == file.path for each in placed.block.files())
-    return False
+        return tuple(table.id for table in placed.block.tables if any(each.key == file.path for each in table.files))
+    return ()
 
 
 class _Stretch:
@@ -130,9 +133,8 @@ class _Stretch:
 
     def spans_of_file(self, file: NamedFile) -> Iterator[Span]:
         for placed in self._blocks:
-            if file.table or file.holds == TRANSACTIONS:
-                if _names(placed, file):
-                    yield self._data(placed, file.table)
+            if file.tables or file.holds == TRANSACTIONS:
+                yield from (self._data(placed, table) for table in _tables_in(placed, file))
             else:
                 yield from self._schema(placed, file.path)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = re.compile(
     r"data/(?P<source>[A-Za-z0-9][A-Za-z0-9._-]{0,120})/[^/]+/(?:snapshot|changes)/(?P<block>[0-9a-f]{32})/"
-    r"[^/]+-[0-9a-f]{12}\.(?:parquet|json|dump)"
+    r"[^/]+-[0-9a-f]{12}\.(?:parquet|json|dump|pack(?:#[0-9]+)?)"
 )
 
 
@@ -30,10 +30,15 @@ def place_of(path: str) -> Place | None:
 
 
 def check_rows(block: Block) -> None:
-    """Make sure that a backup names no other block's files of rows: vacuum asks only blocks that were made of others.
+    """Make sure that a block lists the packs that its rows are in, and a backup names no other block's files of rows.
 
-    :raises RefusedError: it does.
+    Vacuum asks only blocks that were made of others.
+
+    :raises RefusedError: it does not, or does.
     """
+    parts = {file.key for table in block.tables for file in table.files if file.offset is not None}
+    if unlisted := sorted(parts - {pack.path for pack in block.packs}):
+        raise RefusedError(f"block {block.id} names rows in {unlisted[0]}, and not that pack")
     if block.parts or block.after is not None:
         return
     for table in block.tables:

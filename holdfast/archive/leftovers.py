@@ -104,7 +104,7 @@ def _strays(placed: Placed, infos: Iterable[ObjectInfo], old: list[ObjectInfo]) 
     """
     if not old:
         return []
-    head = placed.head.model_copy(update={"tables": ()})
+    head = placed.head.model_copy(update={"tables": (), "packs": ()})
     rows = placed.size - sum(file.size for file in head.files() if placed.id in file.path.split("/"))
     if sum(info.size for info in infos if _has_rows(info.key)) == rows:
         return [info for info in old if not _has_rows(info.key)]

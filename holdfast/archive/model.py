@@ -30,6 +30,15 @@ WRITES = 3
 REPLICAS_SINCE = 3
 """The version of writers that know replicas."""
 
+READS = 3
+"""The newest readers' version of this release. 2: format 2. 3: packs."""
+
+PACKS_SINCE = 3
+"""The version of readers that know packs."""
+
+PACKED_SINCE = 2
+"""Archives of format 1 have none: those are kept for older releases."""
+
 WRITER = f"holdfast {holdfast.__version__}"
 
 
@@ -106,10 +115,18 @@ class Identity(SealedDocument):
     writer: str
 
 
+_PART = "#"
+
+
+def part_path(pack: str, offset: int) -> str:
+    """Return the path of what begins at an offset in a pack."""
+    return f"{pack}{_PART}{offset}"
+
+
 class FileRecord(Document):
     """One immutable file of a block.
 
-    :param path: key in the store.
+    :param path: key in the store; of a part of a pack, the pack's key, `#`, and the offset of its first byte.
     :param size: bytes.
     :param sha256: of the file's bytes, in hex; checked at every read.
     :param rows: rows in it, for a data file.
@@ -123,6 +140,17 @@ class FileRecord(Document):
     rows: int = 0
     digest: str | None = None
     key_range: tuple[str, str] | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the key of the object that it is, or is in."""
+        return self.path.partition(_PART)[0]
+
+    @property
+    def offset(self) -> int | None:
+        """Return where it begins in its pack; None for an object of its own."""
+        _, mark, offset = self.path.partition(_PART)
+        return int(offset) if mark else None
 
 
 class TableRecord(Document):
@@ -250,6 +278,7 @@ class Block(Document):
     :param schema_version: two blocks with the same one hold the same schema; "" where that is not known.
     :param is_cut: catalog and schema are those of its end; else those of an earlier block.
     :param sequences: where each sequence stood at its end or later, if that is not in the catalog.
+    :param packs: objects that hold many small files of tables; those name their places there.
     :param catalog: our record of the source's tables, types and sequences.
     :param schema_dump: `pg_dump -Fc --schema-only`; None where no suitable pg_dump was there.
     :param whole: no table's rows were left out by choice.
@@ -266,6 +295,7 @@ class Block(Document):
     source: SourceRecord
     covers: Coverage
     tables: tuple[TableRecord, ...]
+    packs: tuple[FileRecord, ...] = ()
     catalog: FileRecord
     schema_dump: FileRecord | None
     whole: bool = True
@@ -284,13 +314,14 @@ class Block(Document):
     after: int | None = None
 
     def files(self) -> tuple[FileRecord, ...]:
-        """Return every file of the block."""
+        """Return every file of the block, as an object of its store: the packs, and not what is in them."""
         transactions = self.transactions.file if self.transactions else None
         extra = tuple(file for file in (self.catalog, self.schema_dump, self.sequences, transactions) if file)
-        own = tuple(file for table in self.tables for file in table.files) + extra
+        rows = (file for table in self.tables for file in table.files if file.offset is None)
+        own = (*rows, *self.packs, *extra)
         if not self.parts:
             return own
-        return tuple(dict.fromkeys(own + tuple(file for part in self.parts for file in part.block.files())))
+        return tuple(dict.fromkeys((*own, *(file for part in self.parts for file in part.block.files()))))
 
     @property
     def rows(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from holdfast.errors import DamagedError
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from holdfast.archive.model import FileRecord
+    from holdfast.archive.model import FileRecord, TableRecord
     from holdfast.archive.placed import Placed
     from holdfast.storage import ObjectStore
 
@@ -27,8 +28,10 @@ class NamedFile:
     """A stored file, as a block names it.
 
     :param block: id of the block; `commit`: the one that added it.
-    :param holds: `schema.table`, "schema" for what describes the schema, "transactions" for when they were committed.
-    :param table: the table's id; "" where it is of none.
+    :param holds: `schema.table`, "schema" for what describes the schema, "transactions" for when they were committed;
+        of a pack, the first of its tables and how many more there are.
+    :param tables: ids of the tables that it is of.
+    :param parts: the files in a pack, in the order in which they lie there.
     :param is_decoded: its pages were read since it was written: with the same bytes, they can be read.
     """
 
@@ -37,7 +40,8 @@ class NamedFile:
     commit: int
     source: str
     holds: str
-    table: str = ""
+    tables: tuple[str, ...] = ()
+    parts: tuple[FileRecord, ...] = ()
     is_decoded: bool = False
 
     @property
@@ -52,14 +56,28 @@ def files_of(placed: Placed) -> list[NamedFile]:
     :raises DamagedError: the commit that tells them is not what was written.
     """
     block = placed.block
-    tables = {file.path: table for table in block.tables for file in table.files}
+    rows: dict[str, list[tuple[TableRecord, FileRecord]]] = {}
+    for table in block.tables:
+        for file in table.files:
+            rows.setdefault(file.key, []).append((table, file))
     times = block.transactions.file.path if block.transactions else None
 
     def named(file: FileRecord) -> NamedFile:
-        if (table := tables.get(file.path)) is not None:
-            return NamedFile(file, placed.id, placed.commit, placed.source, table.label, table.id)
-        holds = TRANSACTIONS if file.path == times else SCHEMA
-        return NamedFile(file, placed.id, placed.commit, placed.source, holds)
+        found = sorted(rows.get(file.path, ()), key=lambda pair: pair[1].offset or 0)
+        if found:
+            labels = list(dict.fromkeys(table.label for table, _ in found))
+            holds = labels[0] if len(labels) == 1 else f"{labels[0]} and {len(labels) - 1} more tables"
+        else:
+            holds = TRANSACTIONS if file.path == times else SCHEMA
+        return NamedFile(
+            file,
+            placed.id,
+            placed.commit,
+            placed.source,
+            holds,
+            tables=tuple(dict.fromkeys(table.id for table, _ in found)),
+            parts=tuple(each for _, each in found if each.offset is not None),
+        )
 
     return sorted(map(named, block.files()), key=lambda file: file.path)
 
@@ -103,8 +121,24 @@ def content_problem(store: ObjectStore, named: NamedFile) -> Problem | None:
         body = read_file(store, record)
     except DamagedError as error:
         return Problem(str(error))
-    if not record.path.endswith(".parquet"):
-        return None
+    if named.parts:
+        problems = (_part_problem(part, body) for part in named.parts)
+        return next((problem for problem in problems if problem), None)
+    return _parquet_problem(record, body) if record.path.endswith(".parquet") else None
+
+
+def _part_problem(part: FileRecord, pack: bytes) -> Problem | None:
+    """Return what is wrong with a part of a pack that has the bytes that were written."""
+    offset = part.offset or 0
+    body = memoryview(pack)[offset : offset + part.size]
+    if hashlib.sha256(body).hexdigest() != part.sha256:
+        said = f"{part.path} is not what its record says, in a pack that has the bytes that were written"
+        return Problem(said, is_as_written=True)
+    return _parquet_problem(part, body)
+
+
+def _parquet_problem(record: FileRecord, body: bytes | memoryview) -> Problem | None:
+    """Return what is wrong with the pages or the number of rows of a file that has the bytes that were written."""
     try:
         file = pq.ParquetFile(pa.BufferReader(body))
         rows = sum(

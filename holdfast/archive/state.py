@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.folders import check_rows
-from holdfast.archive.model import FORMAT, WRITER, WRITES, Document, Moment
+from holdfast.archive.model import READS, WRITER, WRITES, Document, Moment
 from holdfast.archive.placed import Placed
 from holdfast.errors import DamagedError, RefusedError, UsageError
 
@@ -310,9 +310,9 @@ def check_readable(versions: Versions, key: str) -> None:
 
     :raises UsageError: naming the format needed.
     """
-    if versions.min_reader > FORMAT:
+    if versions.min_reader > READS:
         raise UsageError(
-            f"{key} needs a reader of format {versions.min_reader}; {WRITER} reads up to format {FORMAT}. "
+            f"{key} needs a reader of format {versions.min_reader}; {WRITER} reads up to format {READS}. "
             "Upgrade holdfast."
         )
 

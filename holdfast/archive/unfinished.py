@@ -43,6 +43,7 @@ class FinishedPiece(Document):
 
     :param table: its oid.
     :param first, end: its first heap page, and the first one after it; None where it has no such bound.
+    :param packs: told with one of the pieces whose files are in them.
     """
 
     table: int
@@ -50,6 +51,7 @@ class FinishedPiece(Document):
     first: int | None
     end: int | None
     files: tuple[FileRecord, ...]
+    packs: tuple[FileRecord, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -63,6 +65,16 @@ class Unfinished:
 
     block: BegunBlock
     pieces: tuple[FinishedPiece, ...]
+
+    def split(self, store: ObjectStore) -> tuple[tuple[FinishedPiece, ...], tuple[FinishedPiece, ...]]:
+        """Return the pieces whose files are all there, and the others."""
+        objects = [file for piece in self.pieces for file in (*piece.files, *piece.packs) if file.offset is None]
+        there = {file.path for file in objects} - missing(store, objects)
+        whole: list[FinishedPiece] = []
+        others: list[FinishedPiece] = []
+        for piece in self.pieces:
+            (whole if all(file.key in there for file in piece.files) else others).append(piece)
+        return tuple(whole), tuple(others)
 
 
 def missing(store: ObjectStore, files: Iterable[FileRecord]) -> frozenset[str]:

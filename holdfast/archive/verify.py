@@ -60,8 +60,8 @@ class Damage:
     """One thing that is not as it was written, and what it costs.
 
     :param what: the file, and what is wrong with it.
-    :param table: `schema.table`, "schema" for the files that describe the schema, "transactions" for those that tell
-        when they were committed, "the backup" for a commit.
+    :param table: `schema.table`, of a pack the first one and how many more, "schema" for the files that describe the
+        schema, "transactions" for those that tell when they were committed, "the backup" for a commit.
     :param commit: the one that it belongs to.
     :param path: of the file.
     :param costs: what cannot be restored whole without it.

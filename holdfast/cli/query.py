@@ -20,12 +20,13 @@ from holdfast.cli.reading import Consistent, open_archive, say_read_from
 from holdfast.cli.replica_options import Store  # noqa: TC001 - typer reads it at run time
 from holdfast.config import parse_size
 from holdfast.position import show_position
-from holdfast.query import Query
 from holdfast.replication.reading import open_to_read
 from locking import Owner
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from holdfast.query import Query
 
 
 def query(
@@ -48,6 +49,8 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Query tables as of any restorable moment, without restoring them."""
+    from holdfast.query import Query  # DuckDB and pandas, which no other command needs
+
     output = Output(as_json=as_json)
     allowed = parse_size(memory)
     found = open_archive(url, consistency, store)

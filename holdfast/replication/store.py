@@ -15,10 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -147,6 +143,11 @@ class CoordinationStore:
         )
 
     def _upgrade(self) -> None:
+        from alembic import command  # a tenth of a second that most commands need not take
+        from alembic.config import Config
+        from alembic.runtime.migration import MigrationContext
+        from alembic.script import ScriptDirectory
+
         config = Config()
         config.set_main_option("script_location", str(resources.files("holdfast.replication") / "migrations"))
         scripts = ScriptDirectory.from_config(config)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 PROBE_ROUNDS = 3
 
-_WRITTEN_AT_ONCE = 8
 _DELETED_AT_ONCE = 8
 
 
@@ -149,21 +148,6 @@ class ObjectStore(ABC):
         Keys are meant to be unique per attempt; where the store can tell, a taken key raises
         :class:`ObjectExists`.
         """
-
-    def write_many(self, files: Sequence[tuple[str, bytes | memoryview]]) -> None:
-        """Write new objects that are in memory; all of them are there, durable, once this returns.
-
-        Keys are as those of ``open_write``. After an error some of them may be there.
-        """
-
-        def write(named: tuple[str, bytes | memoryview]) -> None:
-            key, body = named
-            with self.open_write(key) as file:
-                file.write(body)
-
-        with ThreadPoolExecutor(_WRITTEN_AT_ONCE) as pool:
-            for _ in pool.map(write, files):
-                pass
 
     @abstractmethod
     def open_read(self, key: str) -> IO[bytes]:

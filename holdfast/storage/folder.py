@@ -167,53 +167,6 @@ class FolderStore(ObjectStore):
                 raise
             self._publish(key, file, temporary, path, _link)
 
-    def write_many(self, files: Sequence[tuple[str, bytes | memoryview]]) -> None:
-        """Write new objects that are in memory; all of them are there, durable, once this returns.
-
-        The disk has all of them before one is waited for, and each folder is synced once: also those that others have
-        made, who may not have come to it.
-        """
-        folders = {self._root}
-        with contextlib.ExitStack() as temporaries:
-            written = []
-            for key, body in files:
-                path = self._root / check_key(key)
-                temporary, file = temporaries.enter_context(self._temporary(key))
-                with _writing(key):
-                    file.write(body)
-                    file.flush()
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # begins to write it
-                written.append((key, path, temporary, file))
-            for key, _, _, file in written:
-                with _writing(key):
-                    os.fsync(file.fileno())
-            for key, path, temporary, _ in written:
-                with _writing(key):
-                    self._place(temporary, path, folders)
-            for folder in folders:
-                _sync_names(folder)
-
-    def _place(self, temporary: Path, path: Path, known: set[Path]) -> None:
-        """Give a file its name in a folder that is made, with those above it, unless it is known."""
-        for attempt in _against_tidying():
-            with attempt:
-                found = known if attempt.retry_state.attempt_number == 1 else {self._root}
-                self._make_real_folders(path.parent, found)
-                _link(temporary, path)
-                known |= found
-
-    def _make_real_folders(self, folder: Path, known: set[Path]) -> None:
-        """Make a folder and those above it, but those that are known; refuse a symbolic link."""
-        if folder in known:
-            return
-        self._make_real_folders(folder.parent, known)
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            if folder.is_symlink():
-                raise self._link_found(folder) from None
-        known.add(folder)
-
     def open_read(self, key: str) -> IO[bytes]:
         from pyarrow import OSFile
 
@@ -400,15 +353,6 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _writing(key: str) -> Iterator[None]:
-    """Tell what became of a write that fails."""
-    try:
-        yield
-    except OSError as error:
-        _raise_write("write", key, error)
 
 
 def _raise_read(action: str, key: str, error: OSError) -> NoReturn:

@@ -172,11 +172,6 @@ class SealedStore(ObjectStore):
                 yield cast("IO[bytes]", sealing)
                 sealing.finish()
 
-    def write_many(self, files: Sequence[tuple[str, bytes | memoryview]]) -> None:
-        if self.ring() is not None:
-            files = [(key, self._seal(key, body)) for key, body in files]
-        self._inner.write_many(files)
-
     def open_read(self, key: str) -> IO[bytes]:
         file = self._inner.open_read(key)
         if self._ring_of(key) is None:
@@ -202,9 +197,9 @@ class SealedStore(ObjectStore):
         """Return the keys that an object is sealed with; None where it is in the clear."""
         return None if key.startswith(IN_THE_CLEAR) else self.ring()
 
-    def _seal(self, key: str, body: bytes | memoryview) -> bytes:
+    def _seal(self, key: str, body: bytes) -> bytes:
         ring = self._ring_of(key)
-        return seal(body, ring.newest, check_key(key)) if ring else bytes(body)
+        return seal(body, ring.newest, check_key(key)) if ring else body
 
     def _key_of(self, header: bytes, name: str) -> DataKey:
         """Return the key that an object is sealed with; a ring that was renewed meanwhile is read again."""

@@ -115,6 +115,14 @@ def test_a_driver_that_is_killed_before_what_it_leaves_behind_is_followed_by_one
     assert len(kill_drivers(lanes, "after", lambda step: step.startswith("create commits/"))) == 1
 
 
+def test_what_is_in_a_pack_is_whole_or_read_again_whenever_a_driver_is_killed(lanes: list[Lane]) -> None:
+    killed = kill_drivers(
+        lanes, "before", lambda step: step.startswith(("create ", "end data/", "write data/")), packs=True
+    )
+    assert len([name for name in killed if "/packs/" in name]) >= 2
+    assert len(kill_drivers(lanes, "after", lambda step: "end data/shop/packs" in step, packs=True)) >= 1
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_driver_that_is_killed_at_any_step_is_followed_by_one_that_goes_on(lanes: list[Lane], when: When) -> None:
@@ -168,21 +176,24 @@ def kill_at_every_step(lanes: list[Lane], when: When, *, inside: bool = False) -
     return [killed[at] for at in sorted(killed)]
 
 
-def kill_drivers(lanes: list[Lane], when: When, chosen: Callable[[str], bool]) -> list[str]:
-    """Kill a driver at its first chosen step, another one at the next; the steps' names, in order."""
+def kill_drivers(lanes: list[Lane], when: When, chosen: Callable[[str], bool], *, packs: bool = False) -> list[str]:
+    """Kill a driver at its first chosen step, another one at the next; the steps' names, in order.
+
+    :param packs: small pieces are stored in packs.
+    """
     numbers = itertools.count(1)
     killed: dict[int, str] = {}
 
     def work(lane: Lane) -> None:
         with hold_snapshot(lane.source) as held:
             snapshot = {jobs.SNAPSHOT_VARIABLE: held.snapshot.to_json()}
-            steps = kill_driver(lane, snapshot, f"whole-{when}", 0, when).steps
+            steps = kill_driver(lane, snapshot, f"whole-{when}", 0, when, packs=packs).steps
             for at in numbers:
                 if at > len(steps):
                     break
                 if not chosen(steps[at - 1]):
                     continue
-                ended = kill_driver(lane, snapshot, f"driver-{when}-{at}", at, when)
+                ended = kill_driver(lane, snapshot, f"driver-{when}-{at}", at, when, packs=packs)
                 if ended.code == 0:  # threads take their steps when they can: this one had fewer
                     break
                 killed[at] = ended.steps[at - 1]
@@ -194,21 +205,23 @@ def kill_drivers(lanes: list[Lane], when: When, chosen: Callable[[str], bool]) -
     return [killed[at] for at in sorted(killed)]
 
 
-def kill_driver(lane: Lane, snapshot: Mapping[str, str], name: str, at: int, when: When) -> Ended:
+def kill_driver(
+    lane: Lane, snapshot: Mapping[str, str], name: str, at: int, when: When, *, packs: bool = False
+) -> Ended:
     """Kill a driver at a step, unless that is 0; check that another one goes on from what it has left."""
     folder = lane.archive.with_name(name)
     shutil.copytree(lane.archive, folder)
     store = open_store(str(folder))
     with locks.acquire(store, "backup", sources=[SOURCE], owner=Owner(), purpose="test", wait=0) as held:
         parent = {**jobs.job_environment(lane.source.url, lane.source.password, held, "source"), **snapshot}
-        ended = lane.back_up(folder, "killed", at=at, when=when, parent=parent)
+        ended = lane.back_up(folder, "killed", at=at, when=when, parent=parent, packs=packs)
         if at == 0 or ended.code == 0:
             assert ended.code == 0, ended.said
             return ended
         place = f"{name}, {ended.steps[at - 1]}"
         assert ended.code == -signal.SIGKILL, f"{place}: {ended.said}"
         left = read_unfinished(store, "killed")
-        again = lane.back_up(folder, "killed", parent=parent)
+        again = lane.back_up(folder, "killed", parent=parent, packs=packs)
         assert again.code == 0, f"{place}: {again.said}"
     archive = Archive.open(store)
     assert archive.state.sequence == 2, place
@@ -231,9 +244,12 @@ def assert_read_once(store: ObjectStore, block: Block, pieces: Sequence[Finished
     """Check that pieces that were recorded are in the block as they were, and that nobody has read them again."""
     named = {file.path for file in block.files()}
     for piece in pieces:
+        assert {file.key for file in (*piece.files, *piece.packs)} <= named, place
+        if any(file.offset is not None for file in piece.files):
+            assert {file.path for file in piece.files} <= {file.path for table in block.tables for file in table.files}
+            continue
         stem = f"{piece.files[0].path.rpartition('/')[0]}/{piece.number:05d}"
         assert {info.key for info in store.list(stem).objects} == {file.path for file in piece.files}, place
-        assert {file.path for file in piece.files} <= named, place
 
 
 def must_have_committed(archive: Path, ended: Ended, when: When) -> bool:

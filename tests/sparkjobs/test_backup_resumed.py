@@ -18,7 +18,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.export import Snapshot
 from holdfast.sources.postgresql.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore
-from sparkjobs import backup, driver
+from sparkjobs import backup, driver, pieces
 from tests.support.archives import make_block
 from tests.support.jobs import JobWithoutSpark, failed
 
@@ -106,12 +106,65 @@ def test_a_piece_whose_file_is_gone_is_read_again(
     code, record = drive(snapshot)
     assert code == 0
     assert record.said == (
-        "1 files that were written are missing, or not whole: their pieces are read again",
+        "the files of 1 finished pieces are missing, or not whole: these are read again",
         "going on: 1 of 2 pieces were read",
     )
     block = committed(store)
     assert block.id == left.block.id
     assert gone not in {file.path for file in block.files()}
+
+
+@pytest.fixture
+def packing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a backup of two small tables store them as it stores hundreds."""
+    monkeypatch.setattr(pieces, "_PACKED_FROM", 0)
+
+
+@pytest.mark.usefixtures("packing")
+def test_pieces_in_a_pack_are_committed_as_they_are(
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, request: pytest.FixtureRequest
+) -> None:
+    left: Unfinished = request.getfixturevalue("left")
+    (pack,) = [pack for piece in left.pieces for pack in piece.packs]
+    code, record = drive(snapshot)
+    assert (code, record.said) == (0, ("going on: 2 of 2 pieces were read",))
+    block = committed(store)
+    assert block.packs == (pack,)
+    assert {file.path for file in block.files()} >= {pack.path}
+    assert {file.key for table in block.tables for file in table.files} == {pack.path}
+
+
+@pytest.mark.usefixtures("packing")
+@pytest.mark.parametrize("harm", ["missing", "cut"])
+def test_all_pieces_in_a_pack_that_is_gone_are_read_again(
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, request: pytest.FixtureRequest, harm: str
+) -> None:
+    left: Unfinished = request.getfixturevalue("left")
+    (pack,) = [pack for piece in left.pieces for pack in piece.packs]
+    path = Path(store.url) / pack.path
+    if harm == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    code, record = drive(snapshot)
+    assert (code, record.said) == (
+        0,
+        ("the files of 2 finished pieces are missing, or not whole: these are read again",),
+    )
+    block = committed(store)
+    assert block.id == left.block.id
+    assert len(block.packs) == 1
+    assert block.packs != (pack,)
+
+
+def test_pieces_whose_pack_no_record_tells_are_read_again(
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: Unfinished
+) -> None:
+    first, second = left.pieces
+    (file,) = second.files
+    untold = second.model_copy(update={"files": (file.model_copy(update={"path": f"{first.files[0].path}#0"}),)})
+    assert Unfinished(left.block, (untold,)).split(store) == ((), (untold,))
+    assert Unfinished(left.block, (first, second)).split(store) == ((first, second), ())
 
 
 def test_a_schema_that_is_damaged_makes_it_start_again(

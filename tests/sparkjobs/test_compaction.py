@@ -54,9 +54,7 @@ STEPS = (
 def shop(address: Address, tmp_path: Path) -> Iterator[Followed]:
     """A database that is followed, with a block of changes for each of the steps."""
     with open_followed(address, tmp_path / "archive") as followed:
-        for statement in SHOP:
-            followed.run(statement)
-        followed.moments.clear()
+        followed.make(SHOP)
         followed.back_up()
         followed.note()
         for statements in STEPS:

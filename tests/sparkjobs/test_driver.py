@@ -17,11 +17,11 @@ import pytest
 from holdfast.archive import locks
 from holdfast.archive.runs import RunRecord, read_last
 from holdfast.errors import HoldfastError, RefusedError, UsageError
-from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, process_start
+from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, WORKERS, local_environment, process_start
 from holdfast.storage import ObjectStore
 from holdfast.storage.base import StoreFull
 from locking import LeaseHandle, release_handle
-from sparkjobs import driver
+from sparkjobs import daemon, driver
 from sparkjobs.driver import Job, database_address, run_application
 
 Work = Callable[[Job], dict[str, Any]]
@@ -71,6 +71,37 @@ def test_whatever_fails_becomes_one_line_and_an_exit_code(
     found, record = run(fail)
     assert (found, message_of(record)) == (code, message)
     assert capsys.readouterr().err == f"holdfast backup: {message}\n"
+
+
+def test_a_step_is_told_however_soon_it_ends(run: Run) -> None:
+    looked: list[None] = []
+
+    def work(job: Job) -> dict[str, Any]:
+        with job._looking(lambda: looked.append(None)):
+            pass
+        return {}
+
+    assert run(work)[0] == 0
+    assert looked
+
+
+@pytest.mark.parametrize(
+    ("is_local", "has_tasks", "prepared"), [(True, True, [WORKERS]), (True, False, []), (False, True, [])]
+)
+def test_workers_are_prepared_where_they_will_be_on_this_machine_and_there_are_tasks(
+    run: Run,
+    store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+    is_local: bool,
+    has_tasks: bool,
+    prepared: list[dict[str, str]],
+) -> None:
+    environments: list[dict[str, str]] = []
+    monkeypatch.setattr(daemon, "prepare", environments.append)
+    for name, value in local_environment("local[2]" if is_local else "spark://host:7077").items():
+        monkeypatch.setenv(name, value)
+    assert run_application("backup", archive=store.url, run="r", work=lambda job: {}, has_tasks=has_tasks) == 0
+    assert environments == prepared
 
 
 def test_a_job_started_by_hand_is_refused(

@@ -51,9 +51,7 @@ SHOP = (
 def shop(address: Address, tmp_path: Path) -> Iterator[Followed]:
     """A database that is followed without Spark; only what happens from now on is known."""
     with open_followed(address, tmp_path / "archive") as followed:
-        for statement in SHOP:
-            followed.run(statement)
-        followed.moments.clear()
+        followed.make(SHOP)
         yield followed
 
 

@@ -24,8 +24,6 @@ from sparkjobs.pieces import PieceReader, alike, most_pieces, paced, task_bytes
 class SlowStore(FolderStore):
     """Stores nothing before so many files are under way, as a store does that is written to file by file."""
 
-    write_many = ObjectStore.write_many
-
     def __init__(self, folder: Path, parties: int) -> None:
         super().__init__(folder)
         self._all_here = threading.Barrier(parties, timeout=30)
@@ -38,8 +36,6 @@ class SlowStore(FolderStore):
 
 
 class FailingStore(FolderStore):
-    write_many = ObjectStore.write_many
-
     @contextmanager
     def open_write(self, key: str) -> Iterator[IO[bytes]]:
         raise StoreError(f"no room for {key}")

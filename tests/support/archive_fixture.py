@@ -3,6 +3,7 @@
     python -m tests.support.archive_fixture tests/fixtures/archives/format-N
     python -m tests.support.archive_fixture tests/fixtures/archives/format-N-changes changes
     python -m tests.support.archive_fixture tests/fixtures/archives/format-N-maintained maintained
+    python -m tests.support.archive_fixture tests/fixtures/archives/format-N-packs packs
 
 A fixture is real bytes of a released version and is never made anew: it proves that what that version
 wrote can still be read and restored.
@@ -106,12 +107,29 @@ def make(folder: Path) -> None:
             _holdfast(source, "backup", str(folder), "--source", source.url)
 
 
-def make_changes(folder: Path) -> None:
-    """Make an archive of a full backup and changes since with the installed version."""
+TENANTS = """
+do $$ begin for n in 1..100 loop
+  execute format('create table shop.tenant_%s (id int primary key)', n);
+  execute format('insert into shop.tenant_%s select generate_series(1, %s)', n, n % 7);
+end loop; end $$
+"""
+"""With these there are so many small tables that they are stored in packs."""
+
+
+def make_packs(folder: Path) -> None:
+    """Make an archive as `make_changes` does, whose small tables are in packs."""
+    make_changes(folder, TENANTS)
+
+
+def make_changes(folder: Path, *more: str) -> None:
+    """Make an archive of a full backup and changes since with the installed version.
+
+    :param more: scripts that make more tables.
+    """
     with PostgresServer() as server:
         source = Address(server.url(), server.password)
         _holdfast(source, "init", str(folder), "--name", "fixture")
-        _run(source, FIRST, BEYOND_TABLES, FOLLOWED)
+        _run(source, FIRST, BEYOND_TABLES, FOLLOWED, *more)
         _holdfast(source, "backup", str(folder), "--source", source.url, "--kind", "changes")
         _run(source, *BEFORE_MARK)
         _holdfast(source, "mark", str(folder), MARK, "--source", source.url)
@@ -163,5 +181,5 @@ def _holdfast(source: Address, *words: str) -> None:
 
 
 if __name__ == "__main__":
-    kinds = {"": make, "changes": make_changes, "maintained": make_maintained}
+    kinds = {"": make, "changes": make_changes, "maintained": make_maintained, "packs": make_packs}
     kinds["".join(sys.argv[2:])](Path(sys.argv[1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +110,12 @@ class Followed:
     def __post_init__(self) -> None:
         self.session = connect(self.address)
         self.session.execute("set search_path = public")
+
+    def make(self, statements: Iterable[str]) -> None:
+        """Run statements, each for itself, before anything is backed up: their moments are never restored."""
+        for statement in statements:
+            self.run(statement)
+        self.moments.clear()
 
     def run(self, *statements: str) -> str:
         """Run statements in one transaction; returns a position behind it."""

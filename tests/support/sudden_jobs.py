@@ -34,7 +34,7 @@ from tests.support.jobs import JobWithoutSpark
 from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
 
 SOURCE = "shop"
-PIECE_BYTES = 16 << 10
+PIECE_BYTES = 8 << 10
 """Small, so that a small table has two pieces."""
 
 
@@ -58,6 +58,7 @@ class Order:
     :param most_changes: messages after which it ends a window with a transaction; 0: as always.
     :param parent: environment variables of a backup's driver whose parent outlives it; None: one process is both.
     :param suspends: at that step its process is stopped, and does not end.
+    :param packs: a backup stores its small pieces in a pack.
     """
 
     operation: Literal["backup", "restore"]
@@ -74,6 +75,7 @@ class Order:
     most_changes: int = 0
     parent: Mapping[str, str] | None = None
     suspends: bool = False
+    packs: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,12 @@ def _work(order: Order, steps: Steps) -> int:
     _replace(driver, "open_store", lambda url: store)
     _replace(driver, "Job", JobWithoutSpark)
     _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
-    _replace(pieces, "_SMALL_BYTES", -1)  # or threads would make some steps now in one order, now in another
+    # Threads make no steps beside each other, or they would come now in one order, now in another.
+    if order.packs:
+        _replace(pieces, "_PACKED_FROM", 0)
+        _replace(pieces, "_MOST_BEHIND", 0)
+    else:
+        _replace(pieces, "_SMALL_BYTES", -1)
     _replace(runs, "_INTERVAL_S", 0.0)
     if order.window:
         _replace(following, "WINDOW_BYTES", order.window)

@@ -208,7 +208,8 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
     and att.attnum = k.number and k.place <= x.indnkeyatts order by k.place) as key,
   case when c.relkind = 'r'
     then coalesce(pg_catalog.pg_relation_size(c.oid), 0) / current_setting('block_size')::int8 else 0 end as pages,
-  case when c.relkind = 'r' then coalesce(pg_catalog.pg_table_size(c.oid), 0) else 0 end as size,
+  case when c.relkind = 'r' then coalesce(pg_catalog.pg_relation_size(c.oid), 0)
+    + coalesce(pg_catalog.pg_relation_size(c.reltoastrelid), 0) else 0 end as size,
   greatest(c.reltuples, 0)::int8 as estimated_rows, c.relfilenode::int8 as filenode,
   array(select k.number::int4 from pg_catalog.pg_index x, unnest(x.indkey) with ordinality k(number, place)
     where x.indrelid = c.oid and x.indisreplident and k.place <= x.indnkeyatts order by k.place) as identity,

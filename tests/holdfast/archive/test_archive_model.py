@@ -225,7 +225,7 @@ class Story(RuleBasedStateMachine):
         rows = [row for batch in self.rows(state, name, moment.position) for row in by_number(batch)]
         identity = uuid.uuid4().hex
         table = self.databases[name].base(identity, form, rows)
-        block = synthetic_block(cut, identity=identity, run="run", tables=(table,), left_out=())
+        block = synthetic_block(cut, identity=identity, run="run", tables=(table,), packs=(), left_out=())
         self.commit(self.store, lambda state: Change("consolidation", add=(block,)))
         self.nothing_changed()
 

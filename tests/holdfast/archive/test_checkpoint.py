@@ -261,6 +261,6 @@ def test_a_checkpoint_that_needs_a_newer_reader_says_which(
 ) -> None:
     for number in range(2):
         commit(archive, Change("backup", add=(block(identity=f"b{number}"),)))
-    monkeypatch.setattr("holdfast.archive.state.FORMAT", 1)
+    monkeypatch.setattr("holdfast.archive.state.READS", 1)
     with pytest.raises(UsageError, match="needs a reader of format 2"):
         Archive.open(archive.store)

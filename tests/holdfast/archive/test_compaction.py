@@ -105,7 +105,7 @@ class Writer:
         assert cut is not None
         assert moment_of(self.archive.state, self.archive.store, cut).is_snapshot is False
         name = f"made-{self._next}"
-        self._add(synthetic_block(cut, identity=name, run="run-4", tables=(), left_out=left_out))
+        self._add(synthetic_block(cut, identity=name, run="run-4", tables=(), packs=(), left_out=left_out))
 
     @property
     def _next(self) -> int:

@@ -109,7 +109,7 @@ def test_rows_of_a_snapshot_cost_what_is_restored_from_it_and_nothing_else() -> 
             made.wait(timedelta(hours=1))
             made.changes()
         made.full()
-    first = next(file for file in named(made) if file.commit == 1 and file.table == "1")
+    first = next(file for file in named(made) if file.commit == 1 and file.tables == ("1",))
     (cost,) = Costs(made.state).of(first)
     assert (cost.first, cost.last, cost.points) == (1, 3, 3)
     assert cost.describe() == {
@@ -134,7 +134,7 @@ def test_changes_cost_what_comes_after_them_up_to_the_next_snapshot() -> None:
     made.write(1)
     made.wait(timedelta(hours=1))
     made.changes()
-    second = next(file for file in named(made) if file.commit == 3 and file.table == "1")
+    second = next(file for file in named(made) if file.commit == 3 and file.tables == ("1",))
     (cost,) = Costs(made.state).of(second)
     assert (cost.first, cost.last) == (3, 4)
     made.write(1)
@@ -165,7 +165,7 @@ def test_rows_that_a_made_snapshot_has_in_common_with_an_older_one_cost_what_is_
     made.write(2)
     made.wait(timedelta(hours=1))
     made.changes()
-    files = {file.path: file for file in named(made) if file.table == "2" and "/snapshot/" in file.path}
+    files = {file.path: file for file in named(made) if file.tables == ("2",) and "/snapshot/" in file.path}
     assert len(files) == 1
     for file in files.values():
         (cost,) = Costs(made.state).of(file)

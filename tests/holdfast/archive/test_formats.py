@@ -21,7 +21,7 @@ from holdfast.storage import open_store
 from tests.support.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
 
 FULL = ("format-1", "format-1-large-objects", "format-1-sealed")
-CHANGES = ("format-1-changes", "format-2-maintained")
+CHANGES = ("format-1-changes", "format-2-maintained", "format-2-packs")
 
 
 @pytest.fixture(params=CHANGES)
@@ -108,6 +108,19 @@ def test_what_maintenance_wrote_is_read(tmp_path: Path) -> None:
     for found in (place / "checkpoints").iterdir():
         found.unlink()
     assert Archive.open(archive.store).state == by_checkpoint
+
+
+def test_small_tables_in_packs_are_read(tmp_path: Path) -> None:
+    archive = Archive.open(open_store(str(shutil.copytree(FIXTURES / "format-2-packs", tmp_path / "archive"))))
+    block = archive.commit(1).add[0]
+    assert len(block.packs) >= 2
+    assert archive.state.min_reader == 3
+    tenants = [table for table in block.tables if table.name.startswith("tenant_")]
+    assert len(tenants) == 100
+    for table in tenants:
+        rows = [row["id"] for file in table.files for batch in read_batches(archive.store, file)
+                for row in batch.to_pylist()]  # fmt: skip
+        assert rows == list(range(1, int(table.name.removeprefix("tenant_")) % 7 + 1))
 
 
 @pytest.mark.parametrize("at", EXPECTED_CHANGES)

@@ -157,7 +157,7 @@ def test_an_older_release_refuses_what_was_lifted_and_says_which_it_needs(
     store = copied("format-1", tmp_path)
     lift(store)
     store.delete(store.list("checkpoints/").objects[0].key)  # where it does not look
-    monkeypatch.setattr("holdfast.archive.state.FORMAT", 1)
+    monkeypatch.setattr("holdfast.archive.state.READS", 1)
     with pytest.raises(UsageError, match=r"commits/0+3\.json needs a reader of format 2"):
         Archive.open(store)
 

@@ -53,7 +53,7 @@ def compacted(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
         block = join(group, identity="c" * 32, run="r", tables=group.blocks[-1].block.tables, transactions=None)
         leader.add(lambda state: Change("compaction", add=(block,), remove=group.ids), check=nothing, fence=None)
         cut = leader.state.blocks[made[-2]]
-        snapshot = synthetic_block(cut, identity="d" * 32, run="r", tables=cut.block.tables, left_out=())
+        snapshot = synthetic_block(cut, identity="d" * 32, run="r", tables=cut.block.tables, packs=(), left_out=())
         leader.add(lambda state: Change("consolidation", add=(snapshot,)), check=nothing, fence=None)
     three.sync("far")
     three.backups[:] = [full_backup, *made]

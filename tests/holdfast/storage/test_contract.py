@@ -190,13 +190,6 @@ def test_bulk_data_is_written_and_read_as_a_file(store: ObjectStore) -> None:
     assert store.head("data/1/big").size == 12 * len(block)
 
 
-def test_many_files_are_there_once_they_are_written(store: ObjectStore) -> None:
-    files = [(f"data/{number}/x", b"%d" % number) for number in range(20)]
-    store.write_many(files)
-    store.write_many([])
-    assert {key: store.get(key) for key in keys(store)} == dict(files)
-
-
 def test_parquet_goes_through_both_ways(store: ObjectStore) -> None:
     table = pa.table({"n": list(range(1000))})
     with store.open_write("data/t.parquet") as file:

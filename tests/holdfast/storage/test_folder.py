@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -258,79 +258,6 @@ def _fail(
     monkeypatch.setattr(os, name, fail)
 
 
-MANY = [(f"data/s/{number}/block/x.parquet", b"rows of %d" % number) for number in range(3)]
-
-
-def test_many_files_are_durable_before_they_have_their_names_and_their_names_before_they_are_told(
-    store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[tuple[str, str]] = []
-    real_sync, real_link = os.fsync, os.link
-
-    def sync(descriptor: int) -> None:
-        done.append(("sync", str(Path(f"/proc/self/fd/{descriptor}").readlink())))
-        real_sync(descriptor)
-
-    def link(source: str, target: str) -> None:
-        assert ("sync", os.fspath(source)) in done
-        done.append(("link", os.fspath(target)))
-        real_link(source, target)
-
-    (tmp_path / "archive" / "data" / "s").mkdir(parents=True)  # by somebody who has not synced it yet
-    monkeypatch.setattr(os, "fsync", sync)
-    monkeypatch.setattr(os, "link", link)
-    store.write_many(MANY)
-    last = max(number for number, (what, _) in enumerate(done) if what == "link")
-    synced = {Path(path) for what, path in done[last:] if what == "sync"}
-    root = tmp_path / "archive"
-    assert {folder for key, _ in MANY for folder in (root / key).parents if folder.is_relative_to(root)} <= synced
-    assert len(synced) == len(done[last:]) - 1  # each once
-    assert [(info.key, store.get(info.key)) for info in store.list("").objects] == MANY
-
-
-@pytest.mark.parametrize("call", ["fsync", "mkdir", "link"])
-def test_of_many_files_that_could_not_all_be_stored_none_is_there_in_part(
-    store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    real = getattr(os, call)
-    refused = 0
-    for number in range(12):
-        calls = iter(range(100))
-
-        def fail(*arguments: object, at: int = number, calls: Iterator[int] = calls, **options: object) -> object:
-            if next(calls) == at:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return real(*arguments, **options)
-
-        files = [(key.replace("data/", f"data{number}/"), body) for key, body in MANY]
-        with monkeypatch.context() as patched:
-            patched.setattr(os, call, fail)
-            try:
-                store.write_many(files)
-            except StoreError:
-                there = {info.key: store.get(info.key) for info in store.list(f"data{number}/").objects}
-                assert there.items() <= dict(files).items()
-                assert not list((tmp_path / "archive").glob(".holdfast-tmp-*"))
-                refused += 1
-    assert refused >= 3
-
-
-def test_many_files_are_refused_behind_a_symbolic_link_and_under_a_taken_key(
-    store: FolderStore, tmp_path: Path
-) -> None:
-    store.put("data/s/1/block/x.parquet", b"first")
-    with pytest.raises(ObjectExists):
-        store.write_many(MANY)
-    assert store.get("data/s/1/block/x.parquet") == b"first"
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "archive" / "there").symlink_to(tmp_path / "outside")
-    with pytest.raises(StoreDenied, match="symbolic link"):
-        store.write_many([("there/a/b", b"")])
-    with pytest.raises(InvalidKey):
-        store.write_many([("../outside/b", b"")])
-    assert list((tmp_path / "outside").iterdir()) == []
-
-
 def test_folders_that_are_empty_after_a_deletion_are_removed(store: FolderStore, tmp_path: Path) -> None:
     for key in ("a/b/c/1", "a/b/c/2", "a/d/1", "e/f/1"):
         store.put(key, b"")
@@ -339,7 +266,7 @@ def test_folders_that_are_empty_after_a_deletion_are_removed(store: FolderStore,
     assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == ["a", "a/d", "a/d/1"]
 
 
-@pytest.mark.parametrize("way", ["put", "write_many", "open_write"])
+@pytest.mark.parametrize("way", ["put", "open_write"])
 def test_a_folder_that_is_removed_before_a_file_is_in_it_is_made_again(
     store: FolderStore, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -354,8 +281,6 @@ def test_a_folder_that_is_removed_before_a_file_is_in_it_is_made_again(
     monkeypatch.setattr(Path, "hardlink_to", remove_first)
     if way == "put":
         store.create("a/b/c/second", b"2")
-    elif way == "write_many":
-        store.write_many([("a/b/c/second", b"2")])
     else:
         with store.open_write("a/b/c/second") as file:
             file.write(b"2")
