@@ -195,7 +195,7 @@ def _digest(table: pa.Table) -> str:
 
 def _from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State:
     try:
-        table = pq.read_table(io.BytesIO(body))
+        table = pq.read_table(pa.BufferReader(body))
         stored = (table.schema.metadata or {})[_HEADER]
         if not table.schema.equals(_COLUMNS):  # values of another type may look the same
             raise ValueError(f"it has the columns {table.schema.names}")

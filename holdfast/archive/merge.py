@@ -102,7 +102,8 @@ def _some_of(store: ObjectStore, record: FileRecord, key: int) -> pa.Array | Non
         found = pq.ParquetFile(file)
         name = found.schema_arrow.names[_places(found.schema_arrow)[key]]
         if found.num_row_groups:
-            return _some(found.read_row_group(found.num_row_groups // 2, columns=[name]).column(0).combine_chunks())
+            group = found.read_row_group(found.num_row_groups // 2, columns=[name], use_threads=False)
+            return _some(group.column(0).combine_chunks())
     return None
 
 

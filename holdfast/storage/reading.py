@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import atexit
+import time
+from typing import IO, TYPE_CHECKING, Final, NoReturn
+from weakref import WeakSet
 
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
@@ -13,6 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.storage.base import ObjectStore
+
+_OPEN: Final[WeakSet[IO[bytes]]] = WeakSet()
+"""Files that Arrow has not let go of yet."""
+
+_LEAVING_S: Final = 2.0
+"""A file is closed in milliseconds once nobody reads on; one of a reader that is kept to the end, never."""
+
+
+@atexit.register
+def _leave() -> None:
+    """Wait for Arrow's threads: one that still reads here while Python ends would abort the process, or keep it.
+
+    They read ahead, and go on for a moment after the last row that anybody wanted.
+    """
+    end = time.monotonic() + _LEAVING_S
+    while _OPEN and time.monotonic() < end:
+        time.sleep(0.005)
 
 
 class ReadOnly(FileSystemHandler):  # type: ignore[misc]  # it has no types
@@ -43,9 +63,11 @@ class ReadOnly(FileSystemHandler):  # type: ignore[misc]  # it has no types
 
     def open_input_file(self, path: str) -> pa.PythonFile:
         try:
-            return pa.PythonFile(self._store.open_read(self.normalize_path(path)), mode="r")
+            file = self._store.open_read(self.normalize_path(path))
         except ObjectNotFound as error:
             raise FileNotFoundError(path) from error
+        _OPEN.add(file)
+        return pa.PythonFile(file, mode="r")
 
     open_input_stream = open_input_file
 
