@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.decode import MAX_VALUE_BYTES
 from holdfast.sources.postgresql.peek import DECODING_MEMORY, peek_query
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
-from sparkjobs.changes import ChangeReader
+from sparkjobs.changes import ChangeReader, Stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,9 +131,7 @@ class ChangeStream:
             open_store(str(folder / "changes")),
             self._address,
             stream=self._slot,
-            upto=self._upto,
             most_changes=None,
-            block="block",
             source="bench",
             before=self._catalog,
             after=self._catalog,
@@ -141,7 +139,7 @@ class ChangeStream:
             max_value_bytes=MAX_VALUE_BYTES,
         )
         started = time.monotonic()
-        (window,) = read(None, lambda rows, size: None)
+        (window,) = read(Stretch("block", self._upto), lambda rows, size: None)
         seconds = time.monotonic() - started
         check_rows(READ, sum(table.rows for table in window.tables), self._rows)
         return {READ + self._suffix: seconds}

@@ -116,7 +116,7 @@ def back_up(
     if decision.kind == "changes":
         from sparkjobs.following import follow  # whose imports a full backup does not need
 
-        return follow(job, source, decision, wish)
+        return follow(job, source, decision, wish, connections=limits.connections)
     return back_up_snapshot(job, source, replace(choice, labels=decision.begin), limits, decision, wish)
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,7 +21,6 @@ from holdfast.sources.postgresql.changes import TRANSACTIONS, WindowRequest, rea
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
-    from typing import Any
 
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
@@ -71,17 +71,30 @@ class FinishedWindow:
     bounded: bool
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """The part of the log that is one window.
+
+    :param block: id of the block the files are for.
+    :param upto: position; transactions whose commit record starts before it are read.
+    :param start: position; those whose commit record starts before it are left out, by a copy of the slot.
+        None: where the slot is.
+    """
+
+    block: str
+    upto: str
+    start: str | None = None
+
+
 class ChangeReader:
-    """The work of one Spark task: read a window of a stream and write what changed to files.
+    """The work of a Spark task: read a window of a stream and write what changed to files.
 
     It holds 128 MiB of changes at most, 64 MiB more that are being written, and one batch of messages, however many
     tables have changed and however large a transaction is. Travels in the task's closure, with password and store
     settings.
 
     :param stream: the name of the slot and of its publication.
-    :param upto: position; transactions whose commit record starts before it are read.
     :param most_changes: end with the transaction that brings the messages to this; None: no bound.
-    :param block: id of the block the files are for.
     :param source: its name in the archive.
     :param before, after: the catalog of the cut before these changes, and that of now or later.
     :param followed: oids of the tables whose changes are archived.
@@ -93,9 +106,7 @@ class ChangeReader:
         address: Address,
         *,
         stream: str,
-        upto: str,
         most_changes: int | None,
-        block: str,
         source: str,
         before: Catalog | None,
         after: Catalog | None,
@@ -104,12 +115,11 @@ class ChangeReader:
     ) -> None:
         self._store = store
         self._address = address
-        self._block = block
         self._source = source
-        self._request = WindowRequest(
+        self._request = partial(
+            WindowRequest,
             slot=stream,
             publication=stream,
-            upto=upto,
             most_changes=most_changes,
             followed=followed,
             before=before,
@@ -117,25 +127,22 @@ class ChangeReader:
             max_value_bytes=max_value_bytes,
         )
 
-    def __call__(self, item: Any, report: Reporter) -> Iterator[FinishedWindow]:
-        """Read the window and yield what was archived, once the store has acknowledged its files.
-
-        :param item: nothing but a reason to run.
-        """
+    def __call__(self, item: Stretch, report: Reporter) -> Iterator[FinishedWindow]:
+        """Read a window and yield what was archived, once the store has acknowledged its files."""
         with ArrowSession(self._address) as session, ThreadPoolExecutor(_STORED_AT_ONCE, "write") as pool:
-            window = read_window(session, self._address, self._request)
-            files = _Files(self._store, pool, f"data/{self._source}/{{}}/changes/{self._block}", report)
+            window = read_window(session, self._address, self._request(start=item.start, upto=item.upto))
+            files = _Files(self._store, pool, f"data/{self._source}/{{}}/changes/{item.block}", report)
             with closing(iter(window)) as batches:
                 for batch in batches:
                     files.add(batch)
                     del batch
-            yield self._finished(window.end, files.finish())
+            yield self._finished(item.block, window.end, files.finish())
 
-    def _finished(self, window: Window, tables: tuple[TableRecord, ...]) -> FinishedWindow:
+    def _finished(self, block: str, window: Window, tables: tuple[TableRecord, ...]) -> FinishedWindow:
         return FinishedWindow(
             to_position=window.to_position,
             tables=tables,
-            transactions=self._transactions(window) if window.transactions else None,
+            transactions=self._transactions(block, window) if window.transactions else None,
             marks=tuple(Mark(name=each.name, position=each.position, at=each.at) for each in window.marks),
             ddl=window.ddl,
             uncertain=window.uncertain,
@@ -143,8 +150,8 @@ class ChangeReader:
             bounded=window.bounded,
         )
 
-    def _transactions(self, window: Window) -> Transactions:
-        stem = f"data/{self._source}/transactions/changes/{self._block}/00000"
+    def _transactions(self, block: str, window: Window) -> Transactions:
+        stem = f"data/{self._source}/transactions/changes/{block}/00000"
         (file,) = write_parquet(self._store, stem, TRANSACTIONS, window.transactions, key="lsn")
         times = pc.min_max(pa.chunked_array([batch.column("committed_at") for batch in window.transactions])).as_py()
         return Transactions(file=file, count=file.rows, first_time=times["min"], last_time=times["max"])

@@ -26,11 +26,11 @@ from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.export import export_plain
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
-from sparkjobs.changes import ChangeReader
+from sparkjobs.changes import ChangeReader, Stretch
 from sparkjobs.driver import Job, database_address
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from datetime import datetime
 
     from holdfast.archive.model import Stream
@@ -41,9 +41,15 @@ if TYPE_CHECKING:
     from sparkjobs.changes import FinishedWindow
 
 WINDOW_BYTES = 256 << 20
-"""Log that is decoded at once: the server keeps what it decodes in a temporary file until it is all sent."""
+"""Log that is one window: the server keeps what it decodes in a temporary file until it is all sent."""
+
+WINDOWS_AT_ONCE = 2
+"""Each has a session that decodes, and one that is sent what another decodes waits for it half of its time."""
 
 _MOST_WINDOW_BYTES = 16 << 30
+_LEAST_SHARE = 8
+"""Less of a window's log than this part of it is not read by two sessions."""
+
 _MOST_CHANGES = 2_000_000
 
 
@@ -101,9 +107,12 @@ class Segment:
     stream: Stream
 
 
-def follow(job: Job, source: str, decision: Decision, wish: Wish | None = None) -> dict[str, Any]:
+def follow(
+    job: Job, source: str, decision: Decision, wish: Wish | None = None, *, connections: int | None = None
+) -> dict[str, Any]:
     """Back up what has changed since the last backup, and return a summary.
 
+    :param connections: sessions that read the log at a time, at most; None leaves that to us.
     :param wish: the quorum that each of its commits needs; the parent waits for the last one's.
     """
     archive = job.open_archive(wish)
@@ -118,8 +127,11 @@ def follow(job: Job, source: str, decision: Decision, wish: Wish | None = None) 
             until_kept(archive, source, end, check=job.check, say=job.say)
             streams.advance(session, decision.stream.slot, end)
         clock, position = streams.flush_position(session)
+        at_once = min(connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE)
+        if at_once > 1:
+            at_once = min(at_once, streams.count_copies(session, decision.stream.slot, decision.stream.slot))
     flushed = parse_position(position)
-    run = Run(job, source, archive, address)
+    run = Run(job, source, archive, address, at_once)
     block = uuid.uuid4().hex
     now = Segment(flushed, clock, _cut(job, address, source, newest.block, block), decision.stream)
     for segment in (*run.known_segments(flushed), now):
@@ -192,14 +204,29 @@ _CAME_BACK = "it left the publication, or its partitioned table, and came back"
 _REWRITTEN = "its rows were written anew by ALTER TABLE, of which the log does not tell"
 
 
-class Run:
-    """Archives segment after segment of a source's log."""
+def _room(room: int, last: FinishedWindow) -> int:
+    """Return how much log the next windows may have, by what came of the last one."""
+    if last.bounded:
+        return max(room // 2, 1)  # or what is read beside it would be in vain each time
+    # Where little comes of much log, it is others' tables': no reason to take small steps.
+    stored = sum(file.size for table in last.tables for file in table.files)
+    if stored < WINDOW_BYTES // 16:
+        return min(2 * room, _MOST_WINDOW_BYTES)
+    return min(2 * room if 2 * last.messages < _MOST_CHANGES else room, WINDOW_BYTES)
 
-    def __init__(self, job: Job, source: str, archive: Archive, address: Address) -> None:
+
+class Run:
+    """Archives segment after segment of a source's log.
+
+    :param at_once: windows that are read at a time, at most.
+    """
+
+    def __init__(self, job: Job, source: str, archive: Archive, address: Address, at_once: int) -> None:
         self._job = job
         self._source = source
         self._archive = archive
         self._address = address
+        self._at_once = at_once
         self._done: list[Block] = []
         self._following: Following | None = None
 
@@ -221,21 +248,44 @@ class Run:
         following = compare(segment, self._followed_here(last.block), before)
         room = WINDOW_BYTES
         while True:
-            at = self._position()
-            upto = min(at + room, max(segment.end, at))
-            window = self._read(upto, block, before, segment, following)
-            following = following.without(window.uncertain, segment.cut.catalog)
-            is_last = parse_position(window.to_position) >= segment.end
-            self._commit(window, show_position(at), block, segment, last.block, following, is_last=is_last)
-            if lets_go or not is_last:
-                self._let_go()
-            if is_last:
-                break
-            # Where little comes of much log, it is others' tables': no reason to take small steps.
-            stored = sum(file.size for table in window.tables for file in table.files)
-            room = min(2 * room, _MOST_WINDOW_BYTES) if stored < WINDOW_BYTES // 16 else WINDOW_BYTES
+            stretches = self._next(segment.end, room, block)
+            for stretch, window in zip(stretches, self._read(stretches, before, segment, following), strict=True):
+                at = self._position()
+                if stretch is not stretches[0] and parse_position(window.to_position) <= at:
+                    continue  # the transaction that ends the one before reaches as far
+                following = following.without(window.uncertain, segment.cut.catalog)
+                is_last = parse_position(window.to_position) >= segment.end
+                self._commit(window, show_position(at), stretch.block, segment, last.block, following, is_last=is_last)
+                if lets_go or not is_last:
+                    self._let_go()
+                if is_last:
+                    self._following = following
+                    return
+                if window.bounded or window.uncertain:
+                    break  # what was read beside it is not what follows, or is of tables that cannot be followed
+            room = _room(room, window)
             block = uuid.uuid4().hex
-        self._following = following
+
+    def _next(self, end: int, room: int, block: str) -> list[Stretch]:
+        """Cut what is next of the log into windows that are read at a time.
+
+        :param end: position where the segment ends, which a transaction may have overstepped.
+        :param room: bytes of log of one window, at most.
+        :param block: id of the first one's block.
+        """
+        at = self._position()
+        left = max(end - at, 0)
+        count = max(1, min(self._at_once, left * _LEAST_SHARE // WINDOW_BYTES))
+        room = min(room, -(-left // count))
+        blocks = [block] + [uuid.uuid4().hex for _ in range(count - 1)]
+        return [
+            Stretch(
+                block=each,
+                start=show_position(at + number * room) if count > 1 else None,
+                upto=show_position(min(at + (number + 1) * room, at + left)),
+            )
+            for number, each in enumerate(blocks)
+        ]
 
     def _mine(self) -> list[Placed]:
         return [each for each in told(self._archive.state, self._source) if each.block.stream]
@@ -259,13 +309,13 @@ class Run:
     def _position(self) -> int:
         return parse_position(self._archive.state.streams[self._source])
 
-    def _read(self, upto: int, block: str, before: Catalog, segment: Segment, following: Following) -> FinishedWindow:
+    def _read(
+        self, stretches: Sequence[Stretch], before: Catalog, segment: Segment, following: Following
+    ) -> list[FinishedWindow]:
         reader = ChangeReader(
             self._job.store,
             self._address,
             stream=segment.stream.slot,
-            upto=show_position(upto),
-            block=block,
             source=self._source,
             before=before,
             after=segment.cut.catalog,
@@ -273,9 +323,7 @@ class Run:
             most_changes=_MOST_CHANGES,
             max_value_bytes=max_value_bytes(),
         )
-        (window,) = self._job.map("reading changes", [upto], reader, estimated_rows=0)
-        found: FinishedWindow = window
-        return found
+        return self._job.map("reading changes", stretches, reader, estimated_rows=0)
 
     def _commit(
         self,

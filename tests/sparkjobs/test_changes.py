@@ -20,7 +20,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from holdfast.storage.folder import FolderStore
 from sparkjobs import changes as changes_module
-from sparkjobs.changes import ChangeReader, FinishedWindow
+from sparkjobs.changes import ChangeReader, FinishedWindow, Stretch
 from tests.support.streams import Stream, open_stream
 
 pytestmark = pytest.mark.service
@@ -36,16 +36,13 @@ def stream(address: Address) -> Iterator[Stream]:
 
 
 def reader(stream: Stream, store: Any, **given: Any) -> ChangeReader:
-    upto = stream.position()
     after = stream.catalog()
     return ChangeReader(
         store,
         stream.address,
         **{
             "stream": stream.name,
-            "upto": upto,
             "most_changes": None,
-            "block": "block-1",
             "source": "shop",
             "before": stream.before,
             "after": after,
@@ -56,11 +53,16 @@ def reader(stream: Stream, store: Any, **given: Any) -> ChangeReader:
     )
 
 
+def stretch(stream: Stream) -> Stretch:
+    """All that is in the log."""
+    return Stretch("block-1", stream.position())
+
+
 def archived(
     stream: Stream, folder: Path, report: Callable[[int, int], None] = lambda rows, size: None, **given: Any
 ) -> FinishedWindow:
     read: ChangeReader = pickle.loads(pickle.dumps(reader(stream, open_store(str(folder)), **given)))  # noqa: S301
-    (window,) = read(None, report)
+    (window,) = read(stretch(stream), report)
     found: FinishedWindow = pickle.loads(pickle.dumps(window))  # noqa: S301
     return found
 
@@ -159,14 +161,14 @@ class FullStore(FolderStore):
 def test_a_file_that_could_not_be_stored_fails_the_task(stream: Stream, tmp_path: Path) -> None:
     stream.session.execute("insert into public.t0 values ('a', 1)")
     with pytest.raises(HoldfastError, match="no room"):
-        list(reader(stream, FullStore(tmp_path))(None, lambda rows, size: None))
-    read = reader(stream, FullStore(tmp_path))
+        list(reader(stream, FullStore(tmp_path))(stretch(stream), lambda rows, size: None))
+    read, first = reader(stream, FullStore(tmp_path)), stretch(stream)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changes_module, "_FILE_BYTES", 1)
         patch.setattr("holdfast.sources.postgresql.arrow_session.BATCH_BYTES", 1)
         stream.session.execute("insert into public.t0 select i::text, i from generate_series(1, 100) i")
         with pytest.raises(HoldfastError, match="no room"):
-            list(read(None, lambda rows, size: None))
+            list(read(first, lambda rows, size: None))
         with pytest.raises(HoldfastError, match="no room"):
-            list(reader(stream, FullStore(tmp_path))(None, lambda rows, size: None))
+            list(reader(stream, FullStore(tmp_path))(stretch(stream), lambda rows, size: None))
     assert pa.total_allocated_bytes() < 1 << 28

@@ -64,6 +64,7 @@ class Stream:
             **{
                 "slot": self.name,
                 "publication": self.name,
+                "start": None,
                 "upto": upto or self.position(),
                 "most_changes": None,
                 "followed": frozenset(followed),

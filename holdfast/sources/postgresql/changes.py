@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from holdfast.position import parse_position, show_position
 from holdfast.sources.postgresql.change_forms import Forms, Types
 from holdfast.sources.postgresql.change_rows import change_rows
-from holdfast.sources.postgresql.peek import DECODING_MEMORY, check_nothing_is_skipped, peek_query
+from holdfast.sources.postgresql.peek import DECODING_MEMORY, check_nothing_is_skipped, copy_slot, peek_query
 from holdfast.sources.postgresql.pgoutput import MessageReader
 from holdfast.sources.postgresql.pgoutput_tuples import ProtocolError
 from holdfast.sources.postgresql.session import NOTICE_CLIENTS, SETTINGS_QUERY
@@ -63,6 +63,7 @@ class WindowRequest:
 
     slot: str
     publication: str
+    start: str | None
     upto: str
     most_changes: int | None
     followed: frozenset[int]
@@ -117,15 +118,16 @@ def read_window(session: ArrowSession, address: Address, request: WindowRequest)
     :param session: to read in; its settings are made here.
     :param address: of the same database, for questions beside.
     :raises SkippedChangesError: the server may leave changes out.
-    :raises BusyError: somebody else reads the slot.
+    :raises BusyError: somebody else reads the slot, or none is free for a copy.
     """
-    arguments = (request.slot, request.publication, request.upto, request.most_changes)
-    count = peek_query(*arguments, what="count(*)")
+    what = (request.publication, request.upto, request.most_changes)
+    count = peek_query(request.slot, *what, what="count(*)")
     check_nothing_is_skipped(address, request.slot, request.publication, request.upto, count)
     session.value(SETTINGS_QUERY)
     session.execute(NOTICE_CLIENTS)
     session.value(DECODING_MEMORY)
-    return WindowReader(session.batches(peek_query(*arguments)), Types(address), request)
+    slot = request.slot if request.start is None else copy_slot(session, request.slot, request.start)
+    return WindowReader(session.batches(peek_query(slot, *what)), Types(address), request)
 
 
 @dataclass

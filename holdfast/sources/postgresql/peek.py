@@ -7,10 +7,12 @@ publication that was renamed and renamed back looks the same before and after.
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import BusyError, RefusedError
+from holdfast.sources.postgresql.arrow_session import SessionError
 from holdfast.sources.postgresql.session import NOTICE_CLIENTS, connect
 from holdfast.sources.postgresql.sql import ident, literal
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.arrow_session import ArrowSession
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -51,6 +54,19 @@ from pg_catalog.pg_replication_slots s
 left join pg_catalog.pg_publication p on p.pubname = %(publication)s
 where s.slot_name = %(slot)s
 """
+
+
+# One slot is left to others. Where the publication is young, each window would be looked at twice. A temporary slot
+# does not wait for the standbys that the slot itself waits for.
+_COPIES: Final = """
+select pg_catalog.current_setting('max_replication_slots')::int - 1
+    - (select pg_catalog.count(*)::int from pg_catalog.pg_replication_slots)
+from pg_catalog.pg_replication_slots s join pg_catalog.pg_publication p on p.pubname = %(publication)s
+where s.slot_name = %(slot)s and pg_catalog.age(p.xmin) > pg_catalog.age(s.catalog_xmin)
+    and coalesce(pg_catalog.current_setting('synchronized_standby_slots', true), '') = ''
+"""
+
+_NO_SLOT_FREE: Final = "53400"
 
 
 class SkippedChangesError(RefusedError):
@@ -97,6 +113,44 @@ def wait_until_free(session: Connection, slot: str) -> None:
         if time.monotonic() - began > FREE_WAIT_S:
             raise in_use(session, slot)
         time.sleep(_POLL_S)
+
+
+def count_copies(session: Connection, slot: str, publication: str) -> int:
+    """Return how many copies of a slot `copy_slot` can make now that are worth it."""
+    row = session.execute(_COPIES.encode(), {"slot": slot, "publication": publication}).fetchone()
+    return max(row[0], 0) if row else 0
+
+
+def copy_slot(session: ArrowSession, slot: str, start: str) -> str:
+    """Copy a slot, so that changes from a position on can be looked at while its owner stays where it is.
+
+    :param session: the copy is its alone, and goes when it ends.
+    :param start: position; transactions whose commit record starts before it are left out.
+    :return: the copy's name.
+    :raises BusyError: no slot has been free for so long.
+    :raises SessionError: the server refused it.
+    """
+    name = f"{slot}_{secrets.token_hex(4)}"
+    copy = f"select pg_catalog.pg_copy_logical_replication_slot({literal(slot)}, {literal(name)}, true)"
+    began = time.monotonic()
+    while True:
+        try:
+            session.execute(copy)
+            break
+        except SessionError as error:
+            if error.sqlstate != _NO_SLOT_FREE:
+                raise
+            if time.monotonic() - began > FREE_WAIT_S:
+                raise BusyError(
+                    f"no replication slot is free beside {slot}: raise max_replication_slots, or say --connections 1"
+                ) from error
+        time.sleep(_POLL_S)
+    session.execute(
+        f"select pg_catalog.pg_replication_slot_advance(slot_name, {literal(start)}::pg_catalog.pg_lsn) "
+        "from pg_catalog.pg_replication_slots "
+        f"where slot_name = {literal(name)} and confirmed_flush_lsn < {literal(start)}::pg_catalog.pg_lsn"
+    )
+    return name
 
 
 def check_nothing_is_skipped(address: Address, slot: str, publication: str, upto: str, query: str) -> None:

@@ -19,7 +19,7 @@ from holdfast.sources.postgresql.export import SLOT_WAIT_S, why_no_slot
 from holdfast.sources.postgresql.moment import flush_position, schema_fingerprint
 from holdfast.sources.postgresql.obstacles import refuse
 from holdfast.sources.postgresql.outages import words
-from holdfast.sources.postgresql.peek import in_use, wait_until_free
+from holdfast.sources.postgresql.peek import count_copies, in_use, wait_until_free
 from holdfast.sources.postgresql.publication import not_followed, plan_publication, reconcile
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident
@@ -48,6 +48,7 @@ __all__ = [
     "StreamState",
     "advance",
     "check_unchanged",
+    "count_copies",
     "drop_slot",
     "drop_stream",
     "flush_position",

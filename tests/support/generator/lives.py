@@ -50,11 +50,14 @@ class Life:
 def begun(server: PostgresServer, place: Path, data: st.DataObject) -> Iterator[Life]:
     """Make a database, its first tables and the first backup of it; windows of changes are small now and then.
 
+    Small ones are two at a time, of which the second is in vain where the first one has too many changes.
     They grow where others' databases fill the log, as autovacuum does at any time: thousands of windows took an hour.
     """
     window = data.draw(st.sampled_from((following.WINDOW_BYTES, 6000)))
+    most = data.draw(st.sampled_from((following._MOST_CHANGES, 20)))
     with pytest.MonkeyPatch.context() as patch, passing_database(server) as source:
         patch.setattr(following, "WINDOW_BYTES", window)
+        patch.setattr(following, "_MOST_CHANGES", most)
         # One for each example: the folder of a test is the same for all of its examples.
         with open_followed(source, place / f"archive-{next(_numbers)}") as followed:
             history = History(followed, data.draw)

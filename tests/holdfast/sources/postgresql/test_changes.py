@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from holdfast.sources.postgresql.changes import SeenMark
 from holdfast.sources.postgresql.peek import DECODING_MEMORY, SkippedChangesError, peek_query
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from tests.support.command import until
 from tests.support.streams import Change, Stream, changes_of, open_stream, replayed
 from tests.support.versions import running
 
@@ -359,6 +361,33 @@ def test_commits_that_begin_before_the_end_of_a_window_are_in_it_and_no_others(o
         batches, window = stream.read(show_position(upto))
         assert [change.values[1] for change in changes_of(batches, stream.oid("public.t"))] == wanted
         assert parse_position(window.to_position) <= commits[2]
+
+
+def test_windows_of_which_each_begins_where_another_ends_hold_each_commit_once(open_tables: OpenStream) -> None:
+    stream = open_tables("create table public.t (id int primary key)")
+    start = stream.position()
+    for number in range(3):
+        run(stream, f"insert into public.t values ({number})")
+    upto, slots = stream.position(), slots_of(stream)
+    _, whole = stream.read(upto)
+    commits = [row["lsn"] for part in whole.transactions for row in part.to_pylist()]
+    for number, shift in itertools.product(range(3), (-1, 0, 1)):
+        cut = show_position(commits[number] + shift)
+        parts = [stream.read(cut, start=start), stream.read(upto, start=cut)]
+        first = list(range(number + (shift > 0)))
+        assert [
+            [change.values[1] for change in changes_of(batches, stream.oid("public.t"))] for batches, _ in parts
+        ] == [first, [each for each in range(3) if each not in first]]
+        assert parse_position(parts[0][1].to_position) >= parse_position(cut)
+        assert parts[1][1].to_position == whole.to_position
+    until(lambda: slots_of(stream) == slots, "copies to go")
+
+
+def slots_of(stream: Stream) -> list[tuple[Any, ...]]:
+    """Return the name and the position of each slot of the database."""
+    return stream.session.execute(
+        "select slot_name, confirmed_flush_lsn from pg_replication_slots where database = current_database()"
+    ).fetchall()
 
 
 def test_changes_that_the_server_skips_without_an_error_fail_the_reading(open_tables: OpenStream) -> None:
