@@ -10,7 +10,7 @@ from bench.memory import DriverMemory, WorkerMemory
 from bench.results import Memory
 from bench.source_disk import SourceDisk
 from bench.streams import ChangeStream
-from sparkjobs.following import WINDOW_BYTES
+from sparkjobs.following import WINDOW_BYTES, WINDOWS_AT_ONCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +38,8 @@ class CaughtUp:
 
     @property
     def most_disk(self) -> int:
-        """Return what may be on the source's disk: two windows of the log."""
-        return 2 * WINDOW_BYTES
+        """Return what may be on the source's disk: twice the log of the windows that are read at a time."""
+        return 2 * WINDOWS_AT_ONCE * WINDOW_BYTES
 
     @property
     def missed(self) -> list[str]:
