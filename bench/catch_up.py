@@ -38,8 +38,8 @@ class CaughtUp:
 
     @property
     def most_disk(self) -> int:
-        """Return what may be on the source's disk: twice the log of the windows that are read at a time."""
-        return 2 * WINDOWS_AT_ONCE * WINDOW_BYTES
+        """Return what may be on the source's disk: as much as the log of the windows that are read at a time."""
+        return WINDOWS_AT_ONCE * WINDOW_BYTES
 
     @property
     def missed(self) -> list[str]:
