@@ -33,8 +33,8 @@ NOTES = (
     "has a copy. Before each way a checkpoint took away what the one before had left to write. In the second stream's "
     "log half of the rows are of a table that is not published.",
     "`holdfast backup --kind changes` is the job's own time from the run's records, from the moment Spark has started: "
-    "schema, windows of 256 MiB of log, two at a time, files, commits, and letting go of the log. `decoded and written` "
-    "is one window, in one process without Spark.",
+    "schema, windows of 256 MiB of log, two at a time, files, commits, and letting go of the log. `decoded and "
+    "written` is one window, in one process without Spark.",
     "Ours gives the session that decodes 256 MB for transactions; PostgreSQL's own 64 MB make the server write those "
     "of 500,000 rows to its disk. `count(*)` is shown with both, and is compared with its own default.",
     "MB/s are of the log.",
