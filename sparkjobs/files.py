@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.archive.blocks import read_batches
+from holdfast.archive.engine import open_engine
 from holdfast.archive.net import net_changes
 from holdfast.archive.packs import InMemory
 from holdfast.sources.postgresql.apply import apply_net
@@ -91,12 +92,16 @@ class ChangeApplier:
 
     def __call__(self, tables: Sequence[ChangedTable], report: Reporter) -> Iterator[int]:
         """Yield how many rows came into each table."""
-        with connect(self._address) as session:
+        with (
+            connect(self._address) as session,
+            tempfile.TemporaryDirectory(prefix="holdfast-") as spill,
+            open_engine(NET_BYTES, Path(spill)) as engine,
+        ):
             for changed in tables:
                 rows = 0
-                with once(session, changed.step) as is_new, tempfile.TemporaryDirectory(prefix="holdfast-") as spill:
+                with once(session, changed.step) as is_new:
                     if is_new:
-                        net = net_changes(self._store, changed.history, memory_bytes=NET_BYTES, spill=Path(spill))
+                        net = net_changes(engine, self._store, changed.history, spill=Path(spill))
                         applied = apply_net(session, changed.table, changed.history.key, net)
                         note_result(session, changed.step, applied.to_json())
                         rows = applied.inserted.rows

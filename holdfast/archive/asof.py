@@ -117,10 +117,11 @@ class View:
         schema = pa.schema([*fields, *map(pa.field, extra, kinds)])
 
         def renamed() -> Iterator[pa.RecordBatch]:
-            for batch in net_changes(self._store, self._history, memory_bytes=memory_bytes, spill=spill):
-                for each in batch.column(len(self._columns)).value_counts().to_pylist():
-                    counts[each["values"]] += each["counts"]
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+            with open_engine(memory_bytes, spill) as engine:
+                for batch in net_changes(engine, self._store, self._history, spill=spill):
+                    for each in batch.column(len(self._columns)).value_counts().to_pylist():
+                        counts[each["values"]] += each["counts"]
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
         files = [spill / file.path for file in write_parquet(_Spill(spill), f"net-{self._name}", schema, renamed())]
         self._sql.register(f"net_{self._name}", _dataset([str(file) for file in files], schema, LocalFileSystem()))

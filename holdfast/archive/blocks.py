@@ -57,6 +57,9 @@ _GATHERED_BYTES = 64 << 10
 PIECE_BYTES = 4 << 20
 """Read at once of what is not kept: with what an upload keeps, about 35 MB for each file that is on its way."""
 
+_THREADS_FROM = 256 << 10
+"""Bytes of a file: to have the columns of a smaller one decoded by other threads takes longer than decoding them."""
+
 _REMEDY = "put it back from a copy of the archive, or restore another restore point"
 
 
@@ -369,11 +372,12 @@ def read_groups(
     """
     file = pq.ParquetFile(pa.BufferReader(read_file(store, record)))
     columns = None if ids is None else [field.name for field in file.schema_arrow if field_id(field) in ids]
+    threads = record.size > _THREADS_FROM
     end = 0
     for group in range(file.num_row_groups):
         start, end = end, end + file.metadata.row_group(group).num_rows
         if wanted(start, end):
-            for batch in file.read_row_group(group, columns=columns).to_batches():
+            for batch in file.read_row_group(group, columns=columns, use_threads=threads).to_batches():
                 yield start, batch
                 start += batch.num_rows
     if end != record.rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -36,6 +37,9 @@ _KEPT_BYTES: Final = 16 << 20
 
 _AT_ONCE: Final = 4
 """Small files that are read at the same time: from a cloud, each takes a request's time."""
+
+_AWAY_S: Final = 0.002
+"""A small file that is read in less is on this machine: threads would take longer to take turns than to read."""
 
 _FEW_ROWS: Final = 8192
 """No more are in a small file, so that few of those at once take little memory."""
@@ -117,10 +121,7 @@ class Files:
         if any(not _is_small(file) for file in files):
             return _joined(batch for file in files for batch in self._read(file, ids))
         keep = self._room > 0
-        some = None if keep else ids
-        with ThreadPoolExecutor(min(_AT_ONCE, len(files))) as pool:
-            read = pool.map(lambda file: list(self._read(file, some)), files)
-            found = list(_joined(chain.from_iterable(read)))
+        found = list(_joined(self._small(files, None if keep else ids)))
         size = sum(batch.nbytes for batch in found)
         if keep and size <= self._room:
             self._room -= size
@@ -128,6 +129,21 @@ class Files:
         elif keep:
             self._room = 0
         return found
+
+    def _small(self, files: Sequence[FileRecord], ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of small files, of which several are read at a time where each takes its time."""
+
+        def read(file: FileRecord) -> list[pa.RecordBatch]:
+            return list(self._read(file, ids))
+
+        first, *others = files
+        began = time.perf_counter()
+        yield from read(first)
+        if time.perf_counter() - began < _AWAY_S:
+            yield from chain.from_iterable(map(read, others))
+        elif others:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(others))) as pool:
+                yield from chain.from_iterable(pool.map(read, others))
 
     def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
         return (batch for _, batch in read_groups(self._store, file, ids=ids))

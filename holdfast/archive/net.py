@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.archive.changes import Files, Shaper
-from holdfast.archive.engine import open_engine
+from holdfast.archive.engine import apart
 from holdfast.archive.keyless import Balance
 from holdfast.archive.shelf import Shelf
 from holdfast.archive.touched import Touched
@@ -54,7 +54,7 @@ def net_schema(history: TableHistory) -> pa.Schema:
 
 
 def net_changes(
-    store: ObjectStore, history: TableHistory, *, memory_bytes: int, spill: Path
+    engine: DuckDBPyConnection, store: ObjectStore, history: TableHistory, *, spill: Path
 ) -> Iterator[pa.RecordBatch]:
     """Yield what makes the rows at the position of those in the snapshot, in batches of `net_schema`.
 
@@ -63,8 +63,9 @@ def net_changes(
     is gone. Without one each is a whole row to be added (`I`) or taken away (`D`) `__count` times. A first row `T`
     says that nothing of the snapshot is left; then there are no others than `I`.
 
-    :param memory_bytes: DuckDB's; beside it are a file, a row group of it in Arrow and a batch.
-    :param spill: an existing folder for what does not fit; what is written there is gone at the end.
+    :param engine: an open one, which does nothing else meanwhile and has nothing more afterwards; beside its memory
+        are a file, a row group of it in Arrow and a batch.
+    :param spill: an existing folder for rows; what is written there is gone at the end.
     :raises DamagedError: a file is not what was written, or changes do not fit together.
     """
     if not history.relevant():
@@ -72,11 +73,11 @@ def net_changes(
     changes = Files(store, [file for record in history.relevant() for file in record.files])
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(dir=spill)))
-        connection = stack.enter_context(open_engine(memory_bytes, folder))
+        stack.enter_context(apart(engine))
         if history.key:
-            yield from _Keyed(connection, store, history, changes, folder).batches()
+            yield from _Keyed(engine, store, history, changes, folder).batches()
         else:
-            yield from _keyless(connection, history, changes)
+            yield from _keyless(engine, history, changes)
 
 
 def _whole(schema: pa.Schema, rows: pa.RecordBatch, *extra: pa.Array) -> pa.RecordBatch:

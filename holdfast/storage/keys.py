@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from locking.store import StoreError
 
 MAX_KEY_BYTES = 1024
@@ -12,6 +15,9 @@ MAX_PART_BYTES = 255
 
 TEMPORARY_PREFIX = ".holdfast-tmp-"
 """Top-level names that the folder store keeps for files that are still being written."""
+
+
+_REFUSED: Final = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 class InvalidKey(StoreError, ValueError):  # noqa: N818 - named after the situation, like the store errors
@@ -45,7 +51,7 @@ def check_prefix(prefix: str) -> str:
 def _check_text(key: str) -> None:
     if not key:
         raise InvalidKey("An object's key is not empty.")
-    if "\\" in key or any(ord(letter) < 0x20 or ord(letter) == 0x7F for letter in key):
+    if _REFUSED.search(key):
         raise InvalidKey(f"Key {key!r} has a backslash or a control character in it.")
     try:
         length = len(key.encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 from typing import IO
 
@@ -69,6 +70,28 @@ class Counted(FolderStore):
     def open_read(self, key: str) -> IO[bytes]:
         self.opened.append(key)
         return super().open_read(key)
+
+
+@pytest.mark.parametrize(("away_s", "threads"), [(0.0, 3), (60.0, 1)])
+def test_small_files_are_read_at_the_same_time_where_each_takes_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away_s: float, threads: int
+) -> None:
+    class Met(FolderStore):
+        def open_read(self, key: str) -> IO[bytes]:
+            seen.append(threading.current_thread())
+            if len(seen) > 1 and threads > 1:
+                together.wait(30)
+            return super().open_read(key)
+
+    seen: list[threading.Thread] = []
+    together = threading.Barrier(2)
+    monkeypatch.setattr(changes, "_AWAY_S", away_s)
+    monkeypatch.setattr(changes, "_AT_ONCE", 2)
+    store = Met(tmp_path)
+    files = [written(store, f"f{number}", [number]) for number in range(5)]
+    (part,) = Files(store, files).read()
+    assert part.column(1).to_pylist() == [0, 1, 2, 3, 4]
+    assert (len(seen), len(set(seen))) == (5, threads)
 
 
 def test_what_is_small_is_read_once(tmp_path: Path) -> None:

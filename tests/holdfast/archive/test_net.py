@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.archive.asof import as_of
+from holdfast.archive.engine import open_engine
 from holdfast.archive.history import TableHistory
 from holdfast.archive.net import net_changes, net_schema
 from holdfast.errors import DamagedError
@@ -71,15 +72,16 @@ def check(tmp_path: Path, base: list[Row], model: Model, block_of: int, file_of:
         key = KEY if model.keyed else ()
         record = write_base(store, base, files=2)
         records = write_changes(store, model.changes, block_of=block_of, file_of=file_of, key=key)
-        for position, form, wanted in model.seen:
-            history = history_of(record, records, position, form, key)
-            expected = Counter(filled(row, form) for row in wanted)
-            batches = list(net_changes(store, history, memory_bytes=MEMORY, spill=spill))
-            assert all(batch.schema.equals(net_schema(history), check_metadata=True) for batch in batches)
-            assert apply_net(history, base, batches, form) == expected
-            found = list(as_of(store, history, memory_bytes=MEMORY, spill=spill))
-            assert all(batch.schema.equals(history.wanted, check_metadata=True) for batch in found)
-            assert Counter(filled(row, form) for batch in found for row in by_number(batch)) == expected
+        with open_engine(MEMORY, spill) as engine:  # which serves one after the other
+            for position, form, wanted in model.seen:
+                history = history_of(record, records, position, form, key)
+                expected = Counter(filled(row, form) for row in wanted)
+                batches = list(net_changes(engine, store, history, spill=spill))
+                assert all(batch.schema.equals(net_schema(history), check_metadata=True) for batch in batches)
+                assert apply_net(history, base, batches, form) == expected
+                found = list(as_of(store, history, memory_bytes=MEMORY, spill=spill))
+                assert all(batch.schema.equals(history.wanted, check_metadata=True) for batch in found)
+                assert Counter(filled(row, form) for batch in found for row in by_number(batch)) == expected
         assert list(spill.iterdir()) == []
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from holdfast.archive.asof import as_of
 from holdfast.archive.blocks import write_parquet
+from holdfast.archive.engine import open_engine
 from holdfast.fields import OP
 from holdfast.archive.model import TableRecord
 from holdfast.archive.net import net_changes
@@ -75,7 +76,8 @@ history = history_of(
     TableRecord(files=tuple(base), **plain), (TableRecord(files=tuple(files), **plain),), 10**9, 0, (1, 2)
 )
 before = peak()
-counted = sum(each.num_rows for each in net_changes(store, history, memory_bytes=64 << 20, spill=spill))
+with open_engine(64 << 20, spill) as engine:
+    counted = sum(each.num_rows for each in net_changes(engine, store, history, spill=spill))
 net = peak()
 seen = sum(each.num_rows for each in as_of(store, history, memory_bytes=256 << 20, spill=spill))
 after = peak()
