@@ -59,8 +59,10 @@ class FinishedWindow:
     :param ddl: positions of commits with which tables were seen to have other columns than before.
     :param uncertain: oids of tables with a column that could not be told: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
+    :param first: position of the commit record of the first one of `transactions`.
     """
 
+    first: str | None
     to_position: str
     tables: tuple[TableRecord, ...]
     transactions: Transactions | None
@@ -140,6 +142,7 @@ class ChangeReader:
 
     def _finished(self, block: str, window: Window, tables: tuple[TableRecord, ...]) -> FinishedWindow:
         return FinishedWindow(
+            first=show_position(window.transactions[0]["lsn"][0].as_py()) if window.transactions else None,
             to_position=window.to_position,
             tables=tables,
             transactions=self._transactions(block, window) if window.transactions else None,

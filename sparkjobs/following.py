@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
 from holdfast.archive.model import Block, Coverage, FileRecord, summary
 from holdfast.archive.timeline import stream_tip, to_of, told
-from holdfast.errors import HoldfastError, RefusedError
+from holdfast.errors import HoldfastError, RefusedError, SparkEndedError, sentence
 from holdfast.following import newest_with_stream
 from holdfast.moments import sequences_to_json
 from holdfast.position import parse_position, show_position
@@ -49,6 +50,10 @@ WINDOWS_AT_ONCE = 2
 _MOST_WINDOW_BYTES = 16 << 30
 _LEAST_SHARE = 8
 """Less of a window's log than this part of it is not read by two sessions."""
+
+_PAGE_MULTIPLE = 1024
+_PAGE_HEADER = 40
+"""Pages of the log begin at multiples of the one, with headers of the other, or less: the smallest and the largest."""
 
 _MOST_CHANGES = 2_000_000
 
@@ -127,9 +132,9 @@ def follow(
             until_kept(archive, source, end, check=job.check, say=job.say)
             streams.advance(session, decision.stream.slot, end)
         clock, position = streams.flush_position(session)
-        at_once = min(connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE)
+        at_once = min(connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE, job.spark.defaultParallelism)
         if at_once > 1:
-            at_once = min(at_once, streams.count_copies(session, decision.stream.slot, decision.stream.slot))
+            at_once = 1 + min(at_once - 1, streams.count_copies(session, decision.stream.slot, decision.stream.slot))
     flushed = parse_position(position)
     run = Run(job, source, archive, address, at_once)
     block = uuid.uuid4().hex
@@ -204,15 +209,28 @@ _CAME_BACK = "it left the publication, or its partitioned table, and came back"
 _REWRITTEN = "its rows were written anew by ALTER TABLE, of which the log does not tell"
 
 
-def _room(room: int, last: FinishedWindow) -> int:
-    """Return how much log the next windows may have, by what came of the last one."""
+def _room(room: int, last: FinishedWindow, beside: int | None) -> int:
+    """Return how much log the next windows may have, by what came of the last one.
+
+    :param beside: bytes of its log, where another was read at the same time; None: it was alone.
+    """
     if last.bounded:
-        return max(room // 2, 1)  # or what is read beside it would be in vain each time
+        # Or what is read beside the next one would be in vain, too.
+        return min(room, WINDOW_BYTES) if beside is None else max(min(beside, WINDOW_BYTES) // 2, 1)
     # Where little comes of much log, it is others' tables': no reason to take small steps.
     stored = sum(file.size for table in last.tables for file in table.files)
     if stored < WINDOW_BYTES // 16:
         return min(2 * room, _MOST_WINDOW_BYTES)
     return min(2 * room if 2 * last.messages < _MOST_CHANGES else room, WINDOW_BYTES)
+
+
+def _between_records(position: int) -> int:
+    """Return a position near to this one, or this one, at which one window may end and another begin.
+
+    Who ends in the header of a page reads the record behind that, and who begins there does, too.
+    """
+    over = position % _PAGE_MULTIPLE
+    return position - over if over <= _PAGE_HEADER else position
 
 
 class Run:
@@ -249,10 +267,16 @@ class Run:
         room = WINDOW_BYTES
         while True:
             stretches = self._next(segment.end, room, block)
-            for stretch, window in zip(stretches, self._read(stretches, before, segment, following), strict=True):
+            windows = self._read(stretches, before, segment, following)
+            if windows is None:
+                self._at_once = 1
+                continue
+            for stretch, window in zip(stretches, windows, strict=True):
                 at = self._position()
-                if stretch is not stretches[0] and parse_position(window.to_position) <= at:
+                if stretch.start is not None and parse_position(window.to_position) <= at:
                     continue  # the transaction that ends the one before reaches as far
+                if stretch.start is not None and window.first and parse_position(window.first) < at:
+                    break  # it is archived: the windows have not met where they should
                 following = following.without(window.uncertain, segment.cut.catalog)
                 is_last = parse_position(window.to_position) >= segment.end
                 self._commit(window, show_position(at), stretch.block, segment, last.block, following, is_last=is_last)
@@ -261,13 +285,13 @@ class Run:
                 if is_last:
                     self._following = following
                     return
+                room = _room(room, window, parse_position(stretch.upto) - at if len(stretches) > 1 else None)
                 if window.bounded or window.uncertain:
                     break  # what was read beside it is not what follows, or is of tables that cannot be followed
-            room = _room(room, window)
             block = uuid.uuid4().hex
 
     def _next(self, end: int, room: int, block: str) -> list[Stretch]:
-        """Cut what is next of the log into windows that are read at a time.
+        """Cut what is next of the log into windows that are read at a time: the first by the slot, others by copies.
 
         :param end: position where the segment ends, which a transaction may have overstepped.
         :param room: bytes of log of one window, at most.
@@ -277,15 +301,13 @@ class Run:
         left = max(end - at, 0)
         count = max(1, min(self._at_once, left * _LEAST_SHARE // WINDOW_BYTES))
         room = min(room, -(-left // count))
-        blocks = [block] + [uuid.uuid4().hex for _ in range(count - 1)]
-        return [
-            Stretch(
-                block=each,
-                start=show_position(at + number * room) if count > 1 else None,
-                upto=show_position(min(at + (number + 1) * room, at + left)),
-            )
-            for number, each in enumerate(blocks)
+        *cuts, end = [min(at + number * room, at + left) for number in range(1, count + 1)]
+        ends = sorted({end, *(cut for cut in map(_between_records, cuts) if cut > at)})
+        beside = [
+            Stretch(uuid.uuid4().hex, upto=show_position(upto), start=show_position(start))
+            for start, upto in pairwise(ends)
         ]
+        return [Stretch(block, upto=show_position(ends[0])), *beside]
 
     def _mine(self) -> list[Placed]:
         return [each for each in told(self._archive.state, self._source) if each.block.stream]
@@ -311,7 +333,8 @@ class Run:
 
     def _read(
         self, stretches: Sequence[Stretch], before: Catalog, segment: Segment, following: Following
-    ) -> list[FinishedWindow]:
+    ) -> list[FinishedWindow] | None:
+        """Read windows at the same time; None: some could not be read, which may be due to that."""
         reader = ChangeReader(
             self._job.store,
             self._address,
@@ -323,7 +346,18 @@ class Run:
             most_changes=_MOST_CHANGES,
             max_value_bytes=max_value_bytes(),
         )
-        return self._job.map("reading changes", stretches, reader, estimated_rows=0)
+        try:
+            return self._job.map("reading changes", stretches, reader, estimated_rows=0)
+        except SparkEndedError:
+            raise
+        except HoldfastError as error:
+            if len(stretches) == 1:
+                raise
+            self._job.check()
+            self._job.say(
+                f"from here on one window is read at a time, since of two one could not be: {sentence(error)}"
+            )
+            return None
 
     def _commit(
         self,

@@ -24,7 +24,6 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from holdfast.sources.postgresql.sql import ident
 from sparkjobs import following
-from sparkjobs.changes import Stretch
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.versions import running
 
@@ -233,35 +232,6 @@ def test_sequences_never_give_a_value_again(
             session.execute("set search_path = public")
             (following_one,) = session.execute("insert into t default values returning id").fetchone() or (0,)
         assert following_one > max(int(str(row[1])) for row in table.rows)
-
-
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_a_window_that_ends_early_leaves_nothing_out_and_nothing_twice(
-    followed: Followed, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
-    read: list[list[Stretch]] = []
-
-    def next_ones(self: following.Run, end: int, room: int, block: str) -> list[Stretch]:
-        read.append(cut(self, end, room, block))
-        return read[-1]
-
-    cut = following.Run._next
-    monkeypatch.setattr(following.Run, "_next", next_ones)
-    monkeypatch.setattr(following, "WINDOW_BYTES", 20_000)
-    monkeypatch.setattr(following, "WINDOWS_AT_ONCE", at_once)
-    monkeypatch.setattr(following, "_MOST_CHANGES", 40)
-    followed.run("create table t (id int primary key, pad text)")
-    followed.back_up()
-    first = len(followed.moments)
-    for number in range(30):  # of few changes with much log, and many with little
-        rows, size = (3, 2000) if number % 3 else (20, 1)
-        followed.run(f"insert into t select {number * 100} + i, repeat('x', {size}) from generate_series(1, {rows}) i")
-    commits = followed.back_up()["commits"]
-    assert {len(each) for each in read[1:-1]} == {at_once}
-    several = sum(len(each) for each in read)
-    assert (several > commits > len(read)) if at_once > 1 else (several == commits)
-    agree(followed, first, oids(followed, "t"))
-    assert sum(placed.block.rows for placed in followed.archive().state.blocks.values()) == 30 // 3 * (20 + 3 + 3)
 
 
 @pytest.fixture(scope="module")

@@ -136,14 +136,16 @@ class Followed:
         self.moments.append((position, known(self.session)))
         return position
 
-    def back_up(self, kind: str = "changes", *arguments: str) -> dict[str, Any]:
+    def back_up(self, kind: str = "changes", *arguments: str, connections: int | None = None) -> dict[str, Any]:
         """Back up, and return what the run says."""
         run = f"run-{next(_numbers)}"
         given = ["--source", "shop", "--kind", kind, *arguments]
 
         def attempt(more: Mapping[str, str]) -> str:
             with job_without_spark(self.store, self.held, run, "source", self.address, more=more) as job:
-                job.log.result = backup.back_up(job, "shop", wish=Wanted.of(given).wish)
+                job.log.result = backup.back_up(
+                    job, "shop", limits=backup.Limits(connections), wish=Wanted.of(given).wish
+                )
             return ""
 
         backups.run_to_the_end(self.store, run, self.address, arguments=given, attempt=attempt)

@@ -122,7 +122,8 @@ def read_window(session: ArrowSession, address: Address, request: WindowRequest)
     """
     what = (request.publication, request.upto, request.most_changes)
     count = peek_query(request.slot, *what, what="count(*)")
-    check_nothing_is_skipped(address, request.slot, request.publication, request.upto, count)
+    own = request.start is None
+    check_nothing_is_skipped(address, request.slot, request.publication, request.upto, count, waits=own)
     session.value(SETTINGS_QUERY)
     session.execute(NOTICE_CLIENTS)
     session.value(DECODING_MEMORY)

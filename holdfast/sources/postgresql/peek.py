@@ -153,18 +153,22 @@ def copy_slot(session: ArrowSession, slot: str, start: str) -> str:
     return name
 
 
-def check_nothing_is_skipped(address: Address, slot: str, publication: str, upto: str, query: str) -> None:
+def check_nothing_is_skipped(
+    address: Address, slot: str, publication: str, upto: str, query: str, *, waits: bool = True
+) -> None:
     """Make sure that the server leaves nothing out of what `query` reads.
 
     Where the publication's row in the catalog is younger than what the slot may still decode, all is decoded once
     more than needed, by a client that sees what the server says beside.
 
     :param query: as `peek_query` gives it, of a count.
+    :param waits: for the slot itself; not where a copy is read.
     :raises SkippedChangesError: it may; or the log is not written as far as `upto`.
     :raises BusyError: somebody else reads the slot.
     """
     with connect(address) as session:
-        wait_until_free(session, slot)
+        if waits:
+            wait_until_free(session, slot)
         found = session.execute(_STATE.encode(), {"slot": slot, "publication": publication, "upto": upto}).fetchone()
         if found is None:
             raise SkippedChangesError(f"there is no slot {slot}: take a full backup")
@@ -175,6 +179,7 @@ def check_nothing_is_skipped(address: Address, slot: str, publication: str, upto
             raise SkippedChangesError(f"the server's log has not come to {upto}: is it another server than before?")
         if is_old:
             return
+        wait_until_free(session, slot)
         said: list[str] = []
         session.add_notice_handler(lambda notice: said.append(_words(notice)))
         session.execute("set client_min_messages = notice")

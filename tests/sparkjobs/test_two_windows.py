@@ -1,0 +1,211 @@
+"""Two windows of a stream are read at a time: what is archived is what one after the other would bring.
+
+But for the last test jobs run without Spark, one task after the other; copies of slots are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast.archive import Archive
+from holdfast.archive.verify import verify
+from holdfast.errors import BusyError
+from holdfast.position import parse_position, show_position
+from holdfast.sources.postgresql import changes
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.decode import UnkeepableValueError
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import open_store
+from sparkjobs import following
+from sparkjobs.changes import Stretch
+from tests.support import command
+from tests.support.followed import Followed, agree, open_followed
+from tests.support.servers import drop_slots
+
+pytestmark = pytest.mark.service
+
+PAGE = 8192
+"""Of the server's log."""
+
+Read = list[list[Stretch]]
+
+
+@pytest.fixture
+def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
+    """A table that is followed, all of whose rows tell them apart: what is archived twice would be there twice."""
+    with open_followed(address, tmp_path / "archive") as opened:
+        opened.run("create table t (id int, pad text)", "alter table t replica identity full")
+        opened.back_up()
+        yield opened
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Read:
+    """What is read at a time, in windows of 20 kB."""
+
+    def next_ones(self: following.Run, end: int, room: int, block: str) -> list[Stretch]:
+        found.append(cut(self, end, room, block))
+        return found[-1]
+
+    found: Read = []
+    cut = following.Run._next
+    monkeypatch.setattr(following.Run, "_next", next_ones)
+    monkeypatch.setattr(following, "WINDOW_BYTES", 20_000)
+    return found
+
+
+def exactly(followed: Followed) -> set[int]:
+    """Return the oid of the table."""
+    return {oid for (oid,) in followed.session.execute("select 't'::regclass::oid::int8")}
+
+
+def changes_in(followed: Followed) -> int:
+    """Return how many changes are archived."""
+    placed = followed.archive().state.blocks.values()
+    return sum(each.block.rows for each in placed if each.block.kind == "changes")
+
+
+def insert(followed: Followed, number: int, rows: int = 1, size: int = 2000) -> None:
+    """Make one transaction with much of the log, or little."""
+    followed.run(f"insert into t select {number} + i, repeat('x', {size}) from generate_series(1, {rows}) i")
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_window_that_ends_early_leaves_nothing_out_and_nothing_twice(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read, at_once: int
+) -> None:
+    monkeypatch.setattr(following, "WINDOW_BYTES", 20_000)
+    monkeypatch.setattr(following, "WINDOWS_AT_ONCE", at_once)
+    monkeypatch.setattr(following, "_MOST_CHANGES", 30)
+    first = len(followed.moments)
+    for number in range(30):  # of few changes with much log, and many with little
+        rows, size = (3, 2000) if number % 3 else (20, 1)
+        followed.run(f"insert into t select {number * 100} + i, repeat('x', {size}) from generate_series(1, {rows}) i")
+    commits = followed.back_up()["commits"]
+    assert {len(each) for each in read[1:-1]} == {at_once}
+    windows = sum(len(each) for each in read)
+    assert (windows > commits > len(read)) if at_once > 1 else (windows == commits), (windows, commits, len(read))
+    agree(followed, first, exactly(followed))
+    assert sum(placed.block.rows for placed in followed.archive().state.blocks.values()) == 30 // 3 * (20 + 3 + 3)
+
+
+@pytest.mark.parametrize("is_aligned", [True, False])
+@pytest.mark.parametrize("over", [0, 1, 24, 40, 41])
+def test_a_commit_behind_the_header_of_a_page_is_archived_once(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read, over: int, is_aligned: bool
+) -> None:
+    # Who ends within the header reads the commit, and who begins there, too. If nobody had thought of that, the second
+    # window would be found to begin with what is archived.
+    if not is_aligned:
+        monkeypatch.setattr(following, "_between_records", lambda position: position)
+    first = len(followed.moments)
+    for number in range(8):
+        insert(followed, number)
+    page = end_on_a_page(followed)
+    for number in range(20, 40):
+        insert(followed, number)
+    at = parse_position(followed.archive().state.streams["shop"])
+    monkeypatch.setattr(following, "WINDOW_BYTES", page + over - at)
+    followed.back_up()
+    one, other = read[0]
+    assert one.upto == other.start == show_position(page if is_aligned and over <= 40 else page + over)
+    agree(followed, first, exactly(followed))
+    assert changes_in(followed) == 8 + 1 + 20
+
+
+def end_on_a_page(followed: Followed) -> int:
+    """Commit a transaction whose commit record is the first one of a page; return where that page begins."""
+
+    def here() -> int:
+        ((found,),) = session.execute("select pg_current_wal_insert_lsn()::text").fetchall()
+        return parse_position(str(found))
+
+    def say(size: int) -> None:
+        session.execute(f"select pg_logical_emit_message(true, 'x', repeat('a', {size}))".encode())
+
+    session = followed.session
+    for _ in range(20):
+        with session.transaction():
+            session.execute("insert into t values (7777, 'before the page')")
+            while not 400 <= PAGE - here() % PAGE < 7900:
+                say(1000)
+            say(PAGE - here() % PAGE - 55)
+            at = here()
+            if at % PAGE > 40:  # somebody else has written to the log just now
+                raise psycopg.Rollback
+        if at % PAGE <= 40:
+            followed.note()
+            return at - at % PAGE
+    raise AssertionError("others write to the log all the time")
+
+
+def test_what_cannot_be_read_does_not_keep_what_is_before_it(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read
+) -> None:
+    monkeypatch.setattr(following, "max_value_bytes", lambda: 4000)
+    first = len(followed.moments)
+    for number in range(10):
+        insert(followed, number)
+    insert(followed, 10, size=5000)
+    with pytest.raises(UnkeepableValueError, match=r"public\.t"):
+        followed.back_up()
+    assert [len(each) for each in read[:2]] == [2, 1]
+    assert changes_in(followed) == len([each for each in range(10) if each < changes_in(followed)]) > 0
+    del followed.moments[first + changes_in(followed) :]
+    agree(followed, first, exactly(followed))
+
+
+def test_a_slot_that_is_taken_by_others_meanwhile_fails_nothing(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read
+) -> None:
+    def none_free(*given: Any) -> str:
+        raise BusyError("no replication slot is free")
+
+    monkeypatch.setattr(changes, "copy_slot", none_free)
+    first = len(followed.moments)
+    for number in range(40):
+        insert(followed, number)
+    followed.back_up()
+    assert [len(each) for each in read] == [2] + [1] * (len(read) - 1)
+    agree(followed, first, exactly(followed))
+
+
+@pytest.mark.parametrize(("connections", "at_once"), [(None, 2), (1, 1)])
+def test_so_many_sessions_read_as_may(followed: Followed, read: Read, connections: int | None, at_once: int) -> None:
+    for number in range(10):
+        insert(followed, number)
+    followed.back_up(connections=connections)
+    assert len(read[0]) == at_once
+
+
+def test_two_tasks_of_spark_read_two_windows(address: Address, tmp_path: Path) -> None:
+    place = str(tmp_path / "archive")
+    with connect(address) as session:
+        session.execute("create table public.t (id int primary key, pad text)")
+
+    def backed_up(*more: str) -> dict[str, Any]:
+        done = command.run("backup", place, "--source", address.url, *more, "--json", address=address)
+        assert done.code == 0, done.err
+        found: dict[str, Any] = done.value
+        return found
+
+    assert command.run("init", place).code == 0
+    backed_up("--kind", "changes")
+    with connect(address) as session:
+        for number in range(8):  # 10 MB of log each
+            session.execute(
+                f"insert into public.t select {number} * 20000 + i, repeat(md5(i::text), 14) "
+                "from generate_series(1, 20000) i".encode()
+            )
+    done = backed_up()
+    assert (done["rows"], done["commits"], done["transactions"]) == (160_000, 2, 8)
+    archive = Archive.open(open_store(place))
+    assert verify(archive, deep=True).damage == ()
+    counted = command.run("query", place, "select count(*) n, count(distinct id) d from public.t", "--json")
+    assert counted.value["rows"] == [[160_000, 160_000]], counted.value
+    drop_slots(address)
