@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -101,8 +102,8 @@ class ChangeApplier:
                 rows = 0
                 with once(session, changed.step) as is_new:
                     if is_new:
-                        net = net_changes(engine, self._store, changed.history, spill=Path(spill))
-                        applied = apply_net(session, changed.table, changed.history.key, net)
+                        with closing(net_changes(engine, self._store, changed.history, spill=Path(spill))) as net:
+                            applied = apply_net(session, changed.table, changed.history.key, net)
                         note_result(session, changed.step, applied.to_json())
                         rows = applied.inserted.rows
                 report(rows, changed.size)

@@ -216,7 +216,7 @@ def _room(room: int, last: FinishedWindow, beside: int | None) -> int:
     """
     if last.bounded:
         # Or what is read beside the next one would be in vain, too.
-        return min(room, WINDOW_BYTES) if beside is None else max(min(beside, WINDOW_BYTES) // 2, 1)
+        return min(room, WINDOW_BYTES) if beside is None else max(min(beside, WINDOW_BYTES) // 2, WINDOW_BYTES // 64)
     # Where little comes of much log, it is others' tables': no reason to take small steps.
     stored = sum(file.size for table in last.tables for file in table.files)
     if stored < WINDOW_BYTES // 16:

@@ -25,7 +25,7 @@ from holdfast.archive.touched import Touched
 from holdfast.fields import COUNT, OP, UNCHANGED, field_id, numbered, with_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
@@ -55,7 +55,7 @@ def net_schema(history: TableHistory) -> pa.Schema:
 
 def net_changes(
     engine: DuckDBPyConnection, store: ObjectStore, history: TableHistory, *, spill: Path
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield what makes the rows at the position of those in the snapshot, in batches of `net_schema`.
 
     With a key there is one row for each key that has another row now: `I`, all of it; `U`, all of it but the columns

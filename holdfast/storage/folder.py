@@ -182,14 +182,13 @@ class FolderStore(ObjectStore):
 
     def _path(self, key: str) -> Path:
         path = self._root / check_key(key)
-        name = str(path)
-        end = len(self.url)
-        while end != len(name):  # Path.resolve() takes ten times as long, which small files would feel
+        name, end = str(path), len(self.url)
+        while not os.path.islink(name[:end]):  # noqa: PTH114 - Path.resolve() takes ten times as long
+            if end == len(name):
+                return path
             end = name.find("/", end + 1)
             end = len(name) if end < 0 else end
-            if os.path.islink(name[:end]):  # noqa: PTH114 - as said
-                raise self._link_found(key)
-        return path
+        raise self._link_found(key)
 
     def _link_found(self, place: object) -> StoreDenied:
         return StoreDenied(f"{place} is, or is behind, a symbolic link, and those could lead out of {self.url}.")

@@ -144,6 +144,34 @@ def end_on_a_page(followed: Followed) -> int:
     raise AssertionError("others write to the log all the time")
 
 
+@pytest.mark.parametrize("how", ["one", "two", "bounded"])
+def test_a_commit_right_behind_a_message_of_somebody_elses_is_archived(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read, how: str
+) -> None:
+    def here() -> int:
+        ((found,),) = session.execute("select pg_current_wal_insert_lsn()::text").fetchall()
+        return parse_position(str(found))
+
+    first, session = len(followed.moments), followed.session
+    at, places = parse_position(followed.archive().state.streams["shop"]), []
+    for number in range(12):
+        with session.transaction():
+            session.execute(f"insert into t values ({number})".encode())
+            begins = here()
+            session.execute("select pg_logical_emit_message(false, 'app', repeat('x', 3000))")  # not of the transaction
+            places.append((begins + here()) // 2)
+        followed.note()
+    monkeypatch.setattr(following, "WINDOW_BYTES", places[4] - at)
+    if how == "one":
+        monkeypatch.setattr(following, "WINDOWS_AT_ONCE", 1)
+    if how == "bounded":
+        monkeypatch.setattr(following, "WINDOW_BYTES", 1 << 28)
+        monkeypatch.setattr(following, "_MOST_CHANGES", 1)
+    followed.back_up()
+    agree(followed, first, exactly(followed))
+    assert changes_in(followed) == 12
+
+
 def test_what_cannot_be_read_does_not_keep_what_is_before_it(
     followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read
 ) -> None:

@@ -186,8 +186,8 @@ class MessageReader:
                 truncated += ((row, oid) for oid in _truncated(body))
             elif body[1] & _TRANSACTIONAL:
                 messages.append(_message(row, body))
-            else:  # comes where it stands in the log, not with a commit
-                passed = max(passed, int.from_bytes(body[2:10]) + 1)
+            else:  # comes where it stands in the log, not with a commit; it tells where it ends
+                passed = max(passed, int.from_bytes(body[2:10]))
         rows = np.flatnonzero(_ROW_KINDS[kinds])
         oids = np.concatenate(
             [integers(octets, starts[rows] + 1, 4), np.array([oid for _, oid in truncated], np.int64)]
