@@ -54,6 +54,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class WindowRequest:
     """What to read.
 
+    :param start: position: transactions whose commit record starts before it are left out, by a copy of the slot, so
+        that others can be read at the same time; None: where the slot is.
     :param upto: position: transactions whose commit record starts before it are read; not beyond the log's end.
     :param most_changes: end with the transaction that brings the number of messages to this; None: no bound.
     :param followed: oids of the tables whose changes are wanted.

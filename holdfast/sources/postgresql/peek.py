@@ -12,7 +12,6 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import BusyError, RefusedError
-from holdfast.sources.postgresql.arrow_session import SessionError
 from holdfast.sources.postgresql.session import NOTICE_CLIENTS, connect
 from holdfast.sources.postgresql.sql import ident, literal
 
@@ -130,6 +129,8 @@ def copy_slot(session: ArrowSession, slot: str, start: str) -> str:
     :raises BusyError: no slot has been free for so long.
     :raises SessionError: the server refused it.
     """
+    from holdfast.sources.postgresql.arrow_session import SessionError  # with ADBC's driver, which no command needs
+
     name = f"{slot}_{secrets.token_hex(4)}"
     copy = f"select pg_catalog.pg_copy_logical_replication_slot({literal(slot)}, {literal(name)}, true)"
     began = time.monotonic()
@@ -162,13 +163,11 @@ def check_nothing_is_skipped(
     more than needed, by a client that sees what the server says beside.
 
     :param query: as `peek_query` gives it, of a count.
-    :param waits: for the slot itself; not where a copy is read.
+    :param waits: for the slot itself, which is to be read next; else only where it is read here.
     :raises SkippedChangesError: it may; or the log is not written as far as `upto`.
     :raises BusyError: somebody else reads the slot.
     """
     with connect(address) as session:
-        if waits:
-            wait_until_free(session, slot)
         found = session.execute(_STATE.encode(), {"slot": slot, "publication": publication, "upto": upto}).fetchone()
         if found is None:
             raise SkippedChangesError(f"there is no slot {slot}: take a full backup")
@@ -177,9 +176,10 @@ def check_nothing_is_skipped(
             raise SkippedChangesError(f"there is no publication {publication}: take a full backup")
         if not is_written:
             raise SkippedChangesError(f"the server's log has not come to {upto}: is it another server than before?")
+        if waits or not is_old:
+            wait_until_free(session, slot)
         if is_old:
             return
-        wait_until_free(session, slot)
         said: list[str] = []
         session.add_notice_handler(lambda notice: said.append(_words(notice)))
         session.execute("set client_min_messages = notice")
