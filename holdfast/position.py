@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 
+PAGE_HEADER = 40
+"""Bytes at most of the header of a page of the log. Source: SizeOfXLogLongPHD of xlog_internal.h."""
+
+_PAGE_MULTIPLE = 1024
+"""Pages of the log begin at multiples of this, whatever their size. Source: --with-wal-blocksize of PostgreSQL."""
+
 _POSITION = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", re.ASCII)
 
 
@@ -21,3 +27,14 @@ def parse_position(text: str) -> int:
 def show_position(position: int) -> str:
     """Return a position as PostgreSQL writes it."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+
+
+def between_records(position: int) -> int:
+    """Return the page's first byte for a position in the header of a page of the log, else the position itself.
+
+    No commit lies between the two: in a log for logical decoding, its record is longer than a header. Where a record
+    has filled its page, a server tells the end of the log on either side of the next page's header, as that is written
+    yet or not.
+    """
+    over = position % _PAGE_MULTIPLE
+    return position - over if over <= PAGE_HEADER else position

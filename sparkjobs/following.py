@@ -18,7 +18,7 @@ from holdfast.archive.timeline import stream_tip, to_of, told
 from holdfast.errors import HoldfastError, RefusedError, SparkEndedError, sentence
 from holdfast.following import newest_with_stream
 from holdfast.moments import sequences_to_json
-from holdfast.position import parse_position, show_position
+from holdfast.position import between_records, parse_position, show_position
 from holdfast.replication.backing_up import until_kept
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import Catalog
@@ -50,10 +50,6 @@ WINDOWS_AT_ONCE = 2
 _MOST_WINDOW_BYTES = 16 << 30
 _LEAST_SHARE = 8
 """Less of a window's log than this part of it is not read by two sessions."""
-
-_PAGE_MULTIPLE = 1024
-_PAGE_HEADER = 40
-"""Pages of the log begin at multiples of the one, with headers of the other, or less: the smallest and the largest."""
 
 _MOST_CHANGES = 2_000_000
 
@@ -224,15 +220,6 @@ def _room(room: int, last: FinishedWindow, beside: int | None) -> int:
     return min(2 * room if 2 * last.messages < _MOST_CHANGES else room, WINDOW_BYTES)
 
 
-def _between_records(position: int) -> int:
-    """Return a position near to this one, or this one, at which one window may end and another begin.
-
-    Who ends in the header of a page reads the record behind that, and who begins there does, too.
-    """
-    over = position % _PAGE_MULTIPLE
-    return position - over if over <= _PAGE_HEADER else position
-
-
 class Run:
     """Archives segment after segment of a source's log.
 
@@ -302,7 +289,8 @@ class Run:
         count = max(1, min(self._at_once, left * _LEAST_SHARE // WINDOW_BYTES))
         room = min(room, -(-left // count))
         *cuts, end = [min(at + number * room, at + left) for number in range(1, count + 1)]
-        ends = sorted({end, *(cut for cut in map(_between_records, cuts) if cut > at)})
+        # Who ends in the header of a page reads the record behind that, and who begins there does, too.
+        ends = sorted({end, *(cut for cut in map(between_records, cuts) if cut > at)})
         beside = [
             Stretch(uuid.uuid4().hex, upto=show_position(upto), start=show_position(start))
             for start, upto in pairwise(ends)

@@ -15,7 +15,7 @@ from holdfast.archive.blocks import read_batches
 from holdfast.archive.model import iso
 from holdfast.archive.timeline import Chain, Moment, chains, to_of, told
 from holdfast.errors import RefusedError, UsageError
-from holdfast.position import parse_position, show_position
+from holdfast.position import between_records, parse_position, show_position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -245,7 +245,9 @@ def _by_position(found: Sequence[Interval], source: str, at: str) -> Moment:
     except ValueError as error:
         raise UsageError(f"cannot read {at!r}: {error}") from error
     for interval in reversed(found):
-        if interval.first <= position <= interval.last:
+        # What a server tells of its log's end may lie behind the header of a page that it has not written yet.
+        if interval.first <= position and between_records(position) <= interval.last:
+            position = min(position, interval.last)
             return _moment(source, interval, position, _reached(interval, position))
     known = ", ".join(f"lsn:{show_position(each.first)} to lsn:{show_position(each.last)}" for each in found[-_SHOWN:])
     raise RefusedError(f"{source} cannot be restored to {at}; what is here: {known}")

@@ -102,7 +102,7 @@ def test_a_commit_behind_the_header_of_a_page_is_archived_once(
     # Who ends within the header reads the commit, and who begins there, too. If nobody had thought of that, the second
     # window would be found to begin with what is archived.
     if not is_aligned:
-        monkeypatch.setattr(following, "_between_records", lambda position: position)
+        monkeypatch.setattr(following, "between_records", lambda position: position)
     first = len(followed.moments)
     for number in range(8):
         insert(followed, number)

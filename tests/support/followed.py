@@ -22,7 +22,7 @@ from holdfast.archive.runs import RunRecord, read_last
 from holdfast.archive.timeline import Moment
 from holdfast.following import Wanted
 from holdfast.moments import catalog_of, history_of, parts_of
-from holdfast.position import parse_position, show_position
+from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Table
 from holdfast.sources.postgresql.columns import Column, read_columns
@@ -37,10 +37,6 @@ from tests.support.jobs import job_without_spark
 _numbers = itertools.count(1)
 
 _MEMORY = 64 << 20
-_PAGE = 8192
-_SEGMENT = 16 << 20
-_HEADER, _LONG_HEADER = 24, 40
-"""Of a page of the log, and of the first one of a segment."""
 
 _TABLES = """
 select c.oid::int8, n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -129,12 +125,8 @@ class Followed:
         """Note all rows as they are now; returns the position they stand for."""
         row = self.session.execute("select pg_current_wal_insert_lsn()::text").fetchone()
         assert row is not None
-        place = parse_position(row[0])
-        # Behind the header of a page that is not begun yet, the log on disk ends before it.
-        header = _LONG_HEADER if place % _SEGMENT < _PAGE else _HEADER
-        position = show_position(place - header if place % _PAGE == header else place)
-        self.moments.append((position, known(self.session)))
-        return position
+        self.moments.append((row[0], known(self.session)))
+        return row[0]
 
     def back_up(self, kind: str = "changes", *arguments: str, connections: int | None = None) -> dict[str, Any]:
         """Back up, and return what the run says."""

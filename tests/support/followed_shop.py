@@ -17,12 +17,11 @@ from holdfast.archive.blocks import read_batches
 from holdfast.archive.timeline import Moment
 from holdfast.archive.verify import verify
 from holdfast.fields import LSN, SEQ, field_id
-from holdfast.position import parse_position
+from holdfast.position import PAGE_HEADER, parse_position
 from holdfast.query import Query
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream import stream_name
-from holdfast.sources.postgresql.stream_state import PAGE_HEADER
 from tests.support.truth import Rows, Truth
 
 SOURCE = "shop"

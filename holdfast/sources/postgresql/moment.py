@@ -6,8 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
-from holdfast.position import parse_position
-from holdfast.sources.postgresql.stream_state import PAGE_HEADER
+from holdfast.position import PAGE_HEADER, parse_position
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holdfast.position import parse_position
+from holdfast.position import PAGE_HEADER, parse_position
 from holdfast.sources.postgresql.publication import read_publication
 
 if TYPE_CHECKING:
@@ -209,10 +209,6 @@ def _other_server(expected: ExpectedStream, state: StreamState) -> Iterator[str]
             f"the server's log ends at {state.end}, before the archive's end at {expected.position}: it was brought "
             "back to an earlier state"
         )
-
-
-PAGE_HEADER = 40
-"""Bytes at most of the header of a page of the log. Source: SizeOfXLogLongPHD of xlog_internal.h."""
 
 
 def lost_tables(expected: ExpectedStream, state: StreamState) -> Mapping[int, str]:

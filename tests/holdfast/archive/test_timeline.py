@@ -195,6 +195,16 @@ def test_commits_positions_and_marks_name_moments(writer: Writer, noon: datetime
     assert points.describe(writer.archive.state)["sources"][0]["marks"][0]["name"] == "before the release"
 
 
+def test_a_position_behind_the_header_of_a_page_that_is_not_begun_is_the_logs_end(writer: Writer) -> None:
+    writer.snapshot("0/1180", 0, opened=True)
+    writer.changes("0/2000", 1)
+    assert [writer.at(f"lsn:0/{told}") for told in ("2000", "2018", "2028")] == ["0/2000"] * 3
+    with pytest.raises(RefusedError, match="cannot be restored to lsn:0/2030"):
+        writer.at("lsn:0/2030")
+    writer.changes("0/2100", 2)
+    assert writer.at("lsn:0/2018") == "0/2018"
+
+
 def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: Writer) -> None:
     first = writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
