@@ -125,8 +125,9 @@ class Followed:
         """Note all rows as they are now; returns the position they stand for."""
         row = self.session.execute("select pg_current_wal_insert_lsn()::text").fetchone()
         assert row is not None
-        self.moments.append((row[0], known(self.session)))
-        return row[0]
+        position: str = row[0]
+        self.moments.append((position, known(self.session)))
+        return position
 
     def back_up(self, kind: str = "changes", *arguments: str, connections: int | None = None) -> dict[str, Any]:
         """Back up, and return what the run says."""

@@ -61,7 +61,8 @@ class Table:
     """A table as it should be.
 
     :param clean: it is followed, and nothing has happened to it that calls for another snapshot.
-    :param altered: how often its columns were, since the last backup; `emptied`: it was, since then.
+    :param altered: how often its columns were, since the last backup.
+    :param refiled: it was given another file since then.
     """
 
     name: str
@@ -69,20 +70,21 @@ class Table:
     columns: list[Column]
     clean: bool
     altered: int = 0
-    emptied: bool = False
+    refiled: bool = False
     parts: list[str] = field(default_factory=list)
 
     def alter(self) -> None:
         self.altered += 1
         self._check()
 
-    def empty(self) -> None:
-        self.emptied = True
+    def refile(self) -> None:
+        self.refiled = True
         self._check()
 
     def _check(self) -> None:
-        # Forms in between may not be told apart; and both give the table another file, of which one is told by the log.
-        self.clean = self.clean and self.altered < 2 and not (self.altered and self.emptied)
+        # Forms in between may not be told apart; and who alters a table may give it another file, of which the log does
+        # not tell.
+        self.clean = self.clean and self.altered < 2 and not (self.altered and self.refiled)
 
 
 @dataclass
@@ -107,6 +109,7 @@ class History:
         self.followed = followed
         self.model = Model()
         self.script: list[str] = []
+        self._settled = False
         self._draw = draw
         self._numbers = itertools.count(1)
 
@@ -126,8 +129,14 @@ class History:
         """Run a transaction: of a few changes, now and then of definitions."""
         what = self.draw(st.integers(0, 9))
         steps = self._definition if what >= 7 else self._rows
+        if what >= 7:
+            self._settled = False
         if what == 9 and self.model.tables:
-            self._alone(f"vacuum full {ident(self._table().name)}")
+            table = self._table()
+            self._alone(f"vacuum full {ident(table.name)}")
+            table.refile()
+        elif what == 6 and self.draw(st.booleans()):
+            self._alone(self._message())
         else:
             self._transaction(steps, commit=self.draw(st.integers(0, 9)) > 0)
 
@@ -140,16 +149,40 @@ class History:
     def cut(self) -> None:
         """Note that a backup was taken."""
         for table in self.model.tables.values():
-            table.altered, table.emptied = 0, False
+            table.altered, table.refiled = 0, False
+        self._settled = True
 
     def _alone(self, statement: str) -> None:
         self.script.append(statement)
         self.followed.session.execute(statement.encode())
         self.followed.note()
 
+    def _message(self) -> str:
+        """Return what writes a message into the log: by itself, whatever becomes of its transaction, or as a part."""
+        transactional, size = self.draw(st.booleans()), self.draw(st.sampled_from((1, 300, 9000)))
+        return f"select pg_logical_emit_message({str(transactional).lower()}, 'app', repeat('x', {size}))"
+
+    def _before_the_end(self, begun: int) -> None:
+        """Write a message, or take a backup, in a transaction that has not ended.
+
+        Where tables need a snapshot, or are locked, a backup would wait for the transaction.
+
+        :param begun: number of its first line.
+        """
+        what = self.draw(st.integers(0, 7))
+        if what < 3:
+            self.script.append(self._message())
+            self.followed.session.execute(self.script[-1].encode())
+        is_locked = any(line.startswith("truncate") for line in self.script[begun:])
+        if what < 2 and self._settled and not is_locked:
+            self.script.append("-- a backup of changes")
+            self.followed.back_up()
+            self.cut()
+
     def _transaction(self, steps: Callable[[], Iterator[Step]], *, commit: bool) -> None:
         session = self.followed.session
         before = Model(copy.deepcopy(self.model.tables))
+        begun = len(self.script)
         self.script.append("begin")
         session.execute("begin")
         for _ in range(self.draw(st.integers(1, 3))):
@@ -163,6 +196,7 @@ class History:
             except psycopg.Error as error:
                 self.script.append(f"rollback to step -- {error}")
                 session.execute("rollback to step")
+        self._before_the_end(begun)
         self.script.append("commit" if commit else "rollback")
         session.execute(self.script[-1].encode())
         if not commit:
@@ -233,7 +267,7 @@ class History:
             yield f"insert into {name} (id, {listed}) select id + 50, {listed} from {name} where {some}", _nothing
         else:
             emptied = self.draw(st.sampled_from((table.name, *table.parts)))
-            yield f"truncate {ident(emptied)}", lambda model: model.tables[table.name].empty()
+            yield f"truncate {ident(emptied)}", lambda model: model.tables[table.name].refile()
 
     def _insert(self, table: Table, low: int) -> str:
         listed = ", ".join(("part", "id", *(each.name for each in table.columns)))
@@ -316,7 +350,7 @@ class History:
 
     def _empty_and_retype(self, table: Table) -> Iterator[Step]:
         """Both give the table another file; only one is told by the log."""
-        yield f"truncate {table.name}", lambda model: model.tables[table.name].empty()
+        yield f"truncate {table.name}", lambda model: model.tables[table.name].refile()
         yield self._insert(table, 1), _nothing
         yield from self._set_type(table, {"int": "int"}, "using {} + 1", clean=False)
 
