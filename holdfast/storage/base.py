@@ -153,6 +153,19 @@ class ObjectStore(ABC):
     def open_read(self, key: str) -> IO[bytes]:
         """A seekable binary file on one object; raises :class:`ObjectNotFound`."""
 
+    def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
+        """Copy an object of another store to the same key here without its bytes passing through this process.
+
+        It appears whole and only with this SHA-256 (in hex), which the store has computed itself.
+
+        :returns: False: nothing was done. The two stores cannot do this, or what was copied had another checksum: send
+            the bytes, to find out
+        :raises ObjectExists: the key was taken; nothing was changed
+        :raises StoreOutcomeUnknown: it may be there
+        """
+        del source, key, size, sha256
+        return False
+
     def probe_create_if_absent(self, threads: int = 8) -> bool:
         """Whether of several concurrent creates of one key exactly one wins, and its content stands.
 

@@ -17,6 +17,7 @@ from holdfast.storage.base import ObjectChanged, ObjectStore
 from holdfast.storage.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.keys import check_key, check_prefix
 from holdfast.storage.s3_access import S3Access
+from holdfast.storage.s3_copy import MOST_BYTES, copy_object
 from holdfast.storage.s3_delete import add_content_md5, delete_all, keeps_versions
 from holdfast.storage.s3_errors import s3_errors
 from holdfast.storage.s3_settings import SSE, S3Settings
@@ -86,6 +87,7 @@ class S3Store(ObjectStore):
         self._reader.meta.events.register("before-call.s3.DeleteObjects", add_content_md5)
         self._writer.meta.events.register("before-send.s3.PutObject", arm)
         self._gate: Callable[[], None] | None = None
+        self._can_copy = True
         self.endpoint = self._access.endpoint
         ordered = settings.listing_is_ordered
         self.listing_is_ordered = self._access.is_amazon if ordered is None else ordered
@@ -211,6 +213,17 @@ class S3Store(ObjectStore):
             raise
         with _arrow_errors("write", key, StoreOutcomeUnknown):
             file.close()
+
+    def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
+        if not (self._can_copy and isinstance(source, S3Store) and source.endpoint == self.endpoint):
+            return False
+        if not 0 < size <= MOST_BYTES:
+            return False
+        here, there = (self._bucket, self._key(key)), (source._bucket, source._key(key))
+        done = copy_object(self._reader, self._writer, there, here, sha256)
+        # Not asked again for each of many objects, by a server or credentials that do not do it.
+        self._can_copy = done is not None
+        return bool(done)
 
     def open_read(self, key: str) -> IO[bytes]:
         with _arrow_errors("read", key, StoreUnavailable):

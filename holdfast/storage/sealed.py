@@ -182,6 +182,12 @@ class SealedStore(ObjectStore):
             file.close()
             raise
 
+    def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
+        theirs = source if isinstance(source, SealedStore) else None
+        if self._ring_of(key) is not None or theirs is None or theirs._ring_of(key) is not None:
+            return False  # the checksum is that of the content, and the store knows only what it is sealed to
+        return self._inner.copy_from(theirs._inner, key, size, sha256)
+
     def _opened(self, file: IO[bytes], key: str) -> io.RawIOBase:
         header = file.read(HEADER_BYTES)
         size = file.seek(0, io.SEEK_END)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import re
 import socket
 import threading
@@ -127,16 +129,28 @@ class FakeS3:
 
     def _multipart(self, request: Received, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         if request.method == "PUT":
+            source = unquote(request.headers.get("x-amz-copy-source", "")).removeprefix(f"{BUCKET}/")
+            if source:
+                if source not in self.objects:
+                    return _error(404, "NoSuchKey")
+                body, _ = self.objects[source]
             self.parts[int(request.query["partNumber"])] = body
-            return 200, b"", {"ETag": '"part"'}
+            return (200, _copied(body), {}) if source else (200, b"", {"ETag": '"part"'})
         if request.method == "DELETE":
             self.parts.clear()
             return 204, b"", {}
         if "uploads" in request.query:
             return 200, b"<Result><UploadId>1</UploadId></Result>", {}
+        if request.headers.get("if-none-match") == "*" and request.key in self.objects:
+            return _error(412, "PreconditionFailed")
         self.objects[request.key] = (b"".join(self.parts[number] for number in sorted(self.parts)), self.clock())
         self.parts.clear()
         return 200, b"<Result><ETag>whole</ETag></Result>", {}
+
+
+def _copied(body: bytes) -> bytes:
+    checksum = base64.b64encode(hashlib.sha256(body).digest()).decode()
+    return f"<Result><ETag>part</ETag><ChecksumSHA256>{checksum}</ChecksumSHA256></Result>".encode()
 
 
 def _error(status: int, code: str) -> tuple[int, bytes, dict[str, str]]:
