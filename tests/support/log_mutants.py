@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import textwrap
 from dataclasses import dataclass
 from types import ModuleType
@@ -10,10 +11,8 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from holdfast.replication import log, quorum, recovery, replicas, sequential, trimming
+from holdfast.replication import log, recovery, replicas, trimming
 from tests.support.log_explorer import Bounds
-
-_MODULES = (replicas, log, trimming, recovery, quorum, sequential)
 
 B = TypeVar("B")
 
@@ -36,9 +35,9 @@ class Edit:
         exec(  # noqa: S102 - the text is the shipped one but for a guard
             compile(text.replace(self.old, self.new), f"<{self.function}>", "exec"), vars(self.module), names
         )
-        for module in _MODULES:
-            if getattr(module, self.function, None) is shipped:
-                patch.setattr(module, self.function, names[self.function])
+        for name in [each for each in sys.modules if each.startswith("holdfast.")]:
+            if getattr(sys.modules[name], self.function, None) is shipped:
+                patch.setattr(sys.modules[name], self.function, names[self.function])
 
 
 @dataclass(frozen=True)
