@@ -45,6 +45,9 @@ _ATTEMPTS = 12
 _BUSY_S = 30
 """So long SQLite waits for another process's transaction."""
 
+_KEPT_S = 60
+"""So long after its beginning a session is used again."""
+
 _GIVEN_UP = frozenset({"40001", "40P01"})
 """SQL states of a transaction that another one was in the way of. Source: PostgreSQL manual, appendix A."""
 
@@ -195,8 +198,12 @@ def _engine(url: URL) -> Engine:
     return sa.create_engine(
         url.set(password=password) if password else url,
         isolation_level="SERIALIZABLE",
-        # A job asks a few times in minutes or hours: a session kept for it would be one that is lost meanwhile.
-        poolclass=sa.NullPool,
+        # Transactions come several at a time, and to begin a session takes longer than one does. Between such times it
+        # may be lost: it is looked at first, and after a while no longer relied on.
+        pool_size=1,
+        max_overflow=-1,
+        pool_pre_ping=True,
+        pool_recycle=_KEPT_S,
         connect_args={"connect_timeout": 15, "application_name": "holdfast"},
     )
 

@@ -129,3 +129,16 @@ def test_where_nobody_says_where_it_is_that_is_said(monkeypatch: pytest.MonkeyPa
         pass
     with opened(None, create=True) as store:
         assert store.run(lambda c: c.execute(sa.text("select 1")).scalar_one()) == 1
+
+
+@pytest.mark.parametrize("both", [pytest.param("postgresql", marks=pytest.mark.service)], indirect=True)
+def test_a_session_is_used_again_and_another_begun_where_it_is_lost(both: CoordinationStore) -> None:
+    def session(connection: Connection) -> int:
+        return int(connection.execute(sa.text("select pg_backend_pid()")).scalar_one())
+
+    kept = both.run(session)
+    assert both.run(session) == kept
+    assert both.run(lambda c: both.run(session)) != kept  # beside the one that is in use
+    with CoordinationStore.open(both.url) as another:
+        another.run(lambda c: c.execute(sa.text("select pg_terminate_backend(:pid, 5000)"), {"pid": kept}))
+    assert both.run(session) != kept
