@@ -221,8 +221,8 @@ class S3Store(ObjectStore):
             return False
         here, there = (self._bucket, self._key(key)), (source._bucket, source._key(key))
         done = copy_object(self._reader, self._writer, there, here, sha256)
-        # Not asked again for each of many objects, by a server or credentials that do not do it.
-        self._can_copy = done is not None
+        if done is None:  # nor is it asked again for each of many objects
+            self._can_copy = False
         return bool(done)
 
     def open_read(self, key: str) -> IO[bytes]:
