@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.replica_options import AnyReplica, Asked, OfArchive, Store, ask
@@ -14,7 +17,8 @@ from holdfast.config import GAP_AFTER, parse_span
 from holdfast.errors import UsageError, exit_code_of, sentence
 from holdfast.replication import recovery, trimming
 from holdfast.replication.replicas import lost, mark_lost, replicas
-from holdfast.replication.upkeep import sync_replica
+from holdfast.replication.store import ENVIRONMENT
+from holdfast.replication.upkeep import sync_replica, told_by_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.replication.recovery import Recovered
     from holdfast.replication.replica import Synced
     from holdfast.replication.replicas import LogState, ReplicaRow
+    from holdfast.storage import ObjectStore
 
 
 def sync(
@@ -37,6 +42,9 @@ def sync(
         str,
         typer.Option(metavar="TIME", help="Give up an entry whose files nobody has had for so long, or 'never' do so."),
     ] = f"{GAP_AFTER // timedelta(hours=1)}h",
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Spread the copies over Spark, for a replica that lacks much.")
+    ] = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
@@ -46,6 +54,7 @@ def sync(
     _one_or(name, every, "--all")
     with ask(store, archive) as asked:
         log = asked.log()
+        execute = partial(_in_spark, asked.coordination.url, wait, output) if spark else None
         rows = asked.coordination.run(lambda c: replicas(c, log.archive))
         for row in rows if every else ():
             if row.is_lost:
@@ -53,9 +62,15 @@ def sync(
         chosen = [row for row in rows if not row.is_lost] if every else [asked.row(name or "")]
         _each(
             chosen,
-            lambda row: _synced_value(
-                sync_replica(asked.coordination, log.archive, row, wait=wait, gap_after=after, places=asked.place)
-            ),
+            lambda row: sync_replica(
+                asked.coordination,
+                log.archive,
+                row,
+                wait=wait,
+                gap_after=after,
+                places=asked.place,
+                execute=execute,
+            ).describe(),
             _synced,
             output,
             go_on=every,
@@ -101,15 +116,13 @@ def _each(
         raise typer.Exit(codes[0])
 
 
-def _synced_value(done: Synced) -> dict[str, Any]:
-    return {
-        "replica": done.replica,
-        "index": done.index,
-        "entries": done.entries,
-        "files": done.files,
-        "bytes": done.size,
-        "given_up": list(done.given_up),
-    }
+def _in_spark(coordination: str, wait: float, output: Output, place: ObjectStore) -> Synced:
+    """Execute the log at a replica's place in a job.
+
+    :param coordination: address of the store with the log; jobs of this process know it then.
+    """
+    os.environ[ENVIRONMENT] = coordination
+    return told_by_job(run_job("sync", place, (), wait=wait, output=output))
 
 
 def _synced(value: dict[str, Any]) -> str:

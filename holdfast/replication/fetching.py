@@ -15,7 +15,7 @@ from locking import LockError, Owner
 from locking.store import ObjectExists, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import ExitStack
 
     from holdfast.archive.model import FileRecord
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from holdfast.replication.replica import ReplicatedArchive
     from holdfast.replication.replicas import ReplicaRow
     from holdfast.storage import ObjectStore
+
+    Fetch = Callable[[ObjectStore, ObjectStore, Sequence[FileRecord]], tuple[int, int]]
+    """How files come from one store to another: takes, returns and raises what `fetch` does."""
 
 _AT_ONCE = 8
 """Files that are on their way."""
@@ -59,7 +62,7 @@ class Others:
                 refused[row.name] = store
                 continue
             try:
-                files, size = fetch(store, self._archive.store, missing)
+                files, size = self._archive.fetch(store, self._archive.store, missing)
             except (DamagedError, StoreError) as error:
                 refused[row.name] = sentence(error)
                 missing = list(missing_files(self._archive.store, missing))
@@ -111,15 +114,25 @@ def fetch(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord])
 
     :raises DamagedError: one is missing, or not what was written: nothing of that one appears.
     """
+    for file in send(source, target, files):
+        replace_file(source, target, file)
+    return len(files), sum(file.size for file in files)
 
-    def bring(file: FileRecord) -> None:
+
+def send(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> list[FileRecord]:
+    """Copy files to where there are none, several at a time; return those in whose place something else lies.
+
+    Nothing is deleted: where a process of this replica goes on that was thought to be dead, it does no harm.
+
+    :raises DamagedError: one is missing, or not what was written: nothing of that one appears.
+    """
+
+    def bring(file: FileRecord) -> bool:
         try:
             send_file(source, target, file)
         except ObjectExists:  # another process of the same replica was faster, or something else lies there
-            if not is_whole(target, file):
-                replace_file(source, target, file)
+            return is_whole(target, file)
+        return True
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(bring, files):
-            pass
-    return len(files), sum(file.size for file in files)
+        return [file for file, is_there in zip(files, pool.map(bring, files), strict=True) if not is_there]

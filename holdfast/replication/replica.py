@@ -10,7 +10,7 @@ import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.archive import locks
 from holdfast.archive.archive import Archive
@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError, OutcomeUnknownError, RefusedError, Us
 from holdfast.replication import log, quorum
 from holdfast.replication.agreement import OLD_STORE, ask_others, check_others, check_replica, look_up
 from holdfast.replication.errors import HeadMovedError, OldStoreError, QuorumFailedError
-from holdfast.replication.fetching import Others
+from holdfast.replication.fetching import Others, fetch
 from holdfast.replication.replicas import (
     Acting,
     activate,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from holdfast.archive.model import Commit, LogPlace
     from holdfast.archive.state import Change, State
     from holdfast.replication.backing_up import Wish
+    from holdfast.replication.fetching import Fetch
     from holdfast.replication.log import Draft, Entry
     from holdfast.replication.replicas import ReplicaRow
     from holdfast.replication.store import CoordinationStore
@@ -74,6 +75,17 @@ class Synced:
     size: int
     given_up: tuple[int, ...] = ()
 
+    def describe(self) -> dict[str, Any]:
+        """Return its JSON."""
+        return {
+            "replica": self.replica,
+            "index": self.index,
+            "entries": self.entries,
+            "files": self.files,
+            "bytes": self.size,
+            "given_up": list(self.given_up),
+        }
+
 
 @dataclass
 class ReplicatedArchive(Archive):
@@ -84,6 +96,7 @@ class ReplicatedArchive(Archive):
     :param places: opens another replica by its URL.
     :param wish: the quorum that backups need which are added here; None: none.
     :param leader_epoch: of the leadership that whatever is added is made under; None: the replica need not lead.
+    :param fetch: brings the files of entries.
     """
 
     coordination: CoordinationStore | None = None
@@ -91,6 +104,7 @@ class ReplicatedArchive(Archive):
     places: Callable[[str], ObjectStore] = open_store
     wish: Wish | None = None
     leader_epoch: int | None = None
+    fetch: Fetch = fetch
     fetched: tuple[int, int] = field(default=(0, 0))
     """Files and bytes that came from other replicas since this was opened."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY
@@ -11,7 +12,7 @@ from holdfast.errors import BusyError, DamagedError, HoldfastError, UsageError, 
 from holdfast.replication.agreement import open_replica
 from holdfast.replication.errors import MissingFilesError
 from holdfast.replication.giving_up import give_up_in_time
-from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.replica import ReplicatedArchive, Synced
 from holdfast.replication.replicas import log_states, lost, mark_lost, replicas
 from holdfast.replication.store import opened
 from holdfast.storage import open_store
@@ -19,13 +20,12 @@ from locking import LockError, Owner
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from datetime import timedelta
 
     from sqlalchemy import Connection
 
     from holdfast.archive.archive import Archive
-    from holdfast.replication.replica import Synced
     from holdfast.replication.replicas import LogState, ReplicaRow
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
@@ -76,20 +76,23 @@ def sync_replica(
     wait: float,
     gap_after: timedelta | None = None,
     places: Callable[[str], ObjectStore] = open_store,
+    execute: Callable[[ObjectStore], Synced] | None = None,
 ) -> Synced:
     """Bring a replica to the head of its log, under the locks that this needs.
 
     :param archive: its id.
     :param wait: seconds for locks that others hold.
     :param gap_after: entries whose files nobody has had for so long are given up; None: only a person gives them up.
+    :param execute: takes those locks at the replica's place, and executes the log there; None: this process does.
     :raises LostReplicaError: it has to be recovered first.
     :raises DamagedError: it is not at its place, or nobody has what an entry adds.
     """
+    execute = execute or partial(_execute_here, coordination, row, wait, places)
     given_up: tuple[int, ...] = ()
     before = 0
     while True:
         try:
-            return replace(_sync(coordination, archive, row, wait, places), given_up=given_up)
+            return replace(execute(_place(archive, row, places)), given_up=given_up)
         except MissingFilesError as error:
             if gap_after is None or error.index <= before:
                 raise
@@ -133,19 +136,38 @@ def _give_up(
     return given_up
 
 
-def _sync(
-    coordination: CoordinationStore, archive: str, row: ReplicaRow, wait: float, places: Callable[[str], ObjectStore]
-) -> Synced:
+def _place(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> ObjectStore:
+    """Return a replica's place; nothing is written, not even a lock, where it is not."""
     if row.is_lost:
         raise lost(row)
     place = places(row.url)
     try:
         place.head(IDENTITY_KEY)
-    except ObjectNotFound as error:  # then nothing is written there, not even a lock
+    except ObjectNotFound as error:
         raise DamagedError(
             f"there is no archive at {row.url}, where replica {row.name} is to be. Is the disk there, and the bucket? "
             f"If it is gone: 'holdfast replica remove {row.name}', then 'holdfast replica add' with an empty place"
         ) from error
+    open_replica(place, archive, row.name)
+    return place
+
+
+def _execute_here(
+    coordination: CoordinationStore,
+    row: ReplicaRow,
+    wait: float,
+    places: Callable[[str], ObjectStore],
+    place: ObjectStore,
+) -> Synced:
     with locks.acquire(place, "sync", owner=Owner(), purpose=f"sync of replica {row.name}", wait=wait) as held:
-        open_replica(place, archive, row.name)
         return ReplicatedArchive.begin(place, coordination, places).sync(check=held.check, fence=held.fence)
+
+
+def told_by_job(result: Mapping[str, Any]) -> Synced:
+    """Return what a job has done that executed the log, by its result.
+
+    :raises MissingFilesError: it ended at an entry whose files nobody has.
+    """
+    if missing := result.get("missing"):
+        raise MissingFilesError(missing["why"], missing["entry"])
+    return Synced(result["replica"], result["index"], result["entries"], result["files"], result["bytes"])

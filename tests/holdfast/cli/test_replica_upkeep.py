@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.replication.replicas import remove
+from holdfast.replication.store import ENVIRONMENT
+from holdfast.storage import ObjectStore
 from locking import RWLock
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, replica_rows
@@ -68,6 +75,62 @@ def test_a_replica_that_somebody_else_syncs_is_busy(holdfast: RunCommand, two: R
     with RWLock(two.place("far"), "replica").write(purpose="another sync"):
         done = holdfast("replica", "sync", "far")
     assert (done.code, "another sync" in done.err) == (3, True)
+
+
+@pytest.fixture
+def jobs(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the next jobs are to say; where there is nothing, a job syncs the replica that it was asked for."""
+    to_say: list[dict[str, Any]] = []
+
+    def run_job(operation: str, store: ObjectStore, arguments: Sequence[str], **more: Any) -> dict[str, Any]:
+        assert (operation, arguments, os.environ[ENVIRONMENT]) == ("sync", (), two.coordination.url)
+        return to_say.pop(0) if to_say else two.sync(Path(store.url).name).describe()
+
+    monkeypatch.setattr("holdfast.cli.replica_upkeep.run_job", run_job)
+    return to_say
+
+
+@pytest.mark.usefixtures("jobs")
+def test_copies_are_spread_over_spark_where_that_is_wanted(
+    holdfast: RunCommand, two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.back_up("near")
+    monkeypatch.delenv(ENVIRONMENT)
+    done = holdfast("replica", "sync", "far", "--spark", "--json", "--store", two.coordination.url)
+    assert done.code == 0, done.err
+    (value,) = done.value["replicas"]
+    assert (value["replica"], value["entries"], value["files"], value["given_up"]) == ("far", 1, 2, [])
+    done = holdfast("replica", "sync", "--all", "--spark")
+    assert done.out == "far: at entry 1, nothing to do\nnear: at entry 1, nothing to do\n"
+
+
+def test_what_a_job_finds_at_no_place_is_given_up_in_time(
+    holdfast: RunCommand, two: Replicas, jobs: list[dict[str, Any]]
+) -> None:
+    two.back_up("near")
+    shutil.rmtree(two.folder / "near")
+    two.coordination.run(lambda c: remove(c, two.archive, "near", force=True))
+    found = {"missing": {"entry": 1, "why": "no replica could give data/x"}}
+    jobs += [found, found, found]
+    done = holdfast("replica", "sync", "far", "--spark", "--gap-after", "never")
+    assert (done.code, "holdfast: no replica could give data/x\n" in done.err) == (4, True)
+    done = holdfast("replica", "sync", "far", "--spark")
+    assert (done.code, "data/x. All replicas were asked: it is given up by itself by a sync in" in done.err) == (
+        4,
+        True,
+    )
+    done = holdfast("replica", "sync", "far", "--spark", "--gap-after", "0h", "--json")
+    assert done.code == 0, done.err
+    assert (done.value["replicas"][0]["index"], done.value["replicas"][0]["given_up"]) == (2, [1])
+
+
+def test_a_job_is_not_begun_where_no_replica_is(holdfast: RunCommand, two: Replicas) -> None:
+    shutil.rmtree(two.folder / "far")
+    done = holdfast("replica", "sync", "far", "--spark")
+    assert (done.code, "there is no archive at" in done.err) == (4, True)
+    assert not (two.folder / "far").exists()
+    two.lose("far")
+    assert holdfast("replica", "sync", "far", "--spark").code == 5
 
 
 def test_a_trimming_says_first_what_it_would_do(holdfast: RunCommand, two: Replicas) -> None:

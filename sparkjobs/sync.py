@@ -1,0 +1,106 @@
+"""Bring a replica to the head of its update log; the copies of an entry's files are spread over tasks.
+
+The driver executes entry after entry, as every sync does: an entry is committed once all of its files are there. A job
+that was killed has committed some; of the one it was at, the next sync fetches what is still missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive.transfer import replace_file
+from holdfast.errors import DamagedError, ReportedError, exit_code_of, sentence
+from holdfast.replication.errors import MissingFilesError
+from holdfast.replication.fetching import fetch, send
+from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.store import opened
+from locking.store import StoreError
+from sparkjobs.driver import Job, run_application
+from sparkjobs.tasks import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from holdfast.archive.model import FileRecord
+    from holdfast.storage import ObjectStore
+
+_TASK_BYTES = 256 << 20
+"""How many bytes one task copies, unless a single file is larger: four pieces of a large table at a time."""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Copies files in a Spark task to where there are none.
+
+    It deletes nothing: Spark may have given a task up that still runs somewhere.
+    """
+
+    source: ObjectStore
+    target: ObjectStore
+
+    def __call__(
+        self, files: Sequence[FileRecord], report: Callable[[int, int], None]
+    ) -> Iterable[tuple[int, list[FileRecord]]]:
+        """Yield how many bytes there were, and those files in whose place something else lies."""
+        try:
+            left = send(self.source, self.target, files)
+        except StoreError as error:  # another replica may be there, so Spark need not try this one again
+            raise ReportedError(sentence(error), exit_code_of(error)) from error
+        size = sum(file.size for file in files)
+        report(sum(file.rows for file in files), size)
+        yield size, left
+
+
+class SparkFetch:
+    """Fetches files by Spark jobs, one after the other; by threads of the driver where that is no more than a task."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._size = 0
+
+    def __call__(self, source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
+        """Do what `fetch` does."""
+        tasks = pack(files, lambda file: file.size, room=_TASK_BYTES)
+        step = f"fetching files, {self._size / 1e6:,.0f} MB were fetched"
+        if len(tasks) == 1:
+            self._job.log.progress(step)
+            fetched = fetch(source, target, files)
+        else:
+            rows = sum(file.rows for file in files)
+            try:
+                done = self._job.map(step, tasks, Sender(source, target), estimated_rows=rows)
+            except ReportedError as error:  # of a task: what this replica cannot give, another one may have
+                raise DamagedError(sentence(error)) from error
+            for file in (file for _, left in done for file in left):
+                replace_file(source, target, file)
+            fetched = len(files), sum(size for size, _ in done)
+        self._size += fetched[1]
+        return fetched
+
+
+def sync(job: Job) -> dict[str, Any]:
+    """Execute what the log has and return what was done; an entry whose files nobody has is part of that."""
+    job.log.progress("executing the update log")
+    with opened(None) as coordination:
+        replica = ReplicatedArchive.begin(job.store, coordination)
+        replica.fetch = SparkFetch(job)
+        try:
+            return replica.sync(check=job.check, fence=job.locks.fence).describe()
+        except MissingFilesError as error:
+            return {"missing": {"entry": error.index, "why": sentence(error)}}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser(prog="sync.py", description="Sync a replica (started by holdfast).")
+    parser.add_argument("--archive", required=True)
+    parser.add_argument("--run", required=True)
+    given = parser.parse_args(arguments)
+    return run_application("sync", archive=given.archive, run=given.run, work=sync)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
