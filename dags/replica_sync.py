@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import AssetOrTimeSchedule, DeltaTriggerTimetable
+from airflow.sdk import AssetOrTimeSchedule, DeltaTriggerTimetable, Param
 
 from holdfast_airflow.archives import archive_dag, archives_with_replicas
 from holdfast_airflow.assets import backups_of
@@ -17,6 +17,8 @@ DOC = """
 Brings each replica of the archive **{name}** ({place}) to the head of the update log: fetches the files of what was
 backed up through others, checks them, and commits each entry. One task for each replica; one that fails keeps no other
 from following. It runs after each backup, and every five minutes.
+
+Where a replica lacks much, trigger it with `spark`: then the copies are spread over Spark's tasks.
 
 A replica that is lost is made anew by `lost_replica_recovery_{name}`. How far each is: `holdfast replica status`.
 """
@@ -32,6 +34,14 @@ for name, archive in archives_with_replicas().items():
         # By time, too: the backup that others made may be there, and its task have failed after that.
         schedule=AssetOrTimeSchedule(timetable=DeltaTriggerTimetable(INTERVAL), assets=[backups_of(name)]),
         default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+        params={
+            "spark": Param(
+                False,
+                type="boolean",
+                title="By Spark",
+                description="Spread the copies over Spark's tasks, where a replica lacks much.",
+            ),
+        },
     ) as dag:
         for replica in archive.replicas or {}:
-            SyncReplica(task_id=f"sync_{replica}", archive=name, replica=replica)
+            SyncReplica(task_id=f"sync_{replica}", archive=name, replica=replica, spark=dag.param("spark"))

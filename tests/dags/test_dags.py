@@ -286,6 +286,7 @@ def test_forms_of_maintenance_begin_with_what_archives_yaml_says(read: Read) -> 
     verification = dag(bag, "archive_verification_big").params
     assert (verification["within"], verification["budget"], verification["deep"]) == ("10d", "100 GB", True)
     assert dag(bag, "archive_verification_shop").params["budget"] is None
+    assert dag(bag, "replica_sync_twice").params["spark"] is False
     assert "daily=14" in str(dag(bag, "truncation_big").doc_md)
     assert "a run needs its own" in str(dag(bag, "truncation_shop").doc_md)
 

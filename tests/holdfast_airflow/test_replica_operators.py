@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import TaskDeferred
 from sqlalchemy import Connection
 
 from holdfast.archive import Archive
@@ -21,6 +23,9 @@ from holdfast.replication.replicas import mark_lost, remove, replica
 from holdfast.replication.store import CoordinationStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused
 from holdfast_airflow.operators import RecoverReplicas, SyncReplica, TrimLog, VerifyOperator
+from locking import RWLock
+from locking import inspect as inspect_locks
+from tests.support.operators import FakeSpark
 from tests.support.replicated import Replicas
 
 
@@ -39,8 +44,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
         yield Replicas.begun(tmp_path, coordination, "far")
 
 
-def run(operator: BaseOperator) -> Any:
-    return inspect.unwrap(type(operator).execute)(operator, {})
+def run(operator: BaseOperator, context: dict[str, Any] | None = None) -> Any:
+    return inspect.unwrap(type(operator).execute)(operator, context or {})
 
 
 def test_a_replica_is_brought_to_the_head_of_the_log(shop: Replicas) -> None:
@@ -59,6 +64,57 @@ def test_a_sync_gives_up_what_nobody_has_had_for_long(shop: Replicas) -> None:
         run(SyncReplica(task_id="sync", archive="shop", replica="far"))
     done = run(SyncReplica(task_id="sync", archive="shop", replica="far", gap_after=timedelta()))
     assert (done["index"], done["given_up"]) == (2, [1])
+
+
+SYNCED = {"replica": "far", "index": 1, "entries": 1, "files": 2, "bytes": 10, "given_up": []}
+
+
+def test_the_copies_of_a_sync_are_spread_over_spark(
+    shop: Replicas, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.play("tell")
+    monkeypatch.setenv("FAKE_RESULT", json.dumps(SYNCED))
+    assert run(SyncReplica(task_id="sync", archive="shop", replica="far", spark="True"), context) == SYNCED
+    seen = spark.seen()
+    assert seen["locks"] == ["format R save", "replica W save"]
+    (script,) = (word for word in seen["argv"] if word.endswith("sparkjobs/sync.py"))
+    arguments = seen["argv"][seen["argv"].index(script) + 1 :]
+    assert (arguments[:3], len(arguments)) == (["--archive", shop.place("far").url, "--run"], 4)
+    assert seen["env"]["HOLDFAST_STORE"] == shop.coordination.url
+    assert not any("coordination.db" in word for word in seen["argv"])
+    assert inspect_locks(shop.place("far")) == []
+
+
+def test_a_sync_by_spark_waits_for_its_locks_without_a_worker(
+    shop: Replicas, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = SyncReplica(task_id="sync", archive="shop", replica="far", spark=True)
+    with RWLock(shop.place("far"), "replica").write(purpose="another sync"), pytest.raises(TaskDeferred) as deferred:
+        run(operator, context)
+    assert deferred.value.trigger.operation == "sync"
+    spark.play("tell")
+    monkeypatch.setenv("FAKE_RESULT", json.dumps(SYNCED))
+    assert deferred.value.kwargs is not None
+    done = operator.execute_when_free(context, {"state": "free"}, **deferred.value.kwargs)  # type: ignore[arg-type]
+    assert done == SYNCED
+
+
+def test_a_sync_by_spark_fails_and_gives_up_as_one_without_it_does(
+    shop: Replicas, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.back_up("near")
+    shutil.rmtree(shop.folder / "near")
+    shop.coordination.run(lambda c: remove(c, shop.archive, "near", force=True))
+    spark.play("tell")
+    missing = {"missing": {"entry": 1, "why": "no replica could give data/x"}}
+    monkeypatch.setenv("FAKE_RESULT", json.dumps(missing))
+    with pytest.raises(JobRefused, match=r"give data/x\. .* given up by itself by a sync in 24\.0 h"):
+        run(SyncReplica(task_id="sync", archive="shop", replica="far", spark=True), context)
+    given_up = SyncReplica(task_id="sync", archive="shop", replica="far", spark=True, gap_after=timedelta())
+    with pytest.raises(JobRefused, match="no replica could give data/x"):  # the stand-in says the same once more
+        run(given_up, context)
+    done = run(SyncReplica(task_id="sync", archive="shop", replica="far"))
+    assert (done["index"], done["given_up"]) == (2, [])
 
 
 def test_a_log_is_trimmed_by_what_a_form_says(shop: Replicas) -> None:

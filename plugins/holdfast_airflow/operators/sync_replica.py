@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import BaseOperator
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.config import GAP_AFTER
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.operators.job import ArchiveJobOperator, is_yes
+from holdfast_airflow.waiting import check_event, deadline_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
+    from holdfast.config import ArchiveConfig
+    from holdfast.replication.replica import Synced
+    from holdfast.storage import ObjectStore
 
-class SyncReplica(BaseOperator):
+
+class SyncReplica(ArchiveJobOperator):
     """Execute what the update log has beyond a replica: fetch the files of each entry, and commit it.
 
-    Files go from store to store through the worker, several at a time; what is there already is not fetched again. A
-    replica that is lost is left to :class:`RecoverReplicas`, and the task fails.
+    Files go from store to store through the worker, several at a time, or through the tasks of a Spark job; what is
+    there already is not fetched again. A replica that is lost is left to :class:`RecoverReplicas`, and the task fails.
 
     Where nobody has the files of an entry any more, the task fails until that has been known for `gap_after`; then the
     entry is given up, and `points` names the gap.
@@ -31,42 +36,58 @@ class SyncReplica(BaseOperator):
 
     :param archive: a name in archives.yaml. (templated)
     :param replica: the replica's name. (templated)
+    :param spark: spread the copies over Spark, for a replica that lacks much. (templated)
     :param gap_after: entries whose files nobody has had for so long are given up; None: only a person does that.
-    :param lock_wait: how long to wait for whoever works on the replica, in the worker.
+    :param lock_wait: how long to wait for whoever works on the replica: in the worker, or, with `spark`, deferred.
     """
 
-    template_fields: Sequence[str] = ("archive", "replica")
+    operation: ClassVar[str] = "sync"
+    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "spark")
 
     def __init__(
         self,
         *,
         archive: str,
         replica: str,
+        spark: bool | str = False,
         gap_after: timedelta | None = GAP_AFTER,
         lock_wait: timedelta = timedelta(minutes=2),
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.archive = archive
-        self.replica = replica
+        super().__init__(archive=archive, replica=replica, lock_wait=lock_wait, **kwargs)
+        self.spark = spark
         self.gap_after = gap_after
-        self.lock_wait = lock_wait
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Sync it and return what was done."""
+        return self._sync(context, deadline_in(self.lock_wait))
+
+    def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
+        """Go on after waiting for the locks."""
+        return self._sync(context, check_event(event, deadline))
+
+    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
+        """Return nothing: the replica's URL says all."""
+        return ()
+
+    def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the job says."""
+        return dict(result)
+
+    def _sync(self, context: Context, deadline: datetime) -> dict[str, Any]:
         from holdfast.replication.replicas import replica
         from holdfast.replication.upkeep import sync_replica
 
         with in_airflow_terms(), replicated(self.archive) as found:
-            row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica))
-            wait = self.lock_wait.total_seconds()
+            row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica or ""))
             done = sync_replica(
                 found.coordination,
                 found.log.archive,
                 row,
-                wait=wait,
+                wait=self.lock_wait.total_seconds(),
                 gap_after=self.gap_after,
                 places=found.places,
+                execute=partial(self._in_spark, context, deadline) if is_yes(self.spark) else None,
             )
         for index in done.given_up:
             self.log.error(
@@ -80,11 +101,9 @@ class SyncReplica(BaseOperator):
             done.entries,
             done.files,
         )
-        return {
-            "replica": done.replica,
-            "index": done.index,
-            "entries": done.entries,
-            "files": done.files,
-            "bytes": done.size,
-            "given_up": list(done.given_up),
-        }
+        return done.describe()
+
+    def _in_spark(self, context: Context, deadline: datetime, place: ObjectStore) -> Synced:
+        from holdfast.replication.upkeep import told_by_job
+
+        return told_by_job(self._attempt(context, deadline))
