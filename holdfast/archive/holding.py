@@ -9,7 +9,7 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.model import Hold
 from holdfast.archive.points import only_source, resolve
 from holdfast.archive.state import Change
-from holdfast.archive.timeline import from_of, to_of
+from holdfast.archive.timeline import to_of
 from holdfast.errors import UsageError
 from holdfast.position import show_position
 
@@ -59,18 +59,15 @@ def add_hold(
 
 
 def _earliest(moment: Moment) -> int:
-    """Return the first end of a backup at which all is as at a moment, so that a hold in quiet times keeps little.
+    """Return the first position at which all is as at a moment, and that a backup tells to be as late.
 
-    A time means the position of the first transaction that was committed later, which may be weeks behind it.
+    In quiet times, what is known to have come before a time may end long before it: that time can be restored only
+    where the next backup is kept, too.
     """
-    ends = [placed.head for placed in moment.chain.changes if placed.head.covers.to_time >= moment.at]
-    first = min((to_of(placed.head) for placed in moment.chain.full), default=moment.position)
-    if not ends or not first <= to_of(ends[0]) < moment.position:
-        return moment.position
-    between = (block.transactions for block in ends[1:] if from_of(block) < moment.position)
-    if any(transactions is not None and transactions.first_time <= moment.at for transactions in between):
-        return moment.position
-    return to_of(ends[0])
+    blocks = sorted((placed.head for placed in (*moment.chain.full, *moment.chain.changes)), key=to_of)
+    behind = [block for block in blocks if to_of(block) >= moment.position]
+    late = [block for block in behind if block.covers.to_time >= moment.at]
+    return to_of(late[0]) if late and behind[:1] != late[:1] else moment.position
 
 
 def remove_hold(archive: Archive, identity: str, *, reason: str, check: Callable[[], None]) -> tuple[Hold, Commit]:

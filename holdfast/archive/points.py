@@ -199,8 +199,8 @@ def resolve(state: State, store: ObjectStore, source: str, at: str) -> Moment:
     """Find what restores `source` to the moment `at`.
 
     `latest` is the end of the newest interval of the whole database; where only chosen tables were ever backed up,
-    of the newest. A time means every transaction in the order of the log before the first that was committed later:
-    commit times are not in that order.
+    of the newest. A time means every transaction in the order of the log that is known to have been committed by then,
+    before the first that was committed later: commit times are not in that order.
 
     :param at: `latest`, `commit:N`, `lsn:X/Y`, the name of a mark (`mark:NAME`), or a time in ISO 8601 with its zone.
     :param store: where a time's place among a block's transactions is looked up.
@@ -318,18 +318,31 @@ def _by_time(found: Sequence[Interval], store: ObjectStore, source: str, moment:
 
 
 def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> int:
-    """Return the position of the first transaction that was committed later; the interval's end where there is none."""
+    """Return the end of what is known to have been committed by a time, before all that is known to be later.
+
+    Transactions that change no followed table are not listed, nor is it known when definitions were changed: only each
+    cut tells that they came before it. So it is not gone on to the first later transaction that is listed: what came
+    before that one may have come after the time.
+    """
+    cuts = [placed for placed in _cuts(interval.chain) if interval.first <= to_of(placed.head) <= interval.last]
+    known = max((to_of(placed.head) for placed in cuts if placed.head.covers.to_time <= moment), default=interval.first)
+    reached: Transactions | None = None
     for placed in interval.chain.changes:
         transactions = placed.head.transactions
-        if to_of(placed.head) <= interval.first or transactions is None or transactions.last_time <= moment:
+        if to_of(placed.head) <= interval.first or transactions is None:
             continue
-        position = _first_later(store, transactions, moment, since=interval.first)
-        if position is not None:
-            return position
-    return interval.last
+        later = _first_later(store, transactions, moment, since=interval.first)
+        if later is not None:
+            ends = _ends(store, transactions, before=later) or _ends(store, reached)
+            return min(later, max([known, *ends]))
+        reached = transactions
+    return max([known, *_ends(store, reached)])
 
 
 def _first_later(store: ObjectStore, transactions: Transactions, moment: datetime, *, since: int) -> int | None:
+    """Return the position of the first transaction that was committed later; None where there is none."""
+    if transactions.last_time <= moment:
+        return None
     table = pa.Table.from_batches(read_batches(store, transactions.file))
     later = pc.and_(
         pc.greater(table["committed_at"], pa.scalar(moment, table["committed_at"].type)),
@@ -337,6 +350,18 @@ def _first_later(store: ObjectStore, transactions: Transactions, moment: datetim
     )
     found = pc.min(table["lsn"].filter(later)).as_py()
     return None if found is None else int(found)
+
+
+def _ends(store: ObjectStore, transactions: Transactions | None, *, before: int | None = None) -> list[int]:
+    """Return where the last of some transactions ends, in a list; an empty one where there are none.
+
+    :param before: only of those that begin before this position.
+    """
+    if transactions is None:
+        return []
+    table = pa.Table.from_batches(read_batches(store, transactions.file))
+    ends = table["end_lsn"] if before is None else table["end_lsn"].filter(pc.less(table["lsn"], before))
+    return [int(pc.max(ends).as_py())] if len(ends) else []
 
 
 def _moment(source: str, interval: Interval, position: int, at: datetime) -> Moment:
@@ -355,7 +380,7 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
             f"the last backup of changes was ended before it had told the schema: taken is that of "
             f"{iso(before.head.covers.to_time)}"
         )
-    elif after is not None and to_of(before.head) < position and _differ(before.head, after.head):
+    elif after is not None and _differ(before.head, after.head) and _is_behind(before.head, position, at):
         schema = after if any(each < position for each in _seen_ddl(interval.chain, before, after)) else before
         approximate = (
             f"the schema was changed between {iso(before.head.covers.to_time)} and {iso(after.head.covers.to_time)}, "
@@ -364,6 +389,11 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
         )
     sequences = _sequences(interval.chain, position) or before
     return Moment(source, position, at, interval.chain, full, schema, sequences, approximate)
+
+
+def _is_behind(cut: Block, position: int, at: datetime) -> bool:
+    """Say whether a moment is later than a cut: where nothing is known to have come between, both have one position."""
+    return to_of(cut) < position or cut.covers.to_time < at
 
 
 def _sequences(chain: Chain, position: int) -> Placed | None:

@@ -18,6 +18,7 @@ import pytest
 
 from holdfast import backups
 from holdfast.archive import points
+from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
@@ -384,3 +385,21 @@ def test_a_snapshot_and_the_first_change_meet_exactly_while_commits_wait_for_sta
     (before,) = own.tables_at(own.moment(f"commit:{results[0]['commit']}")).values()
     assert ("4",) in before.only([1])
     assert ("3",) not in before.only([1])
+
+
+def test_a_time_before_a_table_was_dropped_has_it_and_none_of_what_came_later(followed: Followed) -> None:
+    for name in ("orders", "customers"):
+        followed.run(f"create table {name} (id int primary key, v text)", f"insert into {name} values (1, 'a')")
+    followed.run("create table keyless (v text)", "insert into keyless values ('before')")
+    followed.back_up()
+    position = followed.run("update orders set v = 'b'")
+    ((then,),) = followed.session.execute("select clock_timestamp()").fetchall()
+    (_, truth) = followed.moments[-1]
+    followed.session.execute("drop table customers")
+    followed.session.execute("insert into keyless values ('after')")
+    followed.session.execute("create table late (id int)")
+    followed.back_up("full")
+    followed.back_up()
+    moment = followed.moment(then.isoformat())
+    assert moment.position <= parse_position(position)
+    assert followed.tables_at(moment) == truth
