@@ -301,6 +301,8 @@ class Restoring:
             load.set_sequences(self._session, plan.sequences)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
             late = objects.create_rest(sessions, plan)
+            if not self._moment.is_snapshot:  # by now, there are indexes that tell the greatest values
+                load.raise_sequences(self._session, plan.sequences)
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)
             load.refresh_views(sessions, plan.materialized_views)

@@ -235,6 +235,26 @@ def test_sequences_never_give_a_value_again(
         assert following_one > max(int(str(row[1])) for row in table.rows)
 
 
+def test_a_sequence_that_was_set_back_later_is_behind_the_rows_of_a_moment_before(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.run(
+        'create table "T" (id serial primary key, "N" bigint generated always as identity, down int)',
+        'create sequence falling increment -1 owned by "T".down',
+    )
+    followed.back_up()
+    position = followed.run('insert into "T" (down) select -i from generate_series(1, 25) i')
+    followed.run('truncate "T" restart identity')
+    followed.run('insert into "T" (down) values (-1)')
+    followed.back_up()
+    for at, expected in ((position, (26, 26)), (followed.moments[-1][0], (2, 2))):
+        target = new_database()
+        comes_back(followed, f"lsn:{at}", target)
+        with connect(target) as session:
+            given = session.execute('insert into public."T" (down) values (0) returning id, "N"').fetchone()
+        assert given == expected
+
+
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[PostgresServer]:
     """A server that knows prepared transactions."""

@@ -14,7 +14,7 @@ from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_query
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.session import connect, server_error
-from holdfast.sources.postgresql.sql import qualified
+from holdfast.sources.postgresql.sql import literal, qualified
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -161,6 +161,31 @@ def set_sequences(session: Connection, sequences: Sequence[SequenceValue]) -> No
             [value.is_called for value in sequences],
         ),
     )
+
+
+_OWNED = """
+select s.name, d.refobjid::regclass::text, pg_catalog.quote_ident(a.attname)
+from unnest(%s::text[]) s (name)
+join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_class'::regclass and d.objid = s.name::regclass
+  and d.refclassid = 'pg_catalog.pg_class'::regclass and d.deptype in ('a', 'i')
+join pg_catalog.pg_sequence q on q.seqrelid = d.objid and q.seqincrement > 0
+join pg_catalog.pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+  and a.atttypid in ('pg_catalog.int2'::regtype, 'pg_catalog.int4'::regtype, 'pg_catalog.int8'::regtype)
+"""
+
+
+def raise_sequences(session: Connection, sequences: Sequence[SequenceValue]) -> None:
+    """Put each sequence that belongs to a column no lower than the greatest value that is there.
+
+    For a moment between two backups: the later one may have found the sequence set back (TRUNCATE … RESTART IDENTITY).
+    """
+    names = [qualified(value.sequence_schema, value.name) for value in sequences]
+    for name, table, column in session.execute(_OWNED, (names,)).fetchall():
+        session.execute(
+            f"select pg_catalog.setval({literal(name)}, found.most) "
+            f"from (select pg_catalog.max({column}) as most from {table}) found, {name} s "
+            "where found.most > s.last_value or (found.most = s.last_value and not s.is_called)".encode()
+        )
 
 
 def refresh_views(sessions: Sessions, views: Sequence[Relation]) -> None:
