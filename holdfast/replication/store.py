@@ -48,6 +48,28 @@ _BUSY_S = 30
 _KEPT_S = 60
 """So long after its beginning a session is used again."""
 
+_LINK = {
+    "connect_timeout": "15",
+    "application_name": "holdfast",
+    "keepalives_idle": "60",
+    "keepalives_interval": "10",
+    "keepalives_count": "6",
+    "tcp_user_timeout": "120000",
+}
+"""libpq's parameters, where the address has no others: who waits for a server that has lost its power, or its network,
+is told so after two minutes. Source: PostgreSQL manual, 'Parameter Key Words'.
+"""
+
+_SETTINGS = {
+    "idle_in_transaction_session_timeout": "60s",
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "6",
+}
+"""Of the server's side of a session, where the address has no others: a client that has gone without a word, or is
+suspended, keeps its locks no longer than that. No transaction waits for anything outside the database.
+"""
+
 _GIVEN_UP = frozenset({"40001", "40P01"})
 """SQL states of a transaction that another one was in the way of. Source: PostgreSQL manual, appendix A."""
 
@@ -123,7 +145,7 @@ class CoordinationStore:
                     result = work(connection)
                     try:
                         transaction.commit()
-                    except OperationalError as error:
+                    except DBAPIError as error:
                         if error.connection_invalidated:
                             raise OutcomeUnknownError(
                                 f"the coordination store {self.url} did not tell whether it has taken what was to be "
@@ -134,7 +156,7 @@ class CoordinationStore:
         except DBAPIError as error:
             if _was_given_up(error):
                 raise
-            if isinstance(error, OperationalError):
+            if isinstance(error, OperationalError) or error.connection_invalidated:
                 raise self._unreachable(error) from error
             raise
 
@@ -196,7 +218,7 @@ def _engine(url: URL) -> Engine:
         return engine
     password = os.environ.get(PASSWORD)
     return sa.create_engine(
-        url.set(password=password) if password else url,
+        _with_defaults(url.set(password=password) if password else url),
         isolation_level="SERIALIZABLE",
         # Transactions come several at a time, and to begin a session takes longer than one does. Between such times it
         # may be lost: it is looked at first, and after a while no longer relied on.
@@ -204,8 +226,15 @@ def _engine(url: URL) -> Engine:
         max_overflow=-1,
         pool_pre_ping=True,
         pool_recycle=_KEPT_S,
-        connect_args={"connect_timeout": 15, "application_name": "holdfast"},
     )
+
+
+def _with_defaults(url: URL) -> URL:
+    """Return a URL with our parameters, and settings of the server, where it has no others."""
+    ours = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+    given = url.query.get("options", "")
+    options = f"{ours} {given if isinstance(given, str) else ' '.join(given)}"  # the last one of a name counts
+    return url.set(query={**_LINK, **url.query, "options": options})
 
 
 def _leave_transactions_alone(connection: Any, record: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError, OutcomeUnknownError, UsageError
 from holdfast.replication import log, replicas, schema
+from holdfast.replication.errors import StoreAwayError
 from holdfast.replication.log import Draft, EntryChange
 from holdfast.replication.replicas import LogState
 from holdfast.replication.store import ENVIRONMENT, PASSWORD, CoordinationStore, clock, opened
+from tests.support.command import until
 
 KINDS = pytest.mark.parametrize(
     "both", ["sqlite", pytest.param("postgresql", marks=pytest.mark.service)], indirect=True
@@ -142,3 +145,53 @@ def test_a_session_is_used_again_and_another_begun_where_it_is_lost(both: Coordi
     with CoordinationStore.open(both.url) as another:
         another.run(lambda c: c.execute(sa.text("select pg_terminate_backend(:pid, 5000)"), {"pid": kept}))
     assert both.run(session) != kept
+
+
+POSTGRESQL = pytest.mark.parametrize("both", [pytest.param("postgresql", marks=pytest.mark.service)], indirect=True)
+
+
+@POSTGRESQL
+def test_what_its_address_says_of_sessions_is_followed(both: CoordinationStore) -> None:
+    def told(connection: Connection) -> tuple[object, ...]:
+        driver = connection.connection.driver_connection
+        names = ("idle_in_transaction_session_timeout", "tcp_keepalives_idle", "work_mem")
+        parameters = driver.info.get_parameters()  # type: ignore[union-attr]
+        return (
+            *(connection.execute(sa.text(f"show {name}")).scalar_one() for name in names),
+            *(parameters[name] for name in ("connect_timeout", "keepalives_idle", "tcp_user_timeout")),
+        )
+
+    assert both.run(told) == ("1min", "60", "4MB", "15", "60", "120000")
+    options = "options=-c%20idle_in_transaction_session_timeout%3D5s%20-c%20work_mem%3D5MB"
+    with CoordinationStore.open(f"{both.url}?{options}&connect_timeout=3&tcp_user_timeout=2000") as store:
+        assert store.run(told) == ("5s", "60", "5MB", "3", "60", "2000")
+
+
+@POSTGRESQL
+def test_who_is_suspended_in_a_transaction_does_not_keep_others_for_ever(both: CoordinationStore) -> None:
+    begun(both)
+    options = "options=-c%20idle_in_transaction_session_timeout%3D200ms"
+
+    def note(reason: str) -> Callable[[Connection], object]:
+        return lambda c: c.execute(schema.replicas.update().values(lost_reason=reason))
+
+    def suspended(connection: Connection) -> None:
+        note("mine")(connection)
+        both.run(note("another's"))  # waits until the first one is ended
+
+    with CoordinationStore.open(f"{both.url}?{options}") as store, pytest.raises(OutcomeUnknownError):
+        store.run(suspended)
+    assert both.run(lambda c: replicas.replica(c, "a", "near")).lost_reason == "another's"
+
+
+@POSTGRESQL
+def test_a_session_that_was_ended_for_being_idle_is_told_as_a_store_that_is_away(both: CoordinationStore) -> None:
+    def ended(connection: Connection) -> None:
+        connection.execute(sa.text("set local idle_in_transaction_session_timeout = '1ms'"))
+        pid = connection.execute(sa.text("select pg_backend_pid()")).scalar_one()
+        gone = sa.text("select count(*) from pg_stat_activity where pid = :pid")
+        until(lambda: both.run(lambda c: c.execute(gone, {"pid": pid}).scalar_one()) == 0, "the end of the session")
+        connection.execute(sa.text("select 1"))
+
+    with CoordinationStore.open(both.url) as store, pytest.raises(StoreAwayError, match="cannot be used"):
+        store.run(ended)
