@@ -91,6 +91,14 @@ for name, archive in configured_archives().items():
                 title="Tablespaces",
                 description="Put everything into the database's own tablespace, or where it was.",
             ),
+            "schema": Param(
+                "auto",
+                type="string",
+                enum=["auto", "earlier", "later"],
+                title="Schema",
+                description="Where it was changed between two backups, and it is not known when: the one before, the "
+                "one after, or the one that serves best.",
+            ),
             "consistency": Param(
                 archive.consistency,
                 type="string",
@@ -117,6 +125,7 @@ for name, archive in configured_archives().items():
             map=dag.param("map"),
             roles=dag.param("roles"),
             tablespaces=dag.param("tablespaces"),
+            schema=dag.param("schema"),
             consistency=dag.param("consistency"),
             only_plan=dag.param("dry_run"),
         )

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from holdfast.archive import Archive
 from holdfast.archive.given_up import why_given_up
-from holdfast.archive.model import Document, Stream
-from holdfast.archive.timeline import told
+from holdfast.archive.model import Born, Document, Stream
+from holdfast.archive.timeline import stream_tip, told
 from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.replication.backing_up import QUORUM_TIMEOUT_S, Wish
 from holdfast.sources.postgresql import stream as streams
@@ -138,7 +138,9 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     if known is not None:
         gap = _why_broken(address, name, archive.state, known)
         if not gap:
-            return Decision(kind=_KINDS[wanted.kind], stream=_kept(address, name, known, tables, wanted, say))
+            stream = _kept(address, name, known, tables, wanted, say)
+            born = _born(address, archive.state, wanted.source, stream)
+            return Decision(kind=_KINDS[wanted.kind], stream=stream.model_copy(update={"born": born}))
         gap = why_given_up(archive, wanted.source, known.commit) or gap
         say(f"no changes can be joined to what is here: {gap}")
         if wanted.kind == "full":
@@ -198,6 +200,16 @@ def _kept(
             # The other tables' changes are backed up all the same, so that the log they are in can go.
             say(f"what is followed stays as it is for now: {error}")
     return _described(state).model_copy(update={"not_followed": known.block.stream.not_followed})
+
+
+def _born(address: Address, state: State, source: str, stream: Stream) -> tuple[Born, ...]:
+    """Return the followed tables that were made since what is known of the source was looked at."""
+    tip = stream_tip(state, source)
+    if tip is None or not tip.head.is_cut or tip.head.stream is None or not tip.head.stream.snapshot:
+        return ()
+    with connect(address) as session:
+        found = streams.born_since(session, stream.publication_oid, tip.head.stream.snapshot)
+    return tuple(Born(**each._asdict()) for each in found if each.oid in stream.followed)
 
 
 def _described(state: StreamState, *, opened: bool = False) -> Stream:

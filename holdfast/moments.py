@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from holdfast.archive import points
 from holdfast.archive.blocks import read_file
 from holdfast.archive.history import TableHistory
+from holdfast.archive.timeline import to_of
 from holdfast.fields import field_id, numbered
+from holdfast.position import parse_position
 from holdfast.sources.postgresql.catalog import Catalog, SequenceValue
 from holdfast.sources.postgresql.conform import conform
 from holdfast.sources.postgresql.forms import schema_of
@@ -19,15 +22,93 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from holdfast.archive.model import Block
+    from holdfast.archive.state import State
     from holdfast.archive.timeline import Moment, TableParts
     from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.columns import Column
     from holdfast.storage import ObjectStore
 
+Schema = Literal["auto", "earlier", "later"]
+"""Which one is taken where it was changed in between, and it is not known when."""
+
+_NAMED = 10
+
 _SEQUENCES = TypeAdapter(tuple[SequenceValue, ...])
 
 _NOTHING = pa.record_batch([pa.nulls(1)], pa.schema([numbered("nothing", pa.null(), 0)]))
 """A row without any column that a table can have."""
+
+
+def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> Moment:
+    """Find what restores a source to a moment, with the schema that serves it best, and say what that one lacks.
+
+    Where the schema was changed between two backups, and it is not known when, that is the one by which fewer tables
+    lose rows that they certainly had; of two that are equal in that, the later one where a table was seen to be
+    altered before the moment, and else the earlier.
+
+    :param at: as `holdfast.archive.points.resolve` takes it, which also tells the errors.
+    :param schema: or this one, where there are two.
+    """
+    moment = points.resolve(state, store, source, at)
+    if moment.doubt is None:
+        return moment
+    earlier, later = (_Known(store, moment.by(placed)) for placed in moment.doubt)
+    if schema == "auto":
+        likely, other = (earlier, later) if moment.schema is moment.doubt[0] else (later, earlier)
+        taken = other if other.losses(likely) < likely.losses(other) else likely
+    else:
+        taken = earlier if schema == "earlier" else later
+    lacking = taken.lacking(later if taken is earlier else earlier)
+    if not lacking:
+        return taken.moment
+    names = ", ".join(lacking[:_NAMED]) + (f" and {len(lacking) - _NAMED} more" if lacking[_NAMED:] else "")
+    has = "later" if taken is earlier else "earlier"
+    return replace(taken.moment, approximate=f"{taken.moment.approximate}; it lacks {names}, which --schema {has} has")
+
+
+class _Known:
+    """A moment by one of the schemas that it may have had."""
+
+    def __init__(self, store: ObjectStore, moment: Moment) -> None:
+        self.moment = moment
+        self._is_later = moment.doubt is not None and moment.schema is moment.doubt[1]
+        catalog = catalog_of(store, moment)
+        _, self._unfit = parts_of(store, moment, catalog)
+        self._tables = {table.oid: table for table in catalog.tables}
+
+    def losses(self, other: _Known) -> int:
+        """Return how many tables would be without rows that they had."""
+        return len(self._unfit) + sum(other._was_there(oid) for oid in other._tables.keys() - self._tables.keys())
+
+    def _was_there(self, table: int) -> bool:
+        """Say whether a table that the other schema lacks was there at the moment, as its changes tell.
+
+        What only the later one has was made by then if it was changed before; what only the earlier one has was not
+        dropped yet if it is changed afterwards.
+        """
+        position, since = self.moment.position, to_of(self.moment.full.head)
+        records = [
+            record
+            for placed in self.moment.chain.changes
+            if to_of(placed.head) > since
+            for record in placed.head.tables
+            if record.id == str(table) and record.first and record.last
+        ]
+        if self._is_later:
+            return any(parse_position(each.first or "") < position for each in records)
+        return any(parse_position(each.last or "") >= position for each in records)
+
+    def lacking(self, other: _Known) -> list[str]:
+        """Return the tables and columns that only the other schema has."""
+        found = []
+        for oid, table in other._tables.items():
+            mine = self._tables.get(oid)
+            if mine is None:
+                found.append(f"table {table.label}")
+                continue
+            numbers = {column.number for column in mine.columns}
+            found += [f"column {table.label}.{each.name}" for each in table.columns if each.number not in numbers]
+        return found
 
 
 def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
@@ -68,24 +149,33 @@ def parts_of(
     fit: dict[str, TableParts] = {}
     unfit: dict[str, TableParts] = {}
     for name, parts in moment.tables().items():
-        fits = True
-        if parts.stale and name in now:
-            path = parts.catalog.path
-            if path not in before:
-                before[path] = Catalog.model_validate_json(read_file(store, parts.catalog))
-            fits = _fits(before[path], catalog, now[name])
-        (fit if fits else unfit)[name] = parts
+        if not parts.stale or name not in now:
+            fit[name] = parts
+            continue
+        path = parts.catalog.path
+        if path not in before:
+            before[path] = Catalog.model_validate_json(read_file(store, parts.catalog))
+        if not fits(before[path], catalog, now[name]):
+            unfit[name] = parts
+            continue
+        key = history_of(parts, now[name]).key
+        has_key = set(key) <= {column.number for column in now[name].columns}
+        fit[name] = parts if has_key else parts.without_changes()
     return fit, unfit
 
 
-def _fits(before: Catalog, now: Catalog, table: Table) -> bool:
+def fits(before: Catalog, now: Catalog, table: Table) -> bool:
+    """Say whether rows of a table, as they were written, are rows of what it is now.
+
+    :param before: the objects when they were written.
+    """
     old = next((each for each in before.tables if each.oid == table.oid), table)
     if table.has_own_types and now.types_altered(before):
         return False
     return not table.is_rewritten(old) or old.columns == table.columns
 
 
-def history_of(moment: Moment, parts: TableParts, table: Table) -> TableHistory:
+def history_of(parts: TableParts, table: Table) -> TableHistory:
     """Return what makes up a table's rows at a moment, in the form the table has there.
 
     Generated columns are left out: changes do not hold them.
@@ -98,7 +188,7 @@ def history_of(moment: Moment, parts: TableParts, table: Table) -> TableHistory:
         since=parts.since,
         changes=parts.changes,
         key=(),
-        upto=moment.position,
+        upto=parts.upto,
         wanted=schema_of(columns),
         missing=missing_values(columns),
     )

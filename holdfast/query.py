@@ -13,7 +13,7 @@ from holdfast.archive.engine import open_engine
 from holdfast.archive.model import iso
 from holdfast.archive.shape import name_of, quoted, sql_type
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.moments import catalog_of, history_of
+from holdfast.moments import catalog_of, history_of, parts_of
 from holdfast.sources.postgresql.forms import Form, form_of, schema_of
 
 if TYPE_CHECKING:
@@ -92,8 +92,9 @@ class Query:
         self._text = sql
         self._memory = memory_bytes
         self._spill = spill
-        self._parts = moment.tables()
-        self._tables = _name_all(catalog_of(store, moment).tables)
+        catalog = catalog_of(store, moment)
+        self._parts, self._unfit = parts_of(store, moment, catalog)
+        self._tables = _name_all(catalog.tables)
         self._views: dict[int, str] = {}
         self._files: list[FileRecord] = []
         self.notes: list[str] = [moment.approximate] if moment.approximate else []
@@ -146,11 +147,12 @@ class Query:
     def _body(self, connection: duckdb.DuckDBPyConnection, table: Table) -> str:
         parts = self._parts.get(str(table.oid))
         if parts is None:
-            return _unread(table, "its rows are in no backup of that moment")
+            unfit = self._unfit.get(str(table.oid))
+            return _unread(table, unfit.why_unfit if unfit else "its rows are in no backup of that moment")
         if parts.stale:
             self.notes.append(f"{table.label} is shown as of {iso(parts.as_of)}: {parts.stale}")
         self._note_columns(table)
-        history = history_of(self._moment, parts, table)
+        history = history_of(parts, table)
         self._files += history.base
         folder = self._spill / str(table.oid)
         folder.mkdir()
@@ -176,7 +178,9 @@ class Query:
         if isinstance(error, _WRONG):
             known = [each.table.label for each in self._tables]
             more = f"; tables here are {', '.join(known[:_NAMED])}{' …' if known[_NAMED:] else ''}"
-            return UsageError(said + (more if "does not exist" in said and "Table" in said else ""))
+            if "does not exist" in said and "Table" in said:
+                return self._moment.explained(UsageError(said + more))
+            return UsageError(said)
         found = explain(error, self._store, self._files)
         if found is not error:
             return found

@@ -17,9 +17,9 @@ import pyarrow as pa
 from holdfast.archive import Archive, locks
 from holdfast.archive.asof import as_of
 from holdfast.archive.model import iso
-from holdfast.archive.points import only_source, resolve
-from holdfast.errors import UsageError
-from holdfast.moments import catalog_of, history_of
+from holdfast.archive.points import only_source
+from holdfast.errors import RefusedError, UsageError
+from holdfast.moments import Schema, catalog_of, history_of, parts_of, resolve
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read, parse_consistency
 from holdfast.sources.postgresql.forms import schema_of
@@ -47,6 +47,7 @@ class ArchivedTable:
     :param position: what of the source's log is in it.
     :param schema: of its rows; types without a form of their own in Parquet are text, generated columns left out.
     :param parts: ids of what holds its rows: itself, or its partitions.
+    :param taken: which schema, where it is in doubt.
     """
 
     url: str
@@ -55,26 +56,31 @@ class ArchivedTable:
     position: str
     schema: pa.Schema
     parts: tuple[str, ...]
+    taken: Schema = "auto"
 
     def batches(self, part: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part, under the locks of a reader, in bounded memory.
 
         :raises LockBusy: vacuum is at work.
         :raises DamagedError: a file is not what was written.
+        :raises RefusedError: its rows are only known in a form that it had before.
         """
         store = open_store(self.url)
         with (
             locks.acquire(store, "query", owner=Owner(), purpose=f"reading {self.label}", wait=LOCK_WAIT_S) as held,
             TemporaryDirectory(prefix="holdfast-table-") as spill,
         ):
-            moment = resolve(Archive.open(store).state, store, self.source, f"lsn:{self.position}")
-            table = next(each for each in catalog_of(store, moment).tables if str(each.oid) == part)
-            found = moment.tables().get(part)
-            if found is None:
+            moment = resolve(Archive.open(store).state, store, self.source, f"lsn:{self.position}", self.taken)
+            catalog = catalog_of(store, moment)
+            table = next(each for each in catalog.tables if str(each.oid) == part)
+            fit, unfit = parts_of(store, moment, catalog)
+            if part in unfit:
+                raise RefusedError(f"{table.label} cannot be read: {unfit[part].why_unfit}")
+            if (found := fit.get(part)) is None:
                 return
             if found.stale:
                 _LOG.warning("%s is read as of %s: %s", table.label, iso(found.as_of), found.stale)
-            history = history_of(moment, found, table)
+            history = history_of(found, table)
             for batch in as_of(store, history, memory_bytes=MEMORY_BYTES, spill=Path(spill)):
                 yield batch.select(self.schema.names).cast(self.schema)
             held.check()
@@ -86,6 +92,7 @@ def find_table(
     *,
     at: str = "latest",
     source: str | None = None,
+    schema: Schema = "auto",
     consistency: str = "eventual",
     coordination: str | None = None,
 ) -> ArchivedTable:
@@ -94,6 +101,8 @@ def find_table(
     :param table: `schema.name`, or the name alone where no other schema has it.
     :param at: as for a restore.
     :param source: needed where the archive holds several.
+    :param schema: `earlier` or `later`, where it was changed between two backups, and it is not known when; `auto` for
+        the one that serves best.
     :param consistency: of a replica: `sequential` for what has succeeded and nothing else, or `eventual` for what it
         has. It decides which moments there are; the rows of one never change.
     :param coordination: address of the coordination store; None for what HOLDFAST_STORE says.
@@ -103,13 +112,16 @@ def find_table(
     """
     store = open_store(url)
     state = open_to_read(store, parse_consistency(consistency), address=coordination).state
-    moment = resolve(state, store, only_source(state, source), at)
+    moment = resolve(state, store, only_source(state, source), at, schema)
     catalog = catalog_of(store, moment)
-    found = _named(catalog, table)
-    schema = schema_of([column for column in found.columns if not column.generated])
+    try:
+        found = _named(catalog, table)
+    except UsageError as error:
+        raise moment.explained(error) from error
+    form = schema_of([column for column in found.columns if not column.generated])
     parts = tuple(str(each.oid) for each in _with_rows(catalog, found))
     return ArchivedTable(
-        url, moment.source, found.label, show_position(moment.position), pa.schema(map(_plain, schema)), parts
+        url, moment.source, found.label, show_position(moment.position), pa.schema(map(_plain, form)), parts, schema
     )
 
 
@@ -119,6 +131,7 @@ def table_at(
     *,
     at: str = "latest",
     source: str | None = None,
+    schema: Schema = "auto",
     consistency: str = "eventual",
     coordination: str | None = None,
 ) -> pa.RecordBatchReader:
@@ -126,7 +139,9 @@ def table_at(
 
     The locks of a reader are held from the first batch to the last.
     """
-    found = find_table(url, table, at=at, source=source, consistency=consistency, coordination=coordination)
+    found = find_table(
+        url, table, at=at, source=source, schema=schema, consistency=consistency, coordination=coordination
+    )
     return pa.RecordBatchReader.from_batches(
         found.schema, (batch for part in found.parts for batch in found.batches(part))
     )

@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.obstacles import choice_obstacles, named, refus
 from holdfast.sources.postgresql.read import cut
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
-from holdfast.sources.postgresql.stream import schema_fingerprint
+from holdfast.sources.postgresql.stream import current_snapshot, schema_fingerprint
 from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.pieces import PieceReader, is_packed, most_pieces, task_bytes
 from sparkjobs.table_records import table_record
@@ -117,7 +117,9 @@ def back_up(
         from sparkjobs.following import follow  # whose imports a full backup does not need
 
         return follow(job, source, decision, wish, connections=limits.connections)
-    return back_up_snapshot(job, source, replace(choice, labels=decision.begin), limits, decision, wish)
+    # What is to begin anew is of what is followed, whatever this run's own choice is.
+    chosen = Choice(labels=decision.begin) if decision.begin else choice
+    return back_up_snapshot(job, source, chosen, limits, decision, wish)
 
 
 def back_up_snapshot(
@@ -155,8 +157,9 @@ def back_up_snapshot(
     # It is still held, so no table was changed while it was read.
     with open_snapshot(address, snapshot) as seen, connect(address) as now:
         seen.check_labels(now)
+        ended = current_snapshot(seen.session)
         job.log.progress("committing")
-    stream = _joined_stream(archive.state, source, decision, snapshot)
+    stream = _joined_stream(archive.state, source, decision, snapshot, ended)
     whole = _describe(job, source, snapshot, block, [*done, *found], decision, stream)
     if whole.unlogged:
         job.say(f"unlogged, so that a crash of a server empties them: {named(whole.unlogged)}")
@@ -304,17 +307,21 @@ def _describe(
     )
 
 
-def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot) -> Stream | None:
+def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot, ended: str) -> Stream | None:
     """Return the stream whose changes can be joined to a snapshot; None where there is none.
 
     Of one that begins with the snapshot, changes are wanted from there on: those since its slot was made are in the
     rows, and the next backup advances the slot past them. Until then the slot is behind what is archived.
+
+    :param ended: which transactions had ended in the snapshot.
     """
     stream = decision.stream
     if stream is None or not snapshot.exact:
         return None
     position = snapshot.position if stream.opened else state.streams.get(source)
-    return stream.model_copy(update={"position": position}) if position else None  # it may have been given up since
+    if not position:  # it was given up since
+        return None
+    return stream.model_copy(update={"position": position, "snapshot": ended})
 
 
 def _table_record(table: Table, pieces: Iterable[FinishedPiece]) -> TableRecord:

@@ -264,7 +264,7 @@ class _Rows:
         return [
             MadeTable(
                 table,
-                history_of(self._moment, self._parts[str(table.oid)], table),
+                history_of(self._parts[str(table.oid)], table),
                 table_folder(source, str(table.oid), block),
             )
             for table in self._kept
@@ -288,7 +288,7 @@ class _Rows:
         if table.oid not in self._same:
             parts = self._parts[str(table.oid)]
             before = self._tables_of(parts).get(table.oid)
-            unchanged = not history_of(self._moment, parts, table).changes
+            unchanged = not history_of(parts, table).changes
             self._same[table.oid] = unchanged and before is not None and before.columns == table.columns
         return self._same[table.oid]
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
-from holdfast.archive.model import Block, Coverage, FileRecord, summary
-from holdfast.archive.timeline import stream_tip, to_of, told
+from holdfast.archive.live import Live
+from holdfast.archive.model import BORN_IN, Block, Born, Coverage, FileRecord, summary
+from holdfast.archive.timeline import chains, stream_tip, to_of, told
 from holdfast.errors import HoldfastError, RefusedError, SparkEndedError, sentence
 from holdfast.following import newest_with_stream
-from holdfast.moments import sequences_to_json
+from holdfast.moments import fits, sequences_to_json
 from holdfast.position import between_records, parse_position, show_position
 from holdfast.replication.backing_up import until_kept
 from holdfast.sources.postgresql import stream as streams
@@ -56,7 +57,10 @@ _MOST_CHANGES = 2_000_000
 
 @dataclass(frozen=True)
 class Cut:
-    """What a source's objects were at one moment, and the files that tell it."""
+    """What a source's objects were at one moment, and the files that tell it.
+
+    :param snapshot: the transactions that had ended then; "" where that is not known.
+    """
 
     catalog: Catalog
     catalog_file: FileRecord
@@ -64,6 +68,7 @@ class Cut:
     sequences: FileRecord | None
     version: str
     not_included: tuple[str, ...]
+    snapshot: str
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,15 @@ class Following:
 
     :param followed: by oid, each with the oid of its entry in the publication.
     :param to_begin: names of those that need a snapshot first.
+    :param born: those that are followed from their first row on.
+    :param dropped: by oid, what was there before.
     """
 
     followed: dict[int, int]
     not_followed: dict[str, str]
     to_begin: tuple[str, ...]
+    born: tuple[Born, ...] = ()
+    dropped: tuple[int, ...] = ()
 
     def without(self, uncertain: Collection[int], now: Catalog) -> Following:
         """Return this without tables of which a column could not be told."""
@@ -87,6 +96,8 @@ class Following:
             {oid: entry for oid, entry in self.followed.items() if oid not in uncertain},
             {**self.not_followed, **dict.fromkeys(labels, _UNCERTAIN)},
             self.to_begin + labels,
+            tuple(each for each in self.born if each.oid not in uncertain),
+            self.dropped,
         )
 
 
@@ -145,13 +156,13 @@ def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cu
     """Read what the source's objects are now, and store what differs from the last block."""
     job.log.progress("reading the schema")
     with export_plain(address) as snapshot, open_snapshot(address, snapshot) as seen:
-        version = streams.schema_fingerprint(seen.session)
+        version, ended = streams.schema_fingerprint(seen.session), streams.current_snapshot(seen.session)
         catalog, not_included = seen.catalog, seen.not_included
         attempt, folder = new_attempt(), table_folder(source, "schema", block)
         sequences = write_bytes(job.store, f"{folder}/sequences-{attempt}.json", sequences_to_json(catalog.sequences))
         if version == last.schema_version:
             known = _known_cut(job, last)
-            return replace(known, catalog=catalog, sequences=sequences)
+            return replace(known, catalog=catalog, sequences=sequences, snapshot=ended)
         dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
     return Cut(
         catalog,
@@ -160,19 +171,24 @@ def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cu
         sequences,
         version,
         not_included + warnings,
+        ended,
     )
 
 
 def _known_cut(job: Job, block: Block) -> Cut:
     catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
-    return Cut(catalog, block.catalog, block.schema_dump, block.sequences, block.schema_version, block.not_included)
+    ended = block.stream.snapshot if block.stream and block.is_cut else ""
+    return Cut(
+        catalog, block.catalog, block.schema_dump, block.sequences, block.schema_version, block.not_included, ended
+    )
 
 
-def compare(segment: Segment, was: dict[int, int], before: Catalog) -> Following:
+def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: bool = False) -> Following:
     """Find the tables whose changes in a segment follow without a hole on what is here.
 
     :param was: those of which everything before it is here, each with its entry in the publication.
     :param before: what the objects were then.
+    :param begins: `before` is of where the segment begins, so that tables which were made since may have no row there.
     """
     stream, now = segment.stream, segment.cut.catalog
     old = {table.oid: table for table in before.tables}
@@ -181,15 +197,19 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog) -> Following
     followed = {
         oid: entry for oid, entry in was.items() if stream.followed.get(oid) == entry or (oid in old and oid not in new)
     }
+    born = tuple(each for each in stream.born if begins and each.oid in new and each.oid not in {**old, **was})
+    followed |= {each.oid: stream.followed[each.oid] for each in born}
     both = [oid for oid in followed if oid in old and oid in new]
     rewritten = {oid for oid in both if new[oid].is_rewritten(old[oid])}
+    # Of what a table was at first nothing is known but that a table's first heap has its own oid.
+    rewritten |= {oid for oid in followed if oid in new and oid not in old and new[oid].filenode != oid}
     reasons = dict.fromkeys(rewritten, _REWRITTEN)
     reasons |= {oid: "its key was changed" for oid in both if old[oid].tells_apart != new[oid].tells_apart}
     if now.types_altered(before):
         reasons |= {
             oid: "the type of a column was altered, and its older rows with it"
-            for oid in both
-            if new[oid].has_own_types
+            for oid in followed
+            if oid in new and new[oid].has_own_types
         }
     reasons |= {oid: _CAME_BACK if oid in was else _NEW for oid in stream.followed if oid not in followed}
     labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
@@ -197,6 +217,8 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog) -> Following
         {oid: entry for oid, entry in followed.items() if oid not in reasons},
         {**stream.not_followed, **{label: reasons[oid] for oid, label in labels.items()}},
         tuple(labels.values()),
+        tuple(each for each in born if each.oid not in reasons),
+        tuple(sorted(old.keys() - new.keys())),
     )
 
 
@@ -250,7 +272,8 @@ class Run:
         """
         last = self._newest()
         before = _known_cut(self._job, last.block).catalog
-        following = compare(segment, self._followed_here(last.block), before)
+        begins = last.block.is_cut and self._archive.state.format >= BORN_IN
+        following = compare(segment, self._followed_here(last.block), before, begins=begins)
         room = WINDOW_BYTES
         while True:
             stretches = self._next(segment.end, room, block)
@@ -267,6 +290,7 @@ class Run:
                 following = following.without(window.uncertain, segment.cut.catalog)
                 is_last = parse_position(window.to_position) >= segment.end
                 self._commit(window, show_position(at), stretch.block, segment, last.block, following, is_last=is_last)
+                following = replace(following, born=())
                 if lets_go or not is_last:
                     self._let_go()
                 if is_last:
@@ -394,6 +418,9 @@ class Run:
                     "opened": False,
                     "followed": following.followed,
                     "not_followed": following.not_followed,
+                    "snapshot": cut.snapshot,
+                    "born": following.born,
+                    "dropped": following.dropped if reached else (),
                 }
             ),
             transactions=window.transactions,
@@ -444,5 +471,28 @@ class Run:
             "transactions": sum(block.transactions.count for block in blocks if block.transactions),
             "commits": len(blocks),
             "seconds": round(self._job.log.elapsed_s, 3),
-            **({"begun": begun} if begun else {"to_begin": list(self._following.to_begin) if self._following else []}),
+            **({"begun": begun} if begun else {"to_begin": [*self._to_begin()]}),
         }
+
+    def _to_begin(self) -> Iterator[str]:
+        """Yield the names of the tables that need a snapshot: to be followed, or since theirs does not fit any more.
+
+        What cannot be followed has its rows of its last snapshot at every moment, as long as they fit it.
+        """
+        if self._following is None:
+            return
+        yield from self._following.to_begin
+        now = _known_cut(self._job, self._newest().block).catalog
+        live = Live()
+        for placed in chains(self._archive.state, self._source)[-1].snapshots:
+            live.add(placed)
+        before: dict[str, Catalog] = {}
+        for table in now.with_rows():
+            found = live.tables.get(str(table.oid))
+            if found is None or table.label not in self._following.not_followed:
+                continue
+            file = found[1].block.catalog
+            if file.path not in before:
+                before[file.path] = Catalog.model_validate_json(read_file(self._job.store, file))
+            if table.label not in self._following.to_begin and not fits(before[file.path], now, table):
+                yield table.label

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from holdfast.archive.blocks import read_file
 from holdfast.archive.model import iso
-from holdfast.archive.points import only_source, resolve
+from holdfast.archive.points import only_source
 from holdfast.config import Consistency
-from holdfast.errors import DamagedError, RefusedError, ReportedError, exit_code_of, sentence
-from holdfast.moments import catalog_of, history_of, parts_of
+from holdfast.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
+from holdfast.moments import Schema, catalog_of, history_of, parts_of, resolve
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read
 from holdfast.sources.postgresql import ledger, load, objects
@@ -77,6 +77,7 @@ class Wish:
     :param keep_tablespaces: create everything in the tablespace it was in; else in the database's own.
     :param unlocked: no lock keeps a vacuum from deleting what is read.
     :param consistency: what of the archive counts.
+    :param schema: which one, where it was changed between two backups, and it is not known when.
     """
 
     source: str | None
@@ -88,6 +89,7 @@ class Wish:
     keep_tablespaces: bool = False
     unlocked: bool = False
     consistency: Consistency = "eventual"
+    schema: Schema = "auto"
 
     @property
     def is_beside(self) -> bool:
@@ -164,7 +166,11 @@ class Restoring:
         bases = [parts.base for parts in self._parts.values()]
         stored = {int(base.id): (base.rows, sum(file.size for file in base.files)) for base in bases}
         entries = read_entries(dump, server_version=self._session.info.server_version)
-        plan = make_plan(self._catalog, entries, found, globs=self._wish.tables, maps=self._wish.maps, stored=stored)
+        wish = self._wish
+        try:
+            plan = make_plan(self._catalog, entries, found, globs=wish.tables, maps=wish.maps, stored=stored)
+        except UsageError as error:
+            raise self._moment.explained(error) from error
         plan = replace(plan, borrowed=plan.borrowed | keys_of(plan.entries, self._of_other_moments()))
         return plan if self._wish.keep_tablespaces else without_tablespaces(plan)
 
@@ -218,9 +224,7 @@ class Restoring:
     def _changed(self, plan: RestorePlan) -> list[ChangedTable]:
         """Return the tables that are to be brought to a later position than their snapshot's."""
         found = [
-            ChangedTable(table, history_of(self._moment, parts, table))
-            for table, parts in self._restored(plan)
-            if parts.changes
+            ChangedTable(table, history_of(parts, table)) for table, parts in self._restored(plan) if parts.changes
         ]
         return [each for each in found if each.history.changes]
 
@@ -239,10 +243,7 @@ class Restoring:
         return [*found, *without]
 
     def _why_without_rows(self, table: str) -> str:
-        if table not in self._unfit:
-            return "there was no snapshot of it yet"
-        parts = self._unfit[table]
-        return f"{parts.stale}; its rows of {iso(parts.as_of)} do not fit what it is here"
+        return self._unfit[table].why_unfit if table in self._unfit else "there was no snapshot of it yet"
 
     def resumed(self) -> dict[str, Any] | None:
         """Return what was in the target already, and which run began; None where this one does."""
@@ -377,7 +378,7 @@ def restore(job: Job, wish: Wish) -> dict[str, Any]:
     started = time.monotonic()
     opened = open_to_read(job.store, wish.consistency)
     name = only_source(opened.state, wish.source)
-    moment = resolve(opened.state, job.store, name, wish.at)
+    moment = resolve(opened.state, job.store, name, wish.at, wish.schema)
     reading = still_there(job, moment) if wish.unlocked else nullcontext()
     with reading:
         summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
@@ -458,6 +459,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tablespaces", choices=("drop", "keep"), default="drop")
     parser.add_argument("--no-lock", action="store_true")
     parser.add_argument("--consistency", choices=get_args(Consistency), default="eventual")
+    parser.add_argument("--schema", choices=get_args(Schema), default="auto")
     given = parser.parse_args(arguments)
 
     def work(job: Job) -> dict[str, Any]:
@@ -471,6 +473,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             keep_tablespaces=given.tablespaces == "keep",
             unlocked=given.no_lock,
             consistency=given.consistency,
+            schema=given.schema,
         )
         return restore(job, wish)
 

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from holdfast.archive.commits import COMMITS, commit_key, missing_commit, parse_commit, read_commit
-from holdfast.archive.model import FORMAT, FORMATS, PACKS_SINCE, REPLICAS_SINCE, WRITER, Commit, Identity, read_versions
+from holdfast.archive.model import (
+    BORN_SINCE,
+    FORMAT,
+    FORMATS,
+    PACKS_SINCE,
+    REPLICAS_SINCE,
+    WRITER,
+    Commit,
+    Identity,
+    read_versions,
+)
 from holdfast.archive.state import Change, State, check_readable, check_writable, validate
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
@@ -237,6 +247,8 @@ class Archive:
 
 def _reader_of(change: Change) -> int:
     """Return the version that whoever reads what a change adds must have at least."""
+    if any(block.kind == "changes" and block.stream and block.stream.born for block in change.add):
+        return BORN_SINCE
     return PACKS_SINCE if any(block.packs for block in change.add) else 1
 
 

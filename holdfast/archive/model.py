@@ -30,11 +30,17 @@ WRITES = 3
 REPLICAS_SINCE = 3
 """The version of writers that know replicas."""
 
-READS = 3
-"""The newest readers' version of this release. 2: format 2. 3: packs."""
+READS = 4
+"""The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot."""
 
 PACKS_SINCE = 3
 """The version of readers that know packs."""
+
+BORN_SINCE = 4
+"""The version of readers that know tables without a snapshot."""
+
+BORN_IN = 2
+"""The format since which archives have such tables."""
 
 PACKED_SINCE = 2
 """Archives of format 1 have none: those are kept for older releases."""
@@ -207,6 +213,14 @@ class Coverage(Document):
     exact: bool = True
 
 
+class Born(Document):
+    """A table whose changes are backed up from its first row on."""
+
+    oid: int
+    table_schema: str
+    name: str
+
+
 class Stream(Document):
     """The source of changes that a block can be joined by, or was read from.
 
@@ -217,6 +231,11 @@ class Stream(Document):
     :param publication_version: changes with its options, also where they are changed back; "" where it is not known.
     :param followed: the tables whose changes it holds, by oid; each with the oid of its entry in the publication.
     :param not_followed: the others, by label, each with the reason.
+    :param snapshot: the transactions that had ended when the source's objects were looked at, as
+        `pg_current_snapshot` writes them; "" where that is not known.
+    :param dropped: tables, by oid, that are not there any more where a block of changes ends.
+    :param born: tables that were made since, as partitions of what was published then. Of a block of changes: that
+        these had no row where it begins.
     """
 
     slot: str
@@ -227,6 +246,9 @@ class Stream(Document):
     publication_version: str = ""
     followed: dict[int, int] = Field(default_factory=dict)
     not_followed: dict[str, str] = Field(default_factory=dict)
+    snapshot: str = ""
+    born: tuple[Born, ...] = ()
+    dropped: tuple[int, ...] = ()
 
 
 class Transactions(Document):

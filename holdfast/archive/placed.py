@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.archive.model import Block
+from holdfast.archive.model import Block, Coverage, TableRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,6 +163,51 @@ class JoinedPart:
 
     def _with(self, joined: Block) -> Block:
         return self._told.model_copy(update={"tables": joined.tables, "transactions": joined.transactions})
+
+
+class Beginning:
+    """That tables were made without rows, as a block of changes says, told as the snapshot that they need not have."""
+
+    def __init__(self, placed: Placed) -> None:
+        self._placed = placed
+        self.id = f"{placed.id} begins"
+        self.source = placed.source
+        self.rows = 0
+        self.size = 0
+
+    def head(self) -> Block:
+        """Return a snapshot of these tables at the position where the block begins."""
+        return self._of(self._placed.head)
+
+    def block(self) -> Block:
+        """Return the same: there are no rows."""
+        return self._of(self._placed.block)
+
+    def _of(self, changes: Block) -> Block:
+        covers = changes.covers
+        born = changes.stream.born if changes.stream else ()
+        return Block(
+            id=self.id,
+            kind="snapshot",
+            run=changes.run,
+            source=changes.source,
+            covers=Coverage(
+                to_position=covers.from_position or covers.to_position,
+                from_time=covers.from_time,
+                to_time=covers.from_time,
+            ),
+            tables=tuple(
+                TableRecord(
+                    id=str(each.oid), table_schema=each.table_schema, name=each.name, rows=0, digest="", files=()
+                )
+                for each in born
+            ),
+            catalog=changes.catalog,
+            schema_dump=None,
+            stream=changes.stream,
+            supplement=True,
+            is_cut=False,
+        )
 
 
 def load(blocks: Iterable[Placed]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
@@ -141,29 +141,43 @@ def _why_separate(chain: Chain) -> str:
 
 
 def table_gaps(interval: Interval) -> list[dict[str, Any]]:
-    """Return when tables that are followed were not, in an interval: moments then have their rows as they were before.
+    """Return when tables were not followed, in an interval: moments then have their rows as they were before, or none.
 
-    Each ends with the table's next snapshot. Tables that never were followed are not among them.
+    Each ends with the table's next snapshot, or when it was dropped. Of tables that are never followed there is only
+    the time before their first snapshot.
     """
-    found = []
     chain = interval.chain
+    blocks = [placed.head for placed in _in_order(chain)]
     labels = {record.id: record.label for placed in chain.snapshots for record in placed.head.tables}
-    for table, label in labels.items():
-        gap: dict[str, Any] | None = None
-        was_followed = False
-        for placed in _in_order(chain):
-            block = placed.head
-            has_rows = block.kind == "snapshot" and any(record.id == table for record in block.tables)
-            if gap is not None and has_rows:
-                found.append({**gap, "to": iso(block.covers.to_time)})
-                gap = None
-            is_followed = _follows(block, int(table))
-            if was_followed and not is_followed and gap is None and block.kind == "changes" and block.stream:
-                reason = block.stream.not_followed.get(label, "it left the publication")
-                gap = {"table": label, "from": iso(block.covers.from_time), "reason": reason}
-            was_followed = is_followed
-        if gap is not None:
-            found.append({**gap, "to": iso(interval.end)})
+    return [
+        {**gap, "to": gap.get("to", iso(interval.end))}
+        for table, label in labels.items()
+        for gap in _gaps_of(table, label, blocks)
+    ]
+
+
+def _gaps_of(table: str, label: str, blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Return the gaps of a table; the last one may have no end."""
+    found: list[dict[str, Any]] = []
+    is_open = has_rows = was_followed = False
+    for block in blocks:
+        stream = block.stream
+        is_followed = stream is not None and int(table) in stream.followed
+        if block.kind == "snapshot" and any(record.id == table for record in block.tables):
+            if is_open:
+                found[-1]["to"] = iso(block.covers.to_time)
+            is_open, has_rows = False, True
+        elif block.kind == "changes" and stream is not None and not is_open and not is_followed:
+            reason = stream.not_followed.get(label)
+            if was_followed or (reason and not has_rows):
+                start = iso(block.covers.from_time)
+                found.append({"table": label, "from": start, "reason": reason or "it left the publication"})
+                is_open = True
+        if stream is not None and int(table) in stream.dropped:
+            if is_open:
+                found[-1]["to"] = iso(block.covers.to_time)
+            break
+        was_followed = is_followed
     return found
 
 
@@ -171,10 +185,6 @@ def _in_order(chain: Chain) -> list[Placed]:
     """Return a chain's blocks in the order of the log, the changes up to a snapshot before it, whenever they came."""
     blocks = (*chain.snapshots, *chain.changes)
     return sorted(blocks, key=lambda placed: (to_of(placed.head), placed.head.kind == "snapshot", placed.number))
-
-
-def _follows(block: Block, table: int) -> bool:
-    return block.stream is not None and table in block.stream.followed
 
 
 def only_source(state: State, name: str | None) -> str:
@@ -374,21 +384,18 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
             before = cut if to_of(cut.head) >= to_of(full.head) else before
         elif after is None:
             after = cut
-    schema, approximate = before, ""
-    if after is None and to_of(before.head) < position:
-        approximate = (
-            f"the last backup of changes was ended before it had told the schema: taken is that of "
-            f"{iso(before.head.covers.to_time)}"
-        )
-    elif after is not None and _differ(before.head, after.head) and _is_behind(before.head, position, at):
-        schema = after if any(each < position for each in _seen_ddl(interval.chain, before, after)) else before
-        approximate = (
-            f"the schema was changed between {iso(before.head.covers.to_time)} and {iso(after.head.covers.to_time)}, "
-            f"it is not known when: taken is that of {iso(schema.head.covers.to_time)}, without what was "
-            f"{'dropped' if schema is after else 'made'} in between"
-        )
     sequences = _sequences(interval.chain, position) or before
-    return Moment(source, position, at, interval.chain, full, schema, sequences, approximate)
+    moment = Moment(source, position, at, interval.chain, full, before, sequences)
+    if after is None and to_of(before.head) < position:
+        return replace(
+            moment,
+            approximate="the last backup of changes was ended before it had told the schema: taken is that of "
+            f"{iso(before.head.covers.to_time)}",
+        )
+    if after is None or not _differ(before.head, after.head) or not _is_behind(before.head, position, at):
+        return moment
+    is_later = any(each < position for each in _seen_ddl(interval.chain, before, after))
+    return replace(moment, doubt=(before, after)).by(after if is_later else before)
 
 
 def _is_behind(cut: Block, position: int, at: datetime) -> bool:

@@ -1,16 +1,19 @@
 """What blocks a source has, in the order of its log: which snapshots the changes can be joined to, and up to where.
 
 A chain is a run of change blocks without a hole, with the snapshots that fall into it: each of its positions from the
-first snapshot on can be restored. A snapshot that no changes are joined to is a chain of its own.
+first snapshot on can be restored. A snapshot that no changes are joined to is a chain of its own. Tables whose changes
+are here from their first row on need no snapshot: that they were empty stands for one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.live import Live
-from holdfast.archive.placed import JoinedPart, Placed, load
+from holdfast.archive.model import iso
+from holdfast.archive.placed import Beginning, JoinedPart, Placed, load
+from holdfast.errors import UsageError
 from holdfast.position import parse_position, show_position
 
 if TYPE_CHECKING:
@@ -106,6 +109,8 @@ def chains(state: State, source: str) -> tuple[Chain, ...]:
                 stream = _Growing(from_of(block), block.gap)
                 found.append(stream)
             stream.changes.append(placed)
+            if block.stream is not None and block.stream.born:
+                stream.snapshots.append(Placed(Beginning(placed), placed.number, placed.home or placed.id))
             continue
         if block.stream is None or not block.covers.exact:
             found.append(_Growing(to_of(block), block.gap, [placed]))
@@ -135,17 +140,31 @@ class TableParts:
     """What makes up the rows of one table at a position.
 
     :param base: its rows in the snapshot at position `since`.
-    :param changes: those since, up to the position; empty where they are not followed.
-    :param stale: why the rows are those of the snapshot, and not of the position; "" where they are exact.
+    :param begun: when the snapshot was taken.
+    :param upto: what of the changes counts: those of transactions that commit before this position.
+    :param as_of: when `upto` was reached.
+    :param changes: those since the snapshot; they may hold more than counts.
+    :param stale: why the rows are those of an earlier position than the moment's; "" where they are exact.
     :param catalog: the record of the objects in the snapshot.
     """
 
     base: TableRecord
     catalog: FileRecord
     since: int
+    begun: datetime
+    upto: int
     as_of: datetime
     changes: tuple[TableRecord, ...] = ()
     stale: str = ""
+
+    @property
+    def why_unfit(self) -> str:
+        """Why there are no rows where these do not fit what the table is."""
+        return f"{self.stale}; its rows of {iso(self.as_of)} do not fit what it is here"
+
+    def without_changes(self) -> TableParts:
+        """Return the rows of the snapshot alone."""
+        return replace(self, changes=(), upto=self.since, as_of=self.begun)
 
 
 @dataclass(frozen=True)
@@ -157,6 +176,8 @@ class Moment:
     :param schema: the block whose schema is that of the position, as nearly as it is known.
     :param sequences: the block that tells where sequences stood, never earlier than at the position.
     :param approximate: why the schema may differ from that of the position; "" where it does not.
+    :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
+        it is not known when; None where that is known.
     """
 
     source: str
@@ -167,9 +188,23 @@ class Moment:
     schema: Placed
     sequences: Placed
     approximate: str = ""
+    doubt: tuple[Placed, Placed] | None = None
 
     def __str__(self) -> str:
         return f"commit:{self.commit}, lsn:{show_position(self.position)}"
+
+    def by(self, schema: Placed) -> Moment:
+        """Return this moment with one of the schemas that are in doubt."""
+        if self.doubt is None:
+            return self
+        earlier, later = (iso(placed.head.covers.to_time) for placed in self.doubt)
+        taken = earlier if schema is self.doubt[0] else later
+        why = f"the schema was changed between {earlier} and {later}, it is not known when: taken is that of {taken}"
+        return replace(self, schema=schema, approximate=why)
+
+    def explained(self, error: UsageError) -> UsageError:
+        """Return an error about a name that is not there, with why another schema may have it."""
+        return UsageError(f"{error}; {self.approximate}") if self.approximate else error
 
     @property
     def is_snapshot(self) -> bool:
@@ -203,7 +238,7 @@ class Moment:
         load((*snapshots.values(), *changes))
         records = {(placed.id, record.id): record for placed in snapshots.values() for record in placed.block.tables}
         found = [
-            _Followed.since(placed, records[placed.id, table], self.position)
+            _Followed.since(placed, records[placed.id, table], self.position, self.at)
             for table, (_, placed) in self._bases().items()
         ]
         for placed in changes:
@@ -233,6 +268,7 @@ class _Followed:
 
     :param start: position of the snapshot.
     :param entry: of the publication, by which it was followed then; None where it was not.
+    :param upto: position up to which it is followed; `as_of`: when that was reached.
     """
 
     record: TableRecord
@@ -240,24 +276,40 @@ class _Followed:
     start: int
     entry: int | None
     stale: str
+    upto: int
+    as_of: datetime
     changes: list[TableRecord] = field(default_factory=list)
 
     @classmethod
-    def since(cls, base: Placed, record: TableRecord, position: int) -> _Followed:
+    def since(cls, base: Placed, record: TableRecord, position: int, at: datetime) -> _Followed:
         block, start = base.head, to_of(base.head)
         stale = "" if position == start else why_not_followed(block, record)
-        return cls(record, block, start, _entry(block, record), stale)
+        upto, as_of = (start, block.covers.to_time) if stale else (position, at)
+        return cls(record, block, start, _entry(block, record), stale, upto, as_of)
 
     def add(self, block: Block, records: Sequence[TableRecord]) -> None:
+        if self.stale:
+            return
         now = _entry(block, self.record)
-        if not self.stale and (now is None or now != self.entry):
+        if now is None or now != self.entry:
             self.stale = why_not_followed(block, self.record)
+            reached = max(self.base.covers.to_time, block.covers.from_time)
+            self.upto, self.as_of = max(self.start, from_of(block)), reached
+            return
         if records and not (self.changes and self.changes[-1] is records[-1]):  # as parts of one block tell the same
             self.changes += records
 
     def parts(self) -> TableParts:
-        rows = () if self.stale else tuple(self.changes)
-        return TableParts(self.record, self.base.catalog, self.start, self.base.covers.to_time, rows, self.stale)
+        return TableParts(
+            base=self.record,
+            catalog=self.base.catalog,
+            since=self.start,
+            begun=self.base.covers.to_time,
+            upto=self.upto,
+            as_of=self.as_of,
+            changes=tuple(self.changes),
+            stale=self.stale,
+        )
 
 
 def _entry(block: Block, record: TableRecord) -> int | None:

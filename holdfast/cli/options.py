@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,6 +10,14 @@ Url = Annotated[
     str,
     typer.Argument(
         metavar="URL", help="The archive: a folder, file://…, s3://…, az://…, gs://…, or a name in archives.yaml."
+    ),
+]
+SchemaTaken = Annotated[
+    Literal["auto", "earlier", "later"],
+    typer.Option(
+        "--schema",
+        help="Where it was changed between two backups, and it is not known when: the one before or after, or the one "
+        "that serves best.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]

@@ -14,11 +14,12 @@ from rich.table import Table
 
 from holdfast.archive import locks, points
 from holdfast.archive.model import iso
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.options import Json, SchemaTaken, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
 from holdfast.cli.replica_options import Store  # noqa: TC001 - typer reads it at run time
 from holdfast.config import parse_size
+from holdfast.moments import resolve
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read
 from locking import Owner
@@ -39,6 +40,7 @@ def query(
     source: Annotated[
         str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
     ] = None,
+    schema: SchemaTaken = "auto",
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Rows that are shown, at most.")] = 1000,
     memory: Annotated[
         str, typer.Option(metavar="SIZE", help="What the query may use; what does not fit goes to disk.")
@@ -60,7 +62,7 @@ def query(
     ):
         opened = open_to_read(found.store, found.consistency)
         state = opened.state
-        moment = points.resolve(state, found.store, points.only_source(state, source), at)
+        moment = resolve(state, found.store, points.only_source(state, source), at, schema)
         asked = Query(found.store, moment, sql, memory_bytes=allowed, spill=Path(folder))
         columns, rows = _fetch(asked, limit + 1)
         held.check()

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from holdfast import moments
 from holdfast.archive import points
 from holdfast.archive.model import iso
 from holdfast.cli import places
 from holdfast.cli.jobs import run_job
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.options import Json, SchemaTaken, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
 from holdfast.cli.replica_options import Store  # noqa: TC001 - typer reads it at run time
@@ -55,6 +56,7 @@ def restore(
         Literal["drop", "keep"],
         typer.Option(help="Put everything into the database's own tablespace, or where it was."),
     ] = "drop",
+    schema: SchemaTaken = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")] = False,
     no_lock: Annotated[
         bool,
@@ -69,13 +71,14 @@ def restore(
     output = Output(as_json=as_json)
     Maps.parse(mapped or ())
     opened = open_archive(url, consistency, store)
-    moment = points.resolve(opened.state, opened.store, points.only_source(opened.state, source), at)
+    moment = moments.resolve(opened.state, opened.store, points.only_source(opened.state, source), at, schema)
     output.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}")
     for left_out in moment.schema.block.not_included:
         output.say(f"not included: {left_out}")
     arguments = ["--at", at, *(["--source", source] if source else [])]
     arguments += ["--roles", roles] if roles != "check" else []
     arguments += ["--tablespaces", tablespaces] if tablespaces != "drop" else []
+    arguments += ["--schema", schema] if schema != "auto" else []
     arguments += ["--consistency", opened.consistency] if opened.consistency != "eventual" else []
     for glob in tables or ():
         arguments += ["--tables", glob]

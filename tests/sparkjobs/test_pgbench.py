@@ -52,7 +52,7 @@ def in_archive(store: ObjectStore, moment: Moment) -> State:
     history: Counter[pgbench.Entry] = Counter()
     with tempfile.TemporaryDirectory(prefix="holdfast-test-") as spill:
         for table in catalog_of(store, moment).with_rows():
-            made_of = history_of(moment, parts[str(table.oid)], table)
+            made_of = history_of(parts[str(table.oid)], table)
             for batch in as_of(store, made_of, memory_bytes=_MEMORY_BYTES, spill=Path(spill)):
                 if table.name in TABLES:
                     key = TABLES[table.name]

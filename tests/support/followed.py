@@ -17,11 +17,10 @@ from holdfast import backups
 from holdfast.archive import Archive, locks
 from holdfast.archive.asof import as_of
 from holdfast.archive.model import FORMAT
-from holdfast.archive.points import resolve
 from holdfast.archive.runs import RunRecord, read_last
 from holdfast.archive.timeline import Moment
 from holdfast.following import Wanted
-from holdfast.moments import catalog_of, history_of, parts_of
+from holdfast.moments import Schema, catalog_of, history_of, parts_of, resolve
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Table
@@ -157,16 +156,16 @@ class Followed:
         """Return the archive as it is now."""
         return Archive.open(self.store)
 
-    def moment(self, at: str) -> Moment:
+    def moment(self, at: str, schema: Schema = "auto") -> Moment:
         """Return what brings the database to a moment."""
-        return resolve(self.archive().state, self.store, "shop", at)
+        return resolve(self.archive().state, self.store, "shop", at, schema)
 
     def table_at(self, moment: Moment, table: Table) -> Known:
         """Return a table's rows at a moment, out of the archive."""
-        parts = moment.tables()[str(table.oid)]
+        parts = parts_of(self.store, moment, catalog_of(self.store, moment))[0][str(table.oid)]
         columns = [column for column in table.columns if not column.generated]
         with tempfile.TemporaryDirectory(prefix="holdfast-test-") as spill:
-            history = history_of(moment, parts, table)
+            history = history_of(parts, table)
             batches = list(as_of(self.store, history, memory_bytes=_MEMORY, spill=Path(spill)))
         return self._as_text(table.label, columns, batches)
 
@@ -209,7 +208,7 @@ def open_followed(address: Address, place: Path | str, number: int = FORMAT) -> 
 def agree(followed: Followed, first: int = 0, exactly: Container[int] = ()) -> None:
     """Make sure that each moment is in the archive as it was.
 
-    A table that is said to be stale is as it was when its snapshot was taken.
+    A table that is said to be stale is as it was at the position up to which it is said to be here.
 
     :param first: number of the first moment to look at.
     :param exactly: oids of tables that must not be stale.
@@ -220,8 +219,8 @@ def agree(followed: Followed, first: int = 0, exactly: Container[int] = ()) -> N
         got = followed.tables_at(moment)
         for oid, table in got.items():
             stale = parts[str(oid)].stale
-            since = parts[str(oid)].since
-            then = [each for at, each in followed.moments if parse_position(at) <= since][-1] if stale else truth
+            upto = parts[str(oid)].upto
+            then = [each for at, each in followed.moments if parse_position(at) <= upto][-1] if stale else truth
             if oid not in then:
                 assert moment.approximate, f"{table.label} is not there any more at {position}"
                 continue

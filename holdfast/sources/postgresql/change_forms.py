@@ -34,6 +34,7 @@ _CHANGE_FIELDS: Final = (
 )
 
 _FULL: Final = "f"
+_INDEX: Final = "i"
 _SAME_NAME, _SAME_COLUMN = 1, 4
 """How much it speaks for a number that a column has its name, and its type, too."""
 
@@ -187,6 +188,13 @@ class Forms:
             identity=relation.identity,
             uncertain=bool(missing) and any(number < 0 for number in found),
         )
+
+    def has_other_key(self, form: ChangeForm) -> bool:
+        """Say whether a table that was made since had another key than it has now."""
+        now = self._after.get(form.oid)
+        if now is None or form.oid in self._before or not self._before:
+            return False
+        return set(form.key) != set(now.identity if now.replica_identity == _INDEX else _primary(now))
 
     def recorded(self, oid: int) -> tuple[tuple[str, str], ...] | None:
         """Return names and types of a table's columns as they were recorded before the changes, if it was there."""

@@ -100,7 +100,8 @@ class Window:
 
     :param to_position: every transaction whose commit record starts before it was read, as far back as the slot's.
     :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
-    :param ddl: positions of commits with which tables were seen to have other columns than before, or new labels.
+    :param ddl: positions of commits with which tables were seen first, or to have other columns than before, or new
+        labels.
     :param uncertain: oids of tables with a column that could not be told, or several keys: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
     """
@@ -209,7 +210,7 @@ class WindowReader:
             form = self._forms[relation] = self._finder.of(relation, self._reader.types)
         lsn = messages.lsn[rows]
         self._note_columns(form, int(lsn[0]))
-        if form.uncertain or self._keys.setdefault(form.oid, form.key) != form.key:
+        if form.uncertain or self._finder.has_other_key(form) or self._keys.setdefault(form.oid, form.key) != form.key:
             self._seen.uncertain.add(form.oid)
         changed = change_rows(messages, rows, form, self._request.max_value_bytes)
         if self._new_labels is not None:
@@ -220,7 +221,7 @@ class WindowReader:
         columns = tuple((column.name, column.type) for column in form.columns)
         if form.oid not in self._columns:
             self._columns[form.oid] = self._finder.recorded(form.oid)
-        if self._columns[form.oid] not in (None, columns):
+        if self._request.before is not None and self._columns[form.oid] != columns:
             self._seen.ddl.add(position)
         self._columns[form.oid] = columns
 

@@ -196,8 +196,8 @@ def _check(
     _check_maps(tables, created, maps)
     if chosen and (lacking := [each.label for each in tables if each.has_rows and each.oid not in stored]):
         raise RefusedError(
-            f"this backup was of chosen tables and holds no rows of {_some(lacking)}: take another one "
-            "('holdfast points' lists them), or choose other tables"
+            f"there are no rows of {_some(lacking)} for this moment, or none that fit what it is then: take another "
+            "one ('holdfast points' lists them, and when a table was not followed), or choose other tables"
         )
     places: dict[tuple[str, str], str] = {}
     for table in tables:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
@@ -325,6 +325,66 @@ where c.relkind = 'r' and c.relpersistence = 'p' order by t.oid, t.depth
 
 def _followed(session: Connection, oid: int) -> Mapping[int, int]:
     return dict(session.execute(_FOLLOWED, (oid,)).fetchall())
+
+
+class BornPartition(NamedTuple):
+    """A partition that was published before it had its first row."""
+
+    oid: int
+    table_schema: str
+    name: str
+
+
+# A catalog's row says which transaction wrote it (xmin) and at which of its commands (cmin). Columns of the system's
+# own are written with the table, and never again. CREATE TABLE … PARTITION OF attaches 2 to 4 commands later, what is
+# made first and attached by a second statement 5 at the least, and 6 where rows came in between (seen on 14 to 18).
+_MADE_AS_PARTITIONS = """
+with recursive tree(oid, above) as (
+  select r.prrelid, array[r.xmin::text::int8] from pg_catalog.pg_publication_rel r where r.prpubid = %s
+  union all select i.inhrelid, t.above || i.xmin::text::int8 from tree t
+    join pg_catalog.pg_inherits i on i.inhparent = t.oid join pg_catalog.pg_class c on c.oid = i.inhrelid
+  where c.relispartition
+)
+select t.oid::int8, n.nspname, c.relname, t.above,
+  pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::int8
+from tree t join pg_catalog.pg_class c on c.oid = t.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  join pg_catalog.pg_inherits i on i.inhrelid = t.oid
+  join pg_catalog.pg_attribute a on a.attrelid = t.oid and a.attname = 'ctid'
+where c.relkind = 'r' and c.relpersistence = 'p' and pg_catalog.cardinality(t.above) > 1
+  and a.xmin = i.xmin and i.cmin::text::int8 - a.cmin::text::int8 between 0 and 4
+order by 2, 3
+"""
+
+
+def current_snapshot(session: Connection) -> str:
+    """Return which transactions had ended, as `pg_current_snapshot` writes it."""
+    row = session.execute("select pg_catalog.pg_current_snapshot()::text").fetchone()
+    return str(row[0]) if row else ""
+
+
+def born_since(session: Connection, publication: int, snapshot: str) -> tuple[BornPartition, ...]:
+    """Return the partitions that were made as such since a snapshot, under what was published then already.
+
+    Every row that they ever had is in the log, and a slot that was there sends it.
+
+    :param publication: its oid.
+    :param snapshot: as `current_snapshot` returned it.
+    """
+    oldest, newest = (int(each) for each in snapshot.split(":")[:2])
+    found: dict[BornPartition, None] = {}
+    for oid, schema, name, above, now in session.execute(_MADE_AS_PARTITIONS, (publication,)):
+        *published, made = (_whole_id(xid, now) for xid in above)
+        if made >= newest and all(each < oldest for each in published):
+            found[BornPartition(oid, schema, name)] = None
+    return tuple(found)
+
+
+def _whole_id(xid: int, now: int) -> int:
+    """Return a transaction's id with its epoch.
+
+    :param now: the next one's, with its epoch.
+    """
+    return now - (now - xid) % (1 << 32)
 
 
 def _entries(session: Connection, oid: int) -> Mapping[int, int]:

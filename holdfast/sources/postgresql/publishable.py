@@ -97,6 +97,8 @@ class Relation:
 
     def remedy(self, version: int) -> str:
         """Return what gives the table a usable identity."""
+        if self.identity in "fn" and self.indexed and not self.generated:
+            return f"alter table {self.sql} replica identity default"  # that is its primary key
         if self._unbearable(version):
             return f"alter table {self.sql} replica identity using a unique index without it"
         return f"alter table {self.sql} replica identity full, or give it a key"

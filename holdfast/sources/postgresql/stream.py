@@ -20,7 +20,13 @@ from holdfast.sources.postgresql.moment import flush_position, schema_fingerprin
 from holdfast.sources.postgresql.obstacles import refuse
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.peek import count_copies, in_use, wait_until_free
-from holdfast.sources.postgresql.publication import not_followed, plan_publication, reconcile
+from holdfast.sources.postgresql.publication import (
+    born_since,
+    current_snapshot,
+    not_followed,
+    plan_publication,
+    reconcile,
+)
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident
 from holdfast.sources.postgresql.stream_state import (
@@ -47,8 +53,10 @@ __all__ = [
     "ExpectedStream",
     "StreamState",
     "advance",
+    "born_since",
     "check_unchanged",
     "count_copies",
+    "current_snapshot",
     "drop_slot",
     "drop_stream",
     "flush_position",

@@ -36,6 +36,8 @@ class RestoreOperator(DatabaseJobOperator):
         missing, without passwords. (templated)
     :param tablespaces: `drop` them, so that everything goes into the database's own, or `keep` them, where the
         target has them. (templated)
+    :param schema: `earlier` or `later`, where it was changed between two backups, and it is not known when: see
+        `schema_note`. `auto` for the one that serves best. (templated)
     :param consistency: `sequential`, from a replica that has every backup whose quorum has succeeded, and without those
         that wait for it or have failed: where no `replica` is named, the first one that has. Or `eventual`, what the
         replica has. Without it, what archives.yaml says. (templated)
@@ -52,6 +54,7 @@ class RestoreOperator(DatabaseJobOperator):
         "map",
         "roles",
         "tablespaces",
+        "schema",
         "consistency",
         "only_plan",
     )
@@ -65,6 +68,7 @@ class RestoreOperator(DatabaseJobOperator):
         map: Sequence[str] | None = None,
         roles: str = "check",
         tablespaces: str = "drop",
+        schema: str = "auto",
         consistency: str | None = None,
         only_plan: bool | str = False,
         **kwargs: Any,
@@ -76,6 +80,7 @@ class RestoreOperator(DatabaseJobOperator):
         self.map = map
         self.roles = roles
         self.tablespaces = tablespaces
+        self.schema = schema
         self.consistency = consistency
         self.only_plan = only_plan
 
@@ -106,6 +111,7 @@ class RestoreOperator(DatabaseJobOperator):
         arguments = ["--at", self.at or "latest"]
         arguments += ["--roles", self.roles] if self.roles != "check" else []
         arguments += ["--tablespaces", self.tablespaces] if self.tablespaces != "drop" else []
+        arguments += ["--schema", self.schema] if self.schema != "auto" else []
         consistency = self._consistency(archive)
         arguments += ["--consistency", consistency] if consistency != "eventual" else []
         for glob in self.tables or ():

@@ -275,10 +275,10 @@ def test_tables_have_the_changes_between_their_snapshot_and_the_moment_while_the
     def rows(number: int, form: int = 0) -> TableRecord:
         return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=form, digest="", files=())
 
-    def tables(position: str) -> dict[str, tuple[str, int, list[int], str]]:
+    def tables(position: str) -> dict[str, tuple[str, int, int, list[int], str]]:
         moment = points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
         return {
-            name: (parts.base.label, parts.since, [each.rows for each in parts.changes], parts.stale)
+            name: (parts.base.label, parts.since, parts.upto, [each.rows for each in parts.changes], parts.stale)
             for name, parts in moment.tables().items()
         }
 
@@ -292,17 +292,17 @@ def test_tables_have_the_changes_between_their_snapshot_and_the_moment_while_the
     writer.changes("0/300", 3, tables=(rows(7, 7), rows(8, 8)))
 
     never, again = "it is not in the publication any more", "it left the publication and was added to it again"
-    assert tables("0/180") == {str(number): (f"public.t{number}", 0x180, [], "") for number in (7, 8, 9)}
+    assert tables("0/180") == {str(number): (f"public.t{number}", 0x180, 0x180, [], "") for number in (7, 8, 9)}
     assert tables("0/200") == {
-        "7": ("public.t7", 0x180, [3], ""),
-        "8": ("public.t8", 0x180, [2, 4], ""),
-        "9": ("public.t9", 0x180, [], never),
+        "7": ("public.t7", 0x180, 0x200, [3], ""),
+        "8": ("public.t8", 0x180, 0x200, [2, 4], ""),
+        "9": ("public.t9", 0x180, 0x180, [], never),
     }
-    assert tables("0/201")["8"] == ("public.t8", 0x180, [2, 4, 5], "")
+    assert tables("0/201")["8"] == ("public.t8", 0x180, 0x201, [2, 4, 5], "")
     assert tables("0/290") == {
-        "7": ("public.t7", 0x180, [], again),
-        "8": ("public.t8", 0x280, [8], ""),
-        "9": ("public.t9", 0x180, [], never),
+        "7": ("public.t7", 0x180, 0x280, [3, 6], again),
+        "8": ("public.t8", 0x280, 0x290, [8], ""),
+        "9": ("public.t9", 0x180, 0x180, [], never),
     }
 
 

@@ -122,6 +122,8 @@ def test_only_what_may_be_published_without_harm_enters_and_every_change_still_w
         "s.child": "it has no primary key",
     }
     assert 'alter table "s"."keyless" replica identity full' in reasons["s.keyless"]
+    # It has a primary key, which its default identity is.
+    assert reasons["s.nothing"].endswith('alter table "s"."nothing" replica identity default')
     change_everything(either)
     either.execute("create table s.parted_2 partition of s.parted for values in (2)")
     assert "s.parted_2" in given(either)

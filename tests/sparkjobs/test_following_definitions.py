@@ -1,0 +1,219 @@
+"""What becomes of moments between two backups, between which tables were made, altered or dropped.
+
+Each transaction's rows are told by the server itself; each of these moments is then looked up in the archive. Jobs run
+without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.archive import points
+from holdfast.errors import UsageError
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.servers import create_database
+from tests.support.versions import programs_of, running
+
+pytestmark = pytest.mark.service
+
+NewDatabase = Callable[..., Address]
+
+
+@pytest.fixture
+def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
+    with open_followed(address, tmp_path / "archive") as opened:
+        yield opened
+
+
+def oid(followed: Followed, name: str) -> int:
+    row = followed.session.execute("select %s::regclass::oid::int8", (name,)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def begin(followed: Followed, *statements: str) -> None:
+    """Make the tables, and begin to follow them."""
+    followed.make(statements)
+    followed.note()
+    followed.back_up()
+
+
+def names(followed: Followed, at: str, schema: Any = "auto") -> set[str]:
+    """Return the tables with rows of a moment."""
+    return {table.label for table in followed.tables_at(followed.moment(at, schema)).values()}
+
+
+def gaps(followed: Followed) -> dict[str, str]:
+    """Return the reason of each table's newest gap."""
+    (source,) = points.describe(followed.archive().state)["sources"]
+    return {gap["table"]: gap["reason"] for gap in source["gaps"] if "table" in gap}
+
+
+def make_partitions(followed: Followed) -> dict[str, int]:
+    """Make partitions in the ways there are, each with rows at once and rows later, and back up before and after.
+
+    :return: their oids.
+    """
+    begin(
+        followed,
+        "create table root (id int primary key, word text default 'a') partition by range (id)",
+        "create table p0 partition of root for values from (0) to (10)",
+        "insert into root values (1)",
+        "create table below partition of root for values from (50) to (60) partition by range (id)",
+        "create table other (id int primary key)",
+    )
+    followed.run("insert into root values (2)")
+    followed.back_up()
+
+    followed.run("create table plain partition of root for values from (10) to (20)")
+    followed.run("insert into root values (10), (11)")
+    followed.run("create table own partition of root (word default 'b') for values from (20) to (30)",
+                 "insert into root (id) values (20)")  # fmt: skip
+    followed.run("create table deeper partition of below for values from (50) to (55)", "insert into root values (50)")
+    followed.run("create table attached (id int primary key, word text)", "insert into attached values (30)",
+                 "alter table root attach partition attached for values from (30) to (40)")  # fmt: skip
+    followed.run("create table later (id int primary key, word text)", "insert into later values (40)")
+    followed.run("alter table root attach partition later for values from (40) to (50)")
+    followed.run("create table emptied partition of root for values from (60) to (70)", "insert into root values (60)")
+    followed.run("truncate emptied", "insert into root values (61)")
+    followed.run("update root set word = 'new' where id % 10 = 0", "delete from root where id = 11")
+    followed.run("insert into root values (12), (21), (31), (41), (51)")
+    every = {name: oid(followed, name) for name in ("plain", "own", "deeper", "attached", "later", "emptied")}
+    followed.back_up()
+    followed.run("update root set word = 'last'")
+    followed.back_up()
+    return every
+
+
+def test_a_partition_made_between_two_backups_has_its_rows_from_the_first_on(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    every = make_partitions(followed)
+    whole = {every[name] for name in ("plain", "own", "deeper")}
+    agree(followed, 1)
+    for position, truth in followed.moments[1:]:
+        got = followed.tables_at(followed.moment(f"lsn:{position}"))
+        for table in whole & truth.keys():
+            assert len(truth[table].rows) == len(got[table].rows if table in got else []), (position, truth[table])
+    assert not {"public.plain", "public.own", "public.deeper"} & gaps(followed).keys()
+    assert {"public.attached", "public.later", "public.emptied"} <= gaps(followed).keys()
+    between = next(at for at, truth in followed.moments if every["own"] in truth)
+    comes_back(followed, f"lsn:{between}", new_database())
+    comes_back(followed, "latest", new_database())
+
+
+@pytest.mark.parametrize("version", [14, 15, 16, 17])
+def test_each_release_tells_how_a_partition_was_made(version: int, tmp_path: Path) -> None:
+    with (
+        running(PostgresServer(programs=programs_of(version))) as server,
+        open_followed(create_database(server), tmp_path / "archive") as followed,
+    ):
+        make_partitions(followed)
+        agree(followed, 1)
+        assert gaps(followed).keys() == {"public.attached", "public.later", "public.emptied"}
+
+
+def test_a_table_that_is_made_between_two_backups_has_a_gap_until_its_snapshot(followed: Followed) -> None:
+    begin(followed, "create table first (id int primary key)")
+    followed.run("create table second (id int primary key)", "insert into second values (1)")
+    made = followed.moments[-1][0]
+    assert followed.back_up()["begun"] == ["public.second"]
+    followed.run("insert into second values (2)")
+    followed.back_up()
+    assert gaps(followed) == {"public.second": "it has no snapshot yet"}
+    assert names(followed, f"lsn:{made}", "later") == {"public.first"}
+    agree(followed, 1)
+
+
+def test_the_schema_before_has_what_was_dropped_behind_a_moment(followed: Followed, new_database: NewDatabase) -> None:
+    begin(
+        followed,
+        "create table altered (id int primary key, gone text)",
+        "create table dropped (id int primary key)",
+        "create table quiet (id int primary key)",
+        "insert into altered values (1, 'a')",
+        "insert into dropped values (1)",
+        "insert into quiet values (1)",
+    )
+    followed.run("alter table altered add more int", "insert into altered values (2, 'b', 2)")
+    between = followed.moments[-1][0]
+    followed.run("insert into dropped values (2)")
+    followed.run("drop table quiet", "alter table altered drop gone", "insert into altered values (3, 3)")
+    still = followed.moments[-1][0]
+    followed.run("drop table dropped")
+    followed.run("insert into altered values (4, 4)")
+    followed.back_up()
+
+    # Its rows are changed behind that moment, so it was there.
+    assert names(followed, f"lsn:{between}") == {"public.altered", "public.dropped", "public.quiet"}
+    moment = followed.moment(f"lsn:{between}")
+    assert "it lacks column public.altered.more, which --schema later has" in moment.approximate
+    assert names(followed, f"lsn:{between}", "later") == {"public.altered"}
+
+    # Of these nobody can tell: the later schema is taken, and what it lacks is named.
+    assert names(followed, f"lsn:{still}") == {"public.altered"}
+    lacking = "column public.altered.gone, table public.dropped, table public.quiet"
+    assert f"it lacks {lacking}, which --schema earlier has" in followed.moment(f"lsn:{still}").approximate
+    assert gaps(followed) == {}
+    with pytest.raises(UsageError, match=r"matches no table.*--schema earlier has"):
+        followed.restore(f"lsn:{still}", new_database(), "public.dropped")
+    agree(followed, 1)
+
+    target = new_database()
+    comes_back(followed, f"lsn:{between}", target)
+
+
+def test_rows_that_fit_an_earlier_schema_only_come_back_in_that(followed: Followed, new_database: NewDatabase) -> None:
+    begin(
+        followed,
+        "create table retyped (id int primary key, n int)",
+        "create table seen (id int primary key)",
+        "insert into retyped values (1, 1)",
+    )
+    followed.run("insert into retyped values (2, 2)")
+    followed.back_up()
+    followed.run("alter table seen add word text", "insert into seen values (1, 'a')")
+    between = followed.moments[-1][0]
+    followed.run("alter table retyped drop constraint retyped_pkey, alter n type text using n || 'x'")
+    after = followed.moments[-1][0]
+    result = followed.back_up()
+    assert result["begun"] == ["public.retyped"]
+
+    said = comes_back(followed, f"lsn:{between}", new_database())
+    assert "--schema later" in said["schema_note"]
+    (stale,) = said["stale"]
+    assert stale["table"] == "public.retyped"
+    assert stale["as_of"] is not None
+    assert [len(each.rows) for each in followed.tables_at(followed.moment(f"lsn:{after}")).values()] == [2, 1]
+    latest = followed.tables_at(followed.moment("latest"))
+    assert list(latest[oid(followed, "retyped")].rows) == [{1: "1", 2: "1x"}, {1: "2", 2: "2x"}]
+    comes_back(followed, "latest", new_database())
+    assert "begun" not in followed.back_up()  # it fits now, though it is not followed
+    agree(followed, 1)
+
+
+def test_a_table_that_is_not_followed_any_more_is_as_it_was_when_that_ended(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    begin(followed, "create table kept (id int primary key, n int)", "insert into kept values (1, 1)")
+    followed.run("insert into kept values (2, 2)", "update kept set n = 10 where id = 1")
+    followed.back_up()
+    followed.run("alter table kept drop constraint kept_pkey")
+    followed.run("insert into kept values (3, 3)")
+    followed.back_up()
+    followed.run("insert into kept values (4, 4)")
+    followed.back_up()
+    target = new_database()
+    said = comes_back(followed, "latest", target)
+    (stale,) = said["stale"]
+    (gap,) = points.describe(followed.archive().state)["sources"][0]["gaps"]
+    assert (stale["table"], stale["as_of"]) == ("public.kept", gap["from"])
+    (table,) = followed.tables_at(followed.moment("latest")).values()
+    assert sorted(row[2] or "" for row in table.rows) == ["10", "2"]
+    agree(followed, 1)
