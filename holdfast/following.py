@@ -20,8 +20,16 @@ from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.replication.backing_up import QUORUM_TIMEOUT_S, Wish
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.export import why_no_decoding
+from holdfast.sources.postgresql.obstacles import refuse
 from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream_state import ExpectedStream, look, retention_warning, why_broken
+from holdfast.sources.postgresql.stream_state import (
+    ExpectedStream,
+    look,
+    retention_warning,
+    system_identifier,
+    why_broken,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -138,6 +146,8 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     if known is not None:
         gap = _why_broken(address, name, archive.state, known)
         if not gap:
+            if wanted.kind != "full":
+                _refuse_unreadable(address)
             stream = _kept(address, name, known, tables, wanted, say)
             born = _born(address, archive.state, wanted.source, stream)
             return Decision(kind=_KINDS[wanted.kind], stream=stream.model_copy(update={"born": born}))
@@ -146,8 +156,17 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
         if wanted.kind == "full":
             return Decision(gap=gap)
     say("a full backup begins to follow the source's changes")
-    state = streams.open_stream(address, name, tables)
+    try:
+        state = streams.open_stream(address, name, tables)
+    except RefusedError as error:
+        raise RefusedError(f"{error}. A full backup that follows nothing needs none of that: --kind full") from error
     return Decision(stream=_described(state, opened=True), gap=gap)
+
+
+def _refuse_unreadable(address: Address) -> None:
+    """Refuse where the changes of a stream that is there cannot be read."""
+    with connect(address) as session:
+        refuse(why_no_decoding(session))
 
 
 def _tell_what_is_left(address: Address, name: str, say: Callable[[str], None]) -> None:
@@ -161,13 +180,16 @@ def _tell_what_is_left(address: Address, name: str, say: Callable[[str], None]) 
         )
 
 
-def _why_broken(address: Address, name: str, state: State, known: Placed) -> str:
-    block = known.block
-    if block.stream is None:
-        return ""
-    if (position := state.streams.get(block.source.name)) is None:
-        return f"the changes before the full backup of commit {known.number} were given up"
-    expected = ExpectedStream(
+def expected_stream(state: State, known: Placed, name: str) -> ExpectedStream | None:
+    """Return what a stream must be for changes to be joined to what is here; None where nothing can be joined.
+
+    :param known: the newest block that tells of it.
+    """
+    block = known.head
+    position = state.streams.get(block.source.name)
+    if block.stream is None or position is None:
+        return None
+    return ExpectedStream(
         name=name,
         position=position,
         publication_oid=block.stream.publication_oid,
@@ -175,8 +197,15 @@ def _why_broken(address: Address, name: str, state: State, known: Placed) -> str
         system_identifier=block.source.system_identifier,
         timeline=block.source.timeline,
     )
+
+
+def _why_broken(address: Address, name: str, state: State, known: Placed) -> str:
+    if known.head.stream is None:
+        return ""
+    if (expected := expected_stream(state, known, name)) is None:
+        return f"the changes before the full backup of commit {known.number} were given up"
     with connect(address) as session:
-        return why_broken(expected, look(session, name))
+        return why_broken(expected, look(session, name), system_identifier(session))
 
 
 _KINDS: Mapping[Kind, Literal["snapshot", "changes"]] = {"auto": "changes", "changes": "changes", "full": "snapshot"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 from pydantic import TypeAdapter
@@ -12,6 +12,7 @@ from holdfast.archive import points
 from holdfast.archive.blocks import read_file
 from holdfast.archive.history import TableHistory
 from holdfast.archive.timeline import to_of
+from holdfast.errors import UsageError
 from holdfast.fields import field_id, numbered
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.catalog import Catalog, SequenceValue
@@ -37,6 +38,18 @@ _SEQUENCES = TypeAdapter(tuple[SequenceValue, ...])
 
 _NOTHING = pa.record_batch([pa.nulls(1)], pa.schema([numbered("nothing", pa.null(), 0)]))
 """A row without any column that a table can have."""
+
+
+def parse_schema(text: str) -> Schema:
+    """Return which schema is meant.
+
+    :raises UsageError: none.
+    """
+    for each in get_args(Schema):
+        if each == text:
+            schema: Schema = each
+            return schema
+    raise UsageError(f"schema {text!r} is none of {', '.join(get_args(Schema))}")
 
 
 def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> Moment:

@@ -19,7 +19,7 @@ from holdfast.archive.asof import as_of
 from holdfast.archive.model import iso
 from holdfast.archive.points import only_source
 from holdfast.errors import RefusedError, UsageError
-from holdfast.moments import Schema, catalog_of, history_of, parts_of, resolve
+from holdfast.moments import Schema, catalog_of, history_of, parse_schema, parts_of, resolve
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read, parse_consistency
 from holdfast.sources.postgresql.forms import schema_of
@@ -106,11 +106,12 @@ def find_table(
     :param consistency: of a replica: `sequential` for what has succeeded and nothing else, or `eventual` for what it
         has. It decides which moments there are; the rows of one never change.
     :param coordination: address of the coordination store; None for what HOLDFAST_STORE says.
-    :raises UsageError: there is no such table, or several; or no such consistency.
+    :raises UsageError: there is no such table, or several; or no such schema or consistency.
     :raises RefusedError: that moment cannot be restored.
     :raises BusyError: the replica lacks something that has succeeded.
     """
     store = open_store(url)
+    schema = parse_schema(schema)
     state = open_to_read(store, parse_consistency(consistency), address=coordination).state
     moment = resolve(state, store, only_source(state, source), at, schema)
     catalog = catalog_of(store, moment)

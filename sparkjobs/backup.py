@@ -32,7 +32,8 @@ from holdfast.sources.postgresql.obstacles import choice_obstacles, named, refus
 from holdfast.sources.postgresql.read import cut
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
-from holdfast.sources.postgresql.stream import current_snapshot, schema_fingerprint
+from holdfast.sources.postgresql.stream import Seen, schema_fingerprint
+from holdfast.sources.postgresql.stream import seen as look_at
 from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.pieces import PieceReader, is_packed, most_pieces, task_bytes
 from sparkjobs.table_records import table_record
@@ -157,9 +158,9 @@ def back_up_snapshot(
     # It is still held, so no table was changed while it was read.
     with open_snapshot(address, snapshot) as seen, connect(address) as now:
         seen.check_labels(now)
-        ended = current_snapshot(seen.session)
+        known = look_at(seen.session)
         job.log.progress("committing")
-    stream = _joined_stream(archive.state, source, decision, snapshot, ended)
+    stream = _joined_stream(archive.state, source, decision, snapshot, known)
     whole = _describe(job, source, snapshot, block, [*done, *found], decision, stream)
     if whole.unlogged:
         job.say(f"unlogged, so that a crash of a server empties them: {named(whole.unlogged)}")
@@ -307,13 +308,13 @@ def _describe(
     )
 
 
-def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot, ended: str) -> Stream | None:
+def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot, known: Seen) -> Stream | None:
     """Return the stream whose changes can be joined to a snapshot; None where there is none.
 
     Of one that begins with the snapshot, changes are wanted from there on: those since its slot was made are in the
     rows, and the next backup advances the slot past them. Until then the slot is behind what is archived.
 
-    :param ended: which transactions had ended in the snapshot.
+    :param known: of the snapshot.
     """
     stream = decision.stream
     if stream is None or not snapshot.exact:
@@ -321,7 +322,7 @@ def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snap
     position = snapshot.position if stream.opened else state.streams.get(source)
     if not position:  # it was given up since
         return None
-    return stream.model_copy(update={"position": position, "snapshot": ended})
+    return stream.model_copy(update={"position": position, **known._asdict()})
 
 
 def _table_record(table: Table, pieces: Iterable[FinishedPiece]) -> TableRecord:

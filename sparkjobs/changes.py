@@ -57,6 +57,7 @@ class FinishedWindow:
     :param tables: one for each form of each table, those of a table in order.
     :param transactions: None where none has changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen to have other columns than before.
+    :param defined: positions of commits that changed definitions, where the log tells of these.
     :param uncertain: oids of tables with a column that could not be told: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
     :param first: position of the commit record of the first one of `transactions`.
@@ -68,6 +69,7 @@ class FinishedWindow:
     transactions: Transactions | None
     marks: tuple[Mark, ...]
     ddl: tuple[str, ...]
+    defined: tuple[str, ...]
     uncertain: frozenset[int]
     messages: int
     bounded: bool
@@ -148,6 +150,7 @@ class ChangeReader:
             transactions=self._transactions(block, window) if window.transactions else None,
             marks=tuple(Mark(name=each.name, position=each.position, at=each.at) for each in window.marks),
             ddl=window.ddl,
+            defined=window.defined,
             uncertain=window.uncertain,
             messages=window.messages,
             bounded=window.bounded,

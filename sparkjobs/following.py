@@ -54,13 +54,12 @@ _LEAST_SHARE = 8
 
 _MOST_CHANGES = 2_000_000
 
+_LOOKS = 3
+
 
 @dataclass(frozen=True)
 class Cut:
-    """What a source's objects were at one moment, and the files that tell it.
-
-    :param snapshot: the transactions that had ended then; "" where that is not known.
-    """
+    """What a source's objects were at one moment, and the files that tell it."""
 
     catalog: Catalog
     catalog_file: FileRecord
@@ -68,7 +67,7 @@ class Cut:
     sequences: FileRecord | None
     version: str
     not_included: tuple[str, ...]
-    snapshot: str
+    seen: streams.Seen
 
 
 @dataclass(frozen=True)
@@ -138,31 +137,44 @@ def follow(
         if parse_position(decision.stream.position) < parse_position(end):
             until_kept(archive, source, end, check=job.check, say=job.say)
             streams.advance(session, decision.stream.slot, end)
-        clock, position = streams.flush_position(session)
         at_once = min(connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE, job.spark.defaultParallelism)
         if at_once > 1:
             at_once = 1 + min(at_once - 1, streams.count_copies(session, decision.stream.slot, decision.stream.slot))
-    flushed = parse_position(position)
     run = Run(job, source, archive, address, at_once)
     block = uuid.uuid4().hex
-    now = Segment(flushed, clock, _cut(job, address, source, newest.block, block), decision.stream)
-    for segment in (*run.known_segments(flushed), now):
+    now = _now(job, address, source, newest.block, block, decision.stream)
+    for segment in (*run.known_segments(now.end), now):
         run.to(segment, block, lets_go=wish is None or segment is not now)
         block = uuid.uuid4().hex
     return run.summary()
+
+
+def _now(job: Job, address: Address, source: str, last: Block, block: str, stream: Stream) -> Segment:
+    """Return a position of now, with what the source's objects are there.
+
+    These are read behind the position. Where they have changed in between, both are taken anew.
+    """
+    for attempt in range(_LOOKS):
+        with connect(address) as session:
+            version = streams.schema_fingerprint(session)
+            clock, position = streams.flush_position(session)
+        cut = _cut(job, address, source, last, block)
+        if cut.version == version:
+            break
+        job.log.progress(f"reading the schema again: it was changed meanwhile ({attempt + 1} of {_LOOKS})")
+    return Segment(parse_position(position), clock, cut, stream)
 
 
 def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cut:
     """Read what the source's objects are now, and store what differs from the last block."""
     job.log.progress("reading the schema")
     with export_plain(address) as snapshot, open_snapshot(address, snapshot) as seen:
-        version, ended = streams.schema_fingerprint(seen.session), streams.current_snapshot(seen.session)
+        version, known = streams.schema_fingerprint(seen.session), streams.seen(seen.session)
         catalog, not_included = seen.catalog, seen.not_included
         attempt, folder = new_attempt(), table_folder(source, "schema", block)
         sequences = write_bytes(job.store, f"{folder}/sequences-{attempt}.json", sequences_to_json(catalog.sequences))
         if version == last.schema_version:
-            known = _known_cut(job, last)
-            return replace(known, catalog=catalog, sequences=sequences, snapshot=ended)
+            return replace(_known_cut(job, last), catalog=catalog, sequences=sequences, seen=known)
         dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
     return Cut(
         catalog,
@@ -171,15 +183,16 @@ def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cu
         sequences,
         version,
         not_included + warnings,
-        ended,
+        known,
     )
 
 
 def _known_cut(job: Job, block: Block) -> Cut:
     catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
-    ended = block.stream.snapshot if block.stream and block.is_cut else ""
+    stream = block.stream if block.is_cut else None
+    seen = streams.Seen(stream.snapshot, stream.definitions) if stream else streams.Seen()
     return Cut(
-        catalog, block.catalog, block.schema_dump, block.sequences, block.schema_version, block.not_included, ended
+        catalog, block.catalog, block.schema_dump, block.sequences, block.schema_version, block.not_included, seen
     )
 
 
@@ -418,7 +431,7 @@ class Run:
                     "opened": False,
                     "followed": following.followed,
                     "not_followed": following.not_followed,
-                    "snapshot": cut.snapshot,
+                    **cut.seen._asdict(),
                     "born": following.born,
                     "dropped": following.dropped if reached else (),
                 }
@@ -426,6 +439,7 @@ class Run:
             transactions=window.transactions,
             marks=window.marks,
             ddl=window.ddl,
+            defined=window.defined,
             is_cut=reached is not None,
         )
         with connect(self._address) as session:

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkValueError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from holdfast.moments import parse_schema
 from holdfast.tables import ArchivedTable, find_table
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class ArchiveTables(DataSource):
-    """Options: `table`; `at`, `source`, `consistency` and `store` as for a restore. The path is the archive's URL."""
+    """Options: `table`; `at`, `source`, `schema`, `consistency` and `store` as for a restore.
+
+    The path is the archive's URL.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -46,6 +50,7 @@ class ArchiveTables(DataSource):
             options["table"],
             at=options.get("at", "latest"),
             source=options.get("source"),
+            schema=parse_schema(options.get("schema", "auto")),
             consistency=options.get("consistency", "eventual"),
             coordination=options.get("store"),
         )

@@ -234,6 +234,8 @@ class Stream(Document):
     :param snapshot: the transactions that had ended when the source's objects were looked at, as
         `pg_current_snapshot` writes them; "" where that is not known.
     :param dropped: tables, by oid, that are not there any more where a block of changes ends.
+    :param definitions: what made the log tell of every change of a definition when the objects were looked at; two
+        blocks with the same one have all changes between them told. "" where nothing did.
     :param born: tables that were made since, as partitions of what was published then. Of a block of changes: that
         these had no row where it begins.
     """
@@ -247,6 +249,7 @@ class Stream(Document):
     followed: dict[int, int] = Field(default_factory=dict)
     not_followed: dict[str, str] = Field(default_factory=dict)
     snapshot: str = ""
+    definitions: str = ""
     born: tuple[Born, ...] = ()
     dropped: tuple[int, ...] = ()
 
@@ -297,6 +300,7 @@ class Block(Document):
     :param gap: why no changes join this block to what was there before; "" where that needs no saying.
     :param transactions: of a block of changes; None where it holds none.
     :param ddl: positions at which tables were seen to have other columns than before.
+    :param defined: positions of commits that changed definitions, where the log tells of these.
     :param schema_version: two blocks with the same one hold the same schema; "" where that is not known.
     :param is_cut: catalog and schema are those of its end; else those of an earlier block.
     :param sequences: where each sequence stood at its end or later, if that is not in the catalog.
@@ -329,6 +333,7 @@ class Block(Document):
     transactions: Transactions | None = None
     marks: tuple[Mark, ...] = ()
     ddl: tuple[str, ...] = ()
+    defined: tuple[str, ...] = ()
     schema_version: str = ""
     sequences: FileRecord | None = None
     is_cut: bool = True

@@ -18,7 +18,7 @@ from holdfast.errors import RefusedError, UsageError
 from holdfast.position import between_records, parse_position, show_position
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from holdfast.archive.model import Block, Mark, Transactions
     from holdfast.archive.placed import Placed
@@ -114,13 +114,23 @@ def _describe_interval(interval: Interval) -> dict[str, Any]:
         "commit": interval.placed.number,
         "position": show_position(interval.last),
         "whole": interval.whole,
-        "schema_approximate": [
-            {"from": iso(before.head.covers.to_time), "to": iso(after.head.covers.to_time)}
-            for before, after in pairwise(_cuts(interval.chain))
-            if to_of(before.head) < interval.last and to_of(after.head) > interval.first
-            if _differ(before.head, after.head)
-        ],
+        "schema_approximate": list(_approximate(interval)),
     }
+
+
+def _approximate(interval: Interval) -> Iterator[dict[str, str]]:
+    """Yield between which moments the schema is not known for certain; where the log tells, also the positions."""
+    for before, after in pairwise(_cuts(interval.chain)):
+        if to_of(before.head) >= interval.last or to_of(after.head) <= interval.first:
+            continue
+        if not _differ(before.head, after.head):
+            continue
+        span = {"from": iso(before.head.covers.to_time), "to": iso(after.head.covers.to_time)}
+        told = _told_changes(interval.chain, before, after)
+        if told is None:
+            yield span
+        elif len(told) > 1:
+            yield {**span, "first": show_position(told[0]), "last": show_position(told[-1])}
 
 
 def _why_gap(before: Interval, after: Interval, found: Sequence[Interval]) -> str:
@@ -394,6 +404,11 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
         )
     if after is None or not _differ(before.head, after.head) or not _is_behind(before.head, position, at):
         return moment
+    if (told := _told_changes(interval.chain, before, after)) is not None:
+        if all(each >= position for each in told):
+            return moment
+        if all(each < position for each in told):
+            return replace(moment, schema=after)
     is_later = any(each < position for each in _seen_ddl(interval.chain, before, after))
     return replace(moment, doubt=(before, after)).by(after if is_later else before)
 
@@ -416,16 +431,29 @@ def _cuts(chain: Chain) -> list[Placed]:
     return sorted(cuts, key=lambda placed: (to_of(placed.head), placed.number))
 
 
+def _told_changes(chain: Chain, before: Placed, after: Placed) -> list[int] | None:
+    """Return where definitions were changed between two blocks that tell different schemas; None: it is not known."""
+    streams = [placed.head.stream for placed in (before, after)]
+    told = {stream.definitions if stream else "" for stream in streams}
+    if len(told) > 1 or "" in told:
+        return None
+    return _between(chain, before, after, lambda block: block.defined) or None
+
+
 def _seen_ddl(chain: Chain, before: Placed, after: Placed) -> list[int]:
     """Return where tables were seen to be altered between two blocks that tell a schema."""
+    return _between(chain, before, after, lambda block: (*block.ddl, *block.defined))
+
+
+def _between(chain: Chain, before: Placed, after: Placed, told_by: Callable[[Block], Iterable[str]]) -> list[int]:
     start, end = to_of(before.head), to_of(after.head)
-    return [
+    return sorted(
         position
         for placed in chain.changes
         if to_of(placed.head) > start
-        for position in map(parse_position, placed.head.ddl)
+        for position in map(parse_position, told_by(placed.head))
         if start <= position < end
-    ]
+    )
 
 
 def _differ(before: Block, after: Block) -> bool:

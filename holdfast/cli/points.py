@@ -59,7 +59,9 @@ def _remarks(source: dict[str, Any]) -> Iterator[str]:
         if not interval["whole"]:
             yield f"only chosen tables from {interval['from']} to {interval['to']}"
         for span in interval["schema_approximate"]:
-            yield f"schema approximate between {span['from']} and {span['to']}: it was changed, it is not known when"
+            within = f"lsn:{span['first']} and lsn:{span['last']}, " if "first" in span else ""
+            why = "it was changed several times" if within else "it was changed, it is not known when"
+            yield f"schema approximate between {within}{span['from']} and {span['to']}: {why}"
     for each in source["marks"]:
         yield f"mark {each['name']}: {each['at']} at {each['position']}"
     for table, reason in source["not_followed"].items():

@@ -10,7 +10,7 @@ import typer
 from holdfast.cli import places
 from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.cli.streams import other_streams, stream_names
+from holdfast.cli.streams import expected_in, other_streams, stream_names
 from holdfast.config import parse_size
 from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql.grants import plan_remove, plan_setup, script
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.config import SourceConfig
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.grants import Plan
+    from holdfast.sources.postgresql.stream_state import ExpectedStream
 
 source_app = typer.Typer(
     name="source",
@@ -88,9 +89,14 @@ def check(
     found = {name: _look(at, configured, address) for name, at in _each(address, databases)}
     if changes:
         names = stream_names(source, archive, address.database, found)
+        own, expected = address.database, expected_in(source, archive, names.get(address.database))
         found = {
             each: _with_stream(
-                address.at_database(each), look, names.get(each), configured if each == address.database else None
+                address.at_database(each),
+                look,
+                names.get(each),
+                configured if each == own else None,
+                expected if each == own else None,
             )
             for each, look in found.items()
         }
@@ -132,13 +138,19 @@ def _look(at: Address, configured: SourceConfig, named: Address) -> Readiness:
         return Readiness({}, (Obstacle(what, do),), ())
 
 
-def _with_stream(at: Address, found: Readiness, name: str | None, configured: SourceConfig | None) -> Readiness:
+def _with_stream(
+    at: Address,
+    found: Readiness,
+    name: str | None,
+    configured: SourceConfig | None,
+    expected: ExpectedStream | None,
+) -> Readiness:
     """Add what a look at a database's stream finds; nothing where the database itself could not be looked at."""
     if not found.facts:
         return found
     globs, exclude = (configured.tables, configured.exclude) if configured else ((), ())
     limit = parse_size(configured.max_retained_wal) if configured else MAX_RETAINED_BYTES
-    stream = check_stream(at, name, globs, exclude, limit_bytes=limit)
+    stream = check_stream(at, name, globs, exclude, expected=expected, limit_bytes=limit)
     facts = {**found.facts, "changes": stream.facts}
     return Readiness(facts, found.problems, (*found.warnings, *stream.warnings))
 
@@ -196,6 +208,10 @@ def setup(
             metavar="GLOB", help="Tables without a key that may get REPLICA IDENTITY FULL: whole old rows in the log."
         ),
     ] = None,
+    definitions: Annotated[
+        bool,
+        typer.Option("--definitions", help="Event triggers that tell the log when definitions change; by a superuser."),
+    ] = False,
     run: Run = False,
     archive: InArchive = None,
     as_json: Json = False,
@@ -211,9 +227,10 @@ def setup(
         for database, name in _own_streams(source, archive, address, names).items():
             own = configured if database == address.database else None
             tables, exclude = (own.tables, own.exclude) if own else ((), ())
-            streams[database] = WantedStream(name, tables, exclude, identity_full or ())
-    elif identity_full:
-        raise UsageError("--identity-full is for backups of changes: add --changes")
+            streams[database] = WantedStream(name, tables, exclude, identity_full or (), definitions)
+    elif identity_full or definitions:
+        option = "--identity-full" if identity_full else "--definitions"
+        raise UsageError(f"{option} is for backups of changes: add --changes")
     plan = plan_setup(
         address,
         names,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.archive import Archive
 from holdfast.cli import places
+from holdfast.following import expected_stream, newest_with_stream
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream import stream_name
 from holdfast.sources.postgresql.stream_rights import streams_of
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.grants import Plan
+    from holdfast.sources.postgresql.stream_state import ExpectedStream
 
 
 def stream_names(source: str, archive: str | None, database: str, databases: Iterable[str]) -> dict[str, str]:
@@ -30,6 +32,21 @@ def stream_names(source: str, archive: str | None, database: str, databases: Ite
     known, _, _ = places.source(archive, source)
     identity = Archive.open(places.archive_store(archive)).identity.id
     return {each: stream_name(identity, known if each == database else each) for each in databases}
+
+
+def expected_in(source: str, archive: str | None, name: str | None) -> ExpectedStream | None:
+    """Return what an archive expects of the stream of a source's own database; None where it does not follow it.
+
+    :param source, archive: as for `stream_names`.
+    :param name: the stream's.
+    """
+    if name is None:
+        return None
+    place = archive or places.archive_having(source)
+    known, _, _ = places.source(place, source)
+    state = Archive.open(places.archive_store(place)).state
+    newest = newest_with_stream(state, known)
+    return expected_stream(state, newest, name) if newest else None
 
 
 def other_streams(address: Address, databases: Iterable[str], plan: Plan) -> Iterator[str]:

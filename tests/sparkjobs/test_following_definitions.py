@@ -14,8 +14,13 @@ import pytest
 
 from holdfast.archive import points
 from holdfast.errors import UsageError
+from holdfast.position import parse_position
+from holdfast.sources.postgresql import definitions, grants
+from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.stream_rights import WantedStream
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.servers import create_database
 from tests.support.versions import programs_of, running
@@ -217,3 +222,117 @@ def test_a_table_that_is_not_followed_any_more_is_as_it_was_when_that_ended(
     (table,) = followed.tables_at(followed.moment("latest")).values()
     assert sorted(row[2] or "" for row in table.rows) == ["10", "2"]
     agree(followed, 1)
+
+
+@pytest.fixture
+def telling(followed: Followed) -> Followed:
+    """A followed database whose log tells when definitions change."""
+    plan = grants.plan_setup(
+        followed.address,
+        [followed.address.database],
+        "postgres",
+        streams={followed.address.database: WantedStream("holdfast_0123456789abcdef", definitions=True)},
+    )
+    grants.run(followed.address, plan)
+    return followed
+
+
+def test_where_the_log_tells_of_definitions_each_moment_has_its_own(
+    telling: Followed, new_database: NewDatabase
+) -> None:
+    begin(telling, "create table kept (id int primary key)", "create table dropped (id int primary key)")
+    telling.run("insert into kept values (1)", "insert into dropped values (1)")
+    there = telling.moments[-1][0]
+    telling.session.execute("set session_replication_role = replica")
+    telling.run("drop table dropped")
+    telling.session.execute("reset session_replication_role")
+    gone = telling.moments[-1][0]
+    telling.back_up()
+    assert telling.moment(f"lsn:{there}").approximate == telling.moment(f"lsn:{gone}").approximate == ""
+    assert names(telling, f"lsn:{there}") == {"public.kept", "public.dropped"}
+    assert names(telling, f"lsn:{gone}") == {"public.kept"}
+
+    first = telling.run("alter table kept add word text")
+    telling.run("insert into kept values (2, 'a')")
+    telling.run("create function f() returns int language sql as 'select 1'")
+    last = telling.run("drop function f()")
+    telling.back_up()
+    (source,) = points.describe(telling.archive().state)["sources"]
+    ((span,),) = (interval["schema_approximate"] for interval in source["intervals"])
+    assert parse_position(span["first"]) < parse_position(first) < parse_position(span["last"]) < parse_position(last)
+    assert telling.moment(f"lsn:{first}").approximate
+    assert not telling.moment(f"lsn:{last}").approximate
+    agree(telling, 1)
+
+    # What stays in the target is what was there: neither the triggers nor their schema.
+    target = new_database()
+    comes_back(telling, f"lsn:{there}", target)
+    with connect(target) as session:
+        assert not definitions.left(session)
+
+
+def test_temporary_tables_and_views_that_are_filled_anew_are_no_change(telling: Followed) -> None:
+    begin(telling, "create table kept (id int primary key)", "create materialized view filled as select 1 as n")
+    telling.run("create temp table t (id serial primary key)", "create index on t (id)", "drop table t")
+    telling.run("refresh materialized view filled")
+    telling.run("create table own (id int primary key)")
+    telling.back_up()
+    defined = [placed.head.defined for placed in telling.archive().state.blocks.values()]
+    assert [len(each) for each in defined if each] == [1]
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "alter event trigger holdfast_dropped disable; alter event trigger holdfast_dropped enable always",
+        "drop event trigger holdfast_defined",
+        "alter function holdfast_log.note() rename to other",
+        "create or replace function holdfast_log.note() returns event_trigger language plpgsql as 'begin end'",
+    ],
+)
+def test_where_the_telling_was_interrupted_nobody_knows(telling: Followed, meanwhile: str) -> None:
+    begin(telling, "create table kept (id int primary key)")
+    for statement in meanwhile.split("; "):
+        telling.run(statement)
+    telling.run("alter table kept add word text")
+    between = telling.moments[-2][0]
+    telling.back_up()
+    assert telling.moment(f"lsn:{between}").approximate
+
+
+def test_what_is_changed_while_the_schema_is_read_is_read_again(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(followed, "create table kept (id int primary key)", "create table dropped (id int primary key)")
+    followed.run("insert into dropped values (1)")
+    position, drops = streams.flush_position, iter(["drop table dropped"])
+
+    def flushed(session: Any) -> Any:
+        found = position(session)
+        for statement in drops:
+            followed.run(statement)
+        return found
+
+    monkeypatch.setattr(streams, "flush_position", flushed)
+    followed.back_up()
+    agree(followed, 1)
+    assert names(followed, f"lsn:{followed.moments[1][0]}", "earlier") == {"public.kept", "public.dropped"}
+    newest = followed.moment("latest")
+    assert (newest.approximate, names(followed, "latest")) == ("", {"public.kept"})
+    assert parse_position(followed.moments[-1][0]) <= newest.position
+
+
+@pytest.mark.parametrize("version", [14, 15, 16, 17])
+def test_each_release_lets_the_log_tell_of_definitions(version: int, tmp_path: Path) -> None:
+    with (
+        running(PostgresServer(programs=programs_of(version))) as server,
+        open_followed(create_database(server), tmp_path / "archive") as followed,
+    ):
+        for statement in definitions.CREATED:
+            followed.session.execute(statement.encode())
+        begin(followed, "create table kept (id int primary key)")
+        followed.run("create temp table t (id int)", "insert into kept values (1)")
+        followed.run("alter table kept add word text", "insert into kept values (2, 'a')")
+        followed.back_up()
+        assert not any(followed.moment(f"lsn:{position}").approximate for position, _ in followed.moments[1:])
+        agree(followed, 1)

@@ -18,14 +18,18 @@ import pytest
 
 from holdfast import backups
 from holdfast.archive import points
+from holdfast.errors import RefusedError
+from holdfast.following import expected_stream, newest_with_stream
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.stream_readiness import check_stream
 from sparkjobs import following
 from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.servers import create_database
 from tests.support.versions import running
 
 pytestmark = pytest.mark.service
@@ -185,6 +189,58 @@ def test_a_stream_that_was_tampered_with_leaves_a_gap_that_is_named(
     for position in lost:
         with pytest.raises(Exception, match="cannot be restored"):
             followed.moment(f"lsn:{position}")
+
+
+def test_a_check_finds_what_the_next_backup_would(followed: Followed) -> None:
+    def found() -> str:
+        state = followed.archive().state
+        known = newest_with_stream(state, "shop")
+        assert known is not None
+        assert known.head.stream is not None
+        name = known.head.stream.slot
+        expected = expected_stream(state, known, name)
+        looked = check_stream(followed.address, name, (), (), expected=expected, limit_bytes=1 << 40)
+        return "; ".join(each.what for each in looked.warnings if "joined" in each.what)
+
+    followed.run("create table t (id int primary key)")
+    followed.back_up()
+    assert found() == ""
+    query = "select pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) from pg_replication_slots"
+    followed.run("insert into t values (1)")
+    followed.session.execute(f"{query} where database = current_database()".encode())
+    assert found().startswith("no changes can be joined to the archive")
+    assert "somebody advanced it" in found()
+    assert followed.back_up()["kind"] == "full"
+    assert found() == ""
+
+
+def test_a_source_that_is_another_server_now_is_named(followed: Followed, tmp_path: Path) -> None:
+    followed.run("create table t (id int primary key)")
+    followed.back_up()
+    with running(PostgresServer()) as other:
+        elsewhere = create_database(other)
+        with connect(elsewhere) as session:
+            session.execute("create table public.t (id int primary key)")
+        followed.address = elsewhere
+        assert followed.back_up()["kind"] == "full"
+    (gap,) = points.describe(followed.archive().state)["sources"][0]["gaps"]
+    assert gap["reason"].startswith("the server is another one: system ")
+    assert gap["reason"].endswith("keeps the log until holdfast source remove drops it there")
+
+
+def test_a_role_that_lost_its_right_is_refused_before_anything_is_done(followed: Followed) -> None:
+    followed.run("create table t (id int primary key)", "grant all on schema public to public")
+    role = f"lost_{followed.address.database}"
+    followed.session.execute(f"create role {role} login replication password 'p' in role pg_read_all_data".encode())
+    try:
+        followed.back_up()
+        followed.address = Address(followed.address.url.replace("postgres@", f"{role}@"), "p")
+        followed.session.execute(f"alter role {role} noreplication".encode())
+        with pytest.raises(RefusedError, match=f"the role has no REPLICATION right: alter role {role} replication"):
+            followed.back_up()
+        assert len(followed.archive().state.blocks) == 1
+    finally:
+        followed.session.execute(f"drop role {role}".encode())
 
 
 def test_what_is_not_published_goes_by_and_its_owner_may_change_it(followed: Followed) -> None:

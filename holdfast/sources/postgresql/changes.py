@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.position import parse_position, show_position
+from holdfast.sources.postgresql import definitions
 from holdfast.sources.postgresql.change_forms import Forms, Types
 from holdfast.sources.postgresql.change_rows import change_rows
 from holdfast.sources.postgresql.peek import DECODING_MEMORY, check_nothing_is_skipped, copy_slot, peek_query
@@ -102,6 +103,7 @@ class Window:
     :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen first, or to have other columns than before, or new
         labels.
+    :param defined: positions of commits that changed definitions, where event triggers tell the log.
     :param uncertain: oids of tables with a column that could not be told, or several keys: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
     """
@@ -110,6 +112,7 @@ class Window:
     transactions: tuple[pa.RecordBatch, ...]
     marks: tuple[SeenMark, ...]
     ddl: tuple[str, ...]
+    defined: tuple[str, ...]
     uncertain: frozenset[int]
     messages: int
     bounded: bool
@@ -141,6 +144,7 @@ class _Seen:
     transactions: list[pa.RecordBatch] = field(default_factory=list)
     marks: list[SeenMark] = field(default_factory=list)
     ddl: set[int] = field(default_factory=set)
+    defined: set[int] = field(default_factory=set)
     uncertain: set[int] = field(default_factory=set)
     messages: int = 0
     end: int = 0
@@ -163,7 +167,7 @@ class WindowReader:
         self._keys: dict[int, tuple[int, ...]] = {}
         self._new_labels = _new_labels(request.before, request.after)
         self._touched = False
-        self._marks: list[str] = []
+        self._said: list[_Said] = []
 
     def __iter__(self) -> Generator[ChangeBatch, None, None]:
         """Yield the changes of followed tables; to be closed where it is not read to its end.
@@ -177,13 +181,13 @@ class WindowReader:
                     continue
                 self._seen.messages += batch.num_rows
                 messages = self._reader.read(batch.column(0))
-                named = list(_marks(messages.messages))
-                touching = [np.array([each.row for each in named], np.int64)]
+                said = list(_ours(messages.messages))
+                touching = [np.array([each.row for each in said], np.int64)]
                 for relation, rows in messages.groups:
                     if relation.oid in self._request.followed:
                         touching.append(rows)
                         yield self._changes(messages, relation, rows)
-                self._finish(messages, touching, named)
+                self._finish(messages, touching, said)
                 del batch, messages
         if self._reader.inside:
             raise ProtocolError("a transaction without an end")
@@ -199,6 +203,7 @@ class WindowReader:
             transactions=tuple(seen.transactions),
             marks=tuple(seen.marks),
             ddl=tuple(show_position(position) for position in sorted(seen.ddl)),
+            defined=tuple(show_position(position) for position in sorted(seen.defined)),
             uncertain=frozenset(seen.uncertain),
             messages=seen.messages,
             bounded=bounded,
@@ -233,21 +238,23 @@ class WindowReader:
                 if first >= 0:
                     self._seen.ddl.add(rows.column(-4)[first].as_py())
 
-    def _finish(self, messages: Messages, touching: list[Int64s], named: list[_Named]) -> None:
-        """Note which of the transactions that ended in this batch count, and the marks that they set."""
+    def _finish(self, messages: Messages, touching: list[Int64s], said: list[_Said]) -> None:
+        """Note which of the transactions that ended in this batch count, and what they said."""
         commits, ended = messages.commits, len(messages.commits.rows)
         touched = np.zeros(ended + 1, np.bool_)  # the last one goes on in the next batch
         touched[0] = self._touched
         for rows in touching:
             touched[np.searchsorted(commits.rows, rows)] = True
         self._touched = bool(touched[ended])
-        waiting = [(0, name) for name in self._marks]
-        waiting += [(int(np.searchsorted(commits.rows, each.row)), each.name) for each in named]
-        self._marks = [name for which, name in waiting if which == ended]
-        for which, name in waiting:
-            if which < ended:
+        waiting = [(0, each) for each in self._said]
+        waiting += [(int(np.searchsorted(commits.rows, each.row)), each) for each in said]
+        self._said = [each for which, each in waiting if which == ended]
+        for which, each in waiting:
+            if which < ended and each.mark is None:
+                self._seen.defined.add(int(commits.lsn[which]))
+            elif which < ended and each.mark is not None:
                 at = _EPOCH + timedelta(microseconds=int(commits.committed_at[which]))
-                self._seen.marks.append(SeenMark(name, show_position(int(commits.end_lsn[which])), at))
+                self._seen.marks.append(SeenMark(each.mark, show_position(int(commits.end_lsn[which])), at))
         kept = np.flatnonzero(touched[:ended])
         if len(kept):
             columns = (commits.lsn, commits.end_lsn, commits.xid, commits.committed_at)
@@ -266,20 +273,25 @@ def _new_labels(before: Catalog | None, after: Catalog | None) -> pa.Array | Non
     return pa.array(added) if added else None
 
 
-class _Named(NamedTuple):
-    """A mark in the batch at hand."""
+class _Said(NamedTuple):
+    """A message of ours in the batch at hand.
+
+    :param mark: the name of the mark that it sets; None: it tells that a definition was changed.
+    """
 
     row: int
-    name: str
+    mark: str | None
 
 
-def _marks(messages: Iterable[LogicalMessage]) -> Iterator[_Named]:
-    """Yield the marks among logical messages; anybody may write others under our prefix."""
+def _ours(messages: Iterable[LogicalMessage]) -> Iterator[_Said]:
+    """Yield what logical messages say to us; anybody may write others under our prefixes."""
     for message in messages:
-        if message.prefix == MARK_PREFIX:
+        if message.prefix == definitions.PREFIX:
+            yield _Said(message.row, None)
+        elif message.prefix == MARK_PREFIX:
             try:
                 said = json.loads(message.content)
             except ValueError:
                 continue
             if isinstance(said, dict) and isinstance(said.get("mark"), str):
-                yield _Named(message.row, said["mark"])
+                yield _Said(message.row, said["mark"])

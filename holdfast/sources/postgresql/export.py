@@ -142,20 +142,30 @@ def export_plain(address: Address) -> Iterator[Snapshot]:
 def why_no_slot(session: Connection) -> tuple[Obstacle, ...]:
     """Return everything that keeps a logical slot from being made, so that a backup's log position is approximate."""
     row = session.execute(
-        "select current_setting('wal_level'), pg_catalog.pg_is_in_recovery(), r.rolreplication or r.rolsuper, "
-        "current_setting('max_replication_slots')::int - (select count(*) from pg_catalog.pg_replication_slots), "
-        "current_setting('max_wal_senders')::int - (select count(*) from pg_catalog.pg_stat_replication) "
+        "select current_setting('max_replication_slots')::int - (select count(*) from pg_catalog.pg_replication_slots)"
+        ", current_setting('max_wal_senders')::int - (select count(*) from pg_catalog.pg_stat_replication)"
+    ).fetchone()
+    slots, senders = row or (0, 0)
+    reasons = {
+        Obstacle("no replication slot is free", "raise max_replication_slots and restart"): slots < 1,
+        Obstacle("no WAL sender is free", "raise max_wal_senders and restart"): senders < 1,
+    }
+    return (*why_no_decoding(session), *(reason for reason, holds in reasons.items() if holds))
+
+
+def why_no_decoding(session: Connection) -> tuple[Obstacle, ...]:
+    """Return everything that keeps changes from being read, also where there is a slot."""
+    row = session.execute(
+        "select current_setting('wal_level'), pg_catalog.pg_is_in_recovery(), r.rolreplication or r.rolsuper "
         "from pg_catalog.pg_roles r where r.rolname = current_user"
     ).fetchone()
     if row is None:
         return (Obstacle("the role is unknown", "connect as another one"),)
-    level, standby, may, slots, senders = row
+    level, standby, may = row
     reasons = {
         Obstacle("the server is a standby", "back up from the primary"): standby,
         Obstacle(f"wal_level is {level}, not logical", "set wal_level = logical and restart"): level != "logical",
         Obstacle("the role has no REPLICATION right", f"alter role {session.info.user} replication"): not may,
-        Obstacle("no replication slot is free", "raise max_replication_slots and restart"): slots < 1,
-        Obstacle("no WAL sender is free", "raise max_wal_senders and restart"): senders < 1,
     }
     return tuple(reason for reason, holds in reasons.items() if holds)
 

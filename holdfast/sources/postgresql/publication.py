@@ -356,19 +356,13 @@ order by 2, 3
 """
 
 
-def current_snapshot(session: Connection) -> str:
-    """Return which transactions had ended, as `pg_current_snapshot` writes it."""
-    row = session.execute("select pg_catalog.pg_current_snapshot()::text").fetchone()
-    return str(row[0]) if row else ""
-
-
 def born_since(session: Connection, publication: int, snapshot: str) -> tuple[BornPartition, ...]:
     """Return the partitions that were made as such since a snapshot, under what was published then already.
 
     Every row that they ever had is in the log, and a slot that was there sends it.
 
     :param publication: its oid.
-    :param snapshot: as `current_snapshot` returned it.
+    :param snapshot: the transactions that had ended then, as `pg_current_snapshot` writes them.
     """
     oldest, newest = (int(each) for each in snapshot.split(":")[:2])
     found: dict[BornPartition, None] = {}

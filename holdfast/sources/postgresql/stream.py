@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
 from holdfast.errors import BusyError, HoldfastError
+from holdfast.sources.postgresql.definitions import told
 from holdfast.sources.postgresql.export import SLOT_WAIT_S, why_no_slot
 from holdfast.sources.postgresql.moment import flush_position, schema_fingerprint
 from holdfast.sources.postgresql.obstacles import refuse
@@ -22,7 +23,6 @@ from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.peek import count_copies, in_use, wait_until_free
 from holdfast.sources.postgresql.publication import (
     born_since,
-    current_snapshot,
     not_followed,
     plan_publication,
     reconcile,
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_RETAINED_BYTES",
     "ExpectedStream",
+    "Seen",
     "StreamState",
     "advance",
     "born_since",
     "check_unchanged",
     "count_copies",
-    "current_snapshot",
     "drop_slot",
     "drop_stream",
     "flush_position",
@@ -66,6 +66,7 @@ __all__ = [
     "open_stream",
     "retention_warning",
     "schema_fingerprint",
+    "seen",
     "stream_name",
     "wait_until_free",
     "why_broken",
@@ -73,6 +74,23 @@ __all__ = [
 
 _FAILOVER = 170000
 """Since this version standbys can keep slots."""
+
+
+class Seen(NamedTuple):
+    """What makes later changes of a source's objects known, as of when these were looked at.
+
+    :param snapshot: the transactions that had ended, as `pg_current_snapshot` writes them.
+    :param definitions: what made the log tell of every change of a definition; "" where nothing did.
+    """
+
+    snapshot: str = ""
+    definitions: str = ""
+
+
+def seen(session: Connection) -> Seen:
+    """Return this for the session's snapshot."""
+    row = session.execute("select pg_catalog.pg_current_snapshot()::text").fetchone()
+    return Seen(str(row[0]) if row else "", told(session))
 
 
 def stream_name(archive_id: str, source: str) -> str:

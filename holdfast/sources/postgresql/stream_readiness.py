@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import RefusedError, UsageError
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
-from holdfast.sources.postgresql.export import why_no_slot
+from holdfast.sources.postgresql.export import why_no_decoding, why_no_slot
 from holdfast.sources.postgresql.obstacles import Obstacle, named
 from holdfast.sources.postgresql.publication import plan_publication
 from holdfast.sources.postgresql.readiness import Readiness
 from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream_state import look, retention_warning
+from holdfast.sources.postgresql.stream_state import look, retention_warning, system_identifier, why_broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,19 +20,28 @@ if TYPE_CHECKING:
 
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.publication import PublicationPlan
-    from holdfast.sources.postgresql.stream_state import StreamState
+    from holdfast.sources.postgresql.stream_state import ExpectedStream, StreamState
 
     Connection = psycopg.Connection[tuple[Any, ...]]
+
+_ANEW = "the next backup of changes begins anew, with a full one"
 
 _UNNAMED = "holdfast_"
 """The name of no publication: for a look at a database where it is not known whose changes are meant."""
 
 
 def check_stream(
-    address: Address, name: str | None, globs: Sequence[str], exclude: Sequence[str], *, limit_bytes: int
+    address: Address,
+    name: str | None,
+    globs: Sequence[str],
+    exclude: Sequence[str],
+    *,
+    expected: ExpectedStream | None = None,
+    limit_bytes: int,
 ) -> Readiness:
     """Look at what backups of changes of a database need, and at its stream where its name is known.
 
+    :param expected: what it must be for its changes to be joined to an archive; None where that is not known.
     :param limit_bytes: of the log that the slot may keep before one is warned.
     :raises HoldfastError: it cannot be reached.
     """
@@ -40,8 +49,7 @@ def check_stream(
         state = look(session, name) if name else None
         warnings = [
             Obstacle(f"changes cannot be backed up: {each.what}", each.do)
-            for each in why_no_slot(session)
-            if state is None or "slot is free" not in each.what
+            for each in (why_no_slot(session) if state is None else why_no_decoding(session))
         ]
         facts: dict[str, Any] = {"stream": _facts(state) if state else None, "not_followed": {}}
         try:
@@ -55,7 +63,9 @@ def check_stream(
         except UsageError:
             pass  # the look at the database has told it
         warnings += _of_settings(session)
-        if state:
+        if expected and (why := why_broken(expected, state, system_identifier(session))):
+            warnings.append(Obstacle(f"no changes can be joined to the archive: {why}", _ANEW))
+        elif state:
             warnings += _of_state(state, limit_bytes)
     return Readiness(facts, (), tuple(warnings))
 
@@ -111,11 +121,9 @@ def _of_settings(session: Connection) -> Iterator[Obstacle]:
 
 def _of_state(state: StreamState, limit_bytes: int) -> Iterator[Obstacle]:
     if state.lost:
-        yield Obstacle(
-            f"the server has given up slot {state.name}: {state.lost}", "the next backup of changes begins anew"
-        )
+        yield Obstacle(f"the server has given up slot {state.name}: {state.lost}", _ANEW)
     if not state.publication_oid:
-        yield Obstacle(f"publication {state.name} is gone", "the next backup of changes begins anew")
+        yield Obstacle(f"publication {state.name} is gone", _ANEW)
     what, _, do = retention_warning(state, limit_bytes).rpartition(": ")
     if what:
         yield Obstacle(what, do)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from holdfast.sources.postgresql import definitions
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.publication import plan_publication
 from holdfast.sources.postgresql.publishable import read_relations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 _NAME = re.compile(r"stream (holdfast_[0-9a-f]{16})")
+_DEFINITIONS = "definitions"
 _IDENTITY = re.compile(r"identity of table ([0-9]+)")
 
 # Who waits for this lock keeps all readers waiting behind it.
@@ -39,12 +41,14 @@ class WantedStream:
     :param name: of its slot and its publication.
     :param tables, exclude: globs of the tables that are backed up.
     :param identity_full: globs of those that may get REPLICA IDENTITY FULL, where they lack a usable one.
+    :param definitions: event triggers may tell the log when definitions change.
     """
 
     name: str
     tables: Sequence[str] = ()
     exclude: Sequence[str] = ()
     identity_full: Sequence[str] = ()
+    definitions: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,9 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
     plan = plan_publication(session, wanted.name, tables, full=frozenset(full))
     if statements := plan.statements():
         yield OwnersTask(f"stream {wanted.name}", "publish the changes of the tables that are backed up", statements)
+    if wanted.definitions and not definitions.told(session):
+        cleared = definitions.DROPPED if definitions.left(session) else ()
+        yield OwnersTask(_DEFINITIONS, "let the log tell when definitions change", (*cleared, *definitions.CREATED))
 
 
 def _identity(session: Connection, relation: Relation) -> str:
@@ -111,6 +118,8 @@ def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: S
     for name in names:
         if session.execute("select 1 from pg_catalog.pg_publication where pubname = %s", (name,)).fetchone():
             yield OwnersTask(f"stream {name}", "no longer publish changes", (f"DROP PUBLICATION {ident(name)};",))
+    if _DEFINITIONS in given and definitions.left(session):
+        yield OwnersTask(_DEFINITIONS, "no longer let the log tell when definitions change", definitions.DROPPED)
     relations = read_relations(session) if any(_IDENTITY.fullmatch(key) for key in given) else {}
     for key, had in given.items():
         found = _IDENTITY.fullmatch(key)

@@ -162,13 +162,26 @@ class ExpectedStream:
     timeline: int | None = None
 
 
-def why_broken(expected: ExpectedStream, state: StreamState | None) -> str:
+def system_identifier(session: Connection) -> str:
+    """Return what tells a server, with its standbys, from all others."""
+    row = session.execute("select system_identifier::text from pg_catalog.pg_control_system()").fetchone()
+    return str(row[0]) if row else ""
+
+
+def why_broken(expected: ExpectedStream, state: StreamState | None, system: str | None = None) -> str:
     """Return why changes from the archive's end on cannot be joined with it; "" if they can.
 
     A slot that is behind the archive's end is not broken: a crash came before it was advanced.
+
+    :param system: the server's identifier, as `system_identifier` returned it; None: as expected.
     """
+    if state is None and system is not None and expected.system_identifier not in (None, system):
+        return (
+            f"the server is another one: system {system}, not {expected.system_identifier}, where slot "
+            f"{expected.name} keeps the log until holdfast source remove drops it there"
+        )
     if state is None:
-        return f"slot {expected.name} is gone: somebody dropped it, or the server is another one"
+        return f"slot {expected.name} is gone: somebody dropped it"
     return next(_reasons(expected, state), "")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import DamagedError
+from holdfast.sources.postgresql.definitions import SCHEMA, TRIGGERS
 from holdfast.sources.postgresql.dump import script_of
 from holdfast.sources.postgresql.sqltext import COMMENT, Token, chain_at, tokens
 
@@ -106,7 +107,8 @@ class Entry:
 def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:
     """Return a dump's entries in the order in which they can be created.
 
-    Publications of ours are left out: they belong to the backup of the source, and nobody would drop them elsewhere.
+    Publications and event triggers of ours are left out: they belong to the backup of the source, and nobody would drop
+    them elsewhere.
 
     :param server_version: such as 180006; of the server they are for.
     :raises DamagedError: it is not what pg_restore writes.
@@ -116,7 +118,16 @@ def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:
         entry
         for section in sections
         for entry in parse_script(script_of(dump, section, server_version=server_version), section)
-        if not (entry.kind in _PUBLICATIONS and _STREAM.fullmatch(entry.name.partition(" ")[0]))
+        if not _is_ours(entry)
+    )
+
+
+def _is_ours(entry: Entry) -> bool:
+    if entry.kind in _PUBLICATIONS:
+        return _STREAM.fullmatch(entry.name.partition(" ")[0]) is not None
+    words = entry.name.split()  # of what belongs to another entry, such as its comment, its kind stands before its name
+    return SCHEMA in (entry.schema, *words[-1:]) or (
+        "EVENT TRIGGER" in (entry.kind, " ".join(words[:2])) and words[-1] in TRIGGERS
     )
 
 

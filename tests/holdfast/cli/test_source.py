@@ -228,6 +228,7 @@ def test_a_stream_is_set_up_by_name_of_the_archive_and_removed_with_its_slot(
     setup = ("source", "setup", shop.url, "--role", ROLE, "--changes", "--run", "--json")
     assert "say for which archive the changes are: --archive URL" in holdfast(*setup).err
     assert holdfast("source", "setup", shop.url, "--identity-full", "*").code == 2
+    assert "add --changes" in holdfast("source", "setup", shop.url, "--definitions").err
     done = holdfast(*setup, "--archive", store.url, "--identity-full", "hr.*")
     assert (done.code, done.value["ran"]) == (0, True)
     said = [statement for change in done.value["changes"] for statement in change["sql"]]

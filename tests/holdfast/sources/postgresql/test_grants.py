@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import HoldfastError, RefusedError, UsageError
-from holdfast.sources.postgresql import grants
+from holdfast.sources.postgresql import definitions, grants
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.backup_role import MARK, Record, read_role
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
@@ -440,6 +440,29 @@ def test_nobody_gets_another_replica_identity_without_consent(keyed: Address, ro
         grants.plan_setup(
             keyed, [keyed.database], role, streams={keyed.database: WantedStream(STREAM, identity_full=["x.*"])}
         )
+
+
+def test_the_log_tells_of_definitions_only_with_consent_and_nothing_of_that_is_left(
+    postgres: PostgresServer, keyed: Address, role: str, execute: Execute, tmp_path: Path
+) -> None:
+    def seen() -> tuple[bool, bool]:
+        with connect(keyed) as session:
+            return bool(definitions.told(session)), definitions.left(session)
+
+    setup(keyed, role, streams={keyed.database: WantedStream(STREAM)})
+    assert seen() == (False, False)
+    wanted = {keyed.database: WantedStream(STREAM, definitions=True)}
+    plan = grants.plan_setup(keyed, [keyed.database], role, streams=wanted)
+    run_script(postgres, grants.script(plan), keyed, tmp_path)
+    assert seen() == (True, True)
+    assert grants.plan_setup(keyed, [keyed.database], role, streams=wanted).parts == ()
+    execute("alter event trigger holdfast_dropped disable")
+    assert seen() == (False, True)
+    setup(keyed, role, streams=wanted)
+    assert seen() == (True, True)
+    execute("drop event trigger holdfast_dropped")
+    remove(keyed, role)
+    assert (seen(), stream_left(keyed), exists(keyed, role)) == ((False, False), [], False)
 
 
 def test_an_identity_by_an_index_that_was_gone_does_not_come_back(keyed: Address, role: str, execute: Execute) -> None:
