@@ -175,8 +175,9 @@ def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, archi
         for path in (folder / "far" / "data").rglob("*.parquet"):
             path.unlink()
         coordination.run(lambda c: mark_lost(c, pair.archive, "far", "its disk was changed"))
-        (made,) = run(airflow, "lost_replica_recovery", "recover", "pair")["recovered"]
-        assert (made["replica"], made["from"], made["index"]) == ("far", "near", 2)
+        # A run that the schedule has begun in the same moment may have done it: then there is nothing left.
+        made = run(airflow, "lost_replica_recovery", "recover", "pair")["recovered"]
+        assert [(each["replica"], each["from"], each["index"]) for each in made] in ([("far", "near", 2)], [])
         assert pair.is_whole("far")
         assert not coordination.run(lambda c: replica(c, pair.archive, "far")).is_lost
 
