@@ -118,7 +118,7 @@ class _Stretch:
         interval, chain = self._interval, self._chain
         if interval.first == interval.last and (not chain.changes or interval.first > chain.end):
             return tuple(placed for placed in chain.snapshots if to_of(placed.head) == interval.first)
-        return (*chain.snapshots, *chain.changes)
+        return (*(placed for placed in chain.snapshots if not placed.begins), *chain.changes)
 
     @cached_property
     def _cuts(self) -> list[int]:

@@ -73,7 +73,7 @@ class Needs:
         blocks = (*chain.snapshots, *chain.changes)
         self._chain = chain
         self._end = chain.end if chain.changes else -1
-        self._snapshots = [to_of(placed.head) for placed in chain.snapshots]
+        self._snapshots = [to_of(placed.head) + placed.begins for placed in chain.snapshots]
         self._changes_from = [from_of(placed.head) for placed in chain.changes]
         self._changes_to = [to_of(placed.head) for placed in chain.changes]
         self._bases = list(_bases(chain.snapshots))
@@ -135,7 +135,7 @@ def _bases(snapshots: Sequence[Placed]) -> Iterator[_Bases]:
         yield _Bases(
             snapshots=tuple(found.values()),
             start=min((_joined_from(head) for head in heads), default=to_of(placed.head)),
-            alone=all(to_of(head) == to_of(placed.head) for head in heads),
+            alone=not placed.begins and all(to_of(head) == to_of(placed.head) for head in heads),
         )
 
 

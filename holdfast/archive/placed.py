@@ -110,6 +110,11 @@ class Placed:
         return self._recall.head()
 
     @property
+    def begins(self) -> bool:
+        """Whether it is no block, but tells that tables were made in one: it counts behind its position only."""
+        return isinstance(self._recall, Beginning)
+
+    @property
     def id(self) -> str:
         """The block's id."""
         return self._recall.id

@@ -75,9 +75,8 @@ class _Growing:
         return to_of(self.changes[-1].head) if self.changes else self.start
 
     def chain(self) -> Chain:
-        return Chain(
-            self.start, tuple(sorted(self.snapshots, key=lambda each: to_of(each.head))), tuple(self.changes), self.gap
-        )
+        ordered = sorted(self.snapshots, key=lambda each: (to_of(each.head), each.begins))
+        return Chain(self.start, tuple(ordered), tuple(self.changes), self.gap)
 
 
 def told(state: State, source: str) -> tuple[Placed, ...]:
@@ -253,8 +252,9 @@ class Moment:
         """Return of every table that was not dropped its newest snapshot, with the block it is in."""
         live = Live()
         for placed in self.chain.snapshots:
+            at = to_of(placed.head)
             # Behind the end of the changes there is nothing but the snapshot itself.
-            if to_of(placed.head) == self.position or to_of(placed.head) < self.position <= self.chain.end:
+            if (at == self.position and not placed.begins) or at < self.position <= self.chain.end:
                 live.add(placed)
         return live.tables
 

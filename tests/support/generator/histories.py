@@ -284,7 +284,8 @@ class History:
             return
         kinds = (
             self._add, self._add, self._drop, self._rename, self._widen, self._retype, self._rename_table,
-            self._identity, self._labels, self._empty_and_retype, self._part, self._new, self._drop_table,
+            self._identity, self._labels, self._empty_and_retype, self._part, self._make_part, self._new,
+            self._drop_table,
         )  # fmt: skip
         yield from self.draw(st.sampled_from(kinds))(self._table())
         yield from self._rows()
@@ -404,6 +405,28 @@ class History:
             yield f"insert into {part} (part, id) values ({number}, 77)", _nothing
             if self.draw(st.booleans()):
                 yield f"alter table {table.name} attach partition {part} for values in ({number})", _nothing
+
+    def _make_part(self, table: Table) -> Iterator[Step]:
+        """Make a partition in one of the ways there are, and use it."""
+        if table.how != "parts":
+            return
+        number = next(self._numbers)
+        part = f"{table.name}_{number}"
+        attached = f"for values in ({number})"
+        if self.draw(st.booleans()):
+            yield f"create table {part} partition of {table.name} {attached}", _nothing
+        else:
+            yield f"create table {part} (like {table.name} including all)", _nothing
+            yield f"insert into {part} (part, id) values ({number}, 1)", _nothing
+            yield f"alter table {table.name} attach partition {part} {attached}", _nothing
+        yield f"insert into {table.name} (part, id) select {number}, id from generate_series(2, 5) id", _nothing
+        what = self.draw(st.sampled_from(("", "", "truncate", "update", "drop")))
+        if what == "truncate":
+            yield f"truncate {part}", _nothing
+        elif what == "update":
+            yield f"update {table.name} set id = id + 1 where part = {number} and id > 3", _nothing
+        elif what == "drop":
+            yield f"drop table {part}", _nothing
 
     def _new(self, table: Table) -> Iterator[Step]:
         for statement, then in self._create(self.draw(st.sampled_from(tuple(KEYS)))):
