@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast.archive.state import State
     from holdfast.storage import ObjectStore
 
-FILES, FILE_BYTES = 24, 24 << 20
+FILES, FILE_BYTES = 72, 24 << 20
 AT_ONCE = 8
 ARCHIVES, REPLICAS = 10, 200
 STATUS_S = 1.0

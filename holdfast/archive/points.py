@@ -157,7 +157,10 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     the time before their first snapshot.
     """
     chain = interval.chain
-    blocks = [placed.head for placed in _in_order(chain)]
+    # Changes from before the first snapshot are in it, and none of their moments is restorable.
+    since = (interval.first, True)
+    heads = (placed.head for placed in _in_order(chain))
+    blocks = [head for head in heads if (to_of(head), head.kind == "snapshot") >= since]
     labels = {record.id: record.label for placed in chain.snapshots for record in placed.head.tables}
     return [
         {**gap, "to": gap.get("to", iso(interval.end))}
