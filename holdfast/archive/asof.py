@@ -130,6 +130,11 @@ class View:
     def _register_base(self) -> str:
         """Register the snapshot; return the SQL of its rows in the wanted form."""
         files = self._history.base
+        if not files:  # the table is followed from its first row on
+            kinds = (field.type for field in self._history.wanted)
+            none = pa.schema(list(zip(self._columns, kinds, strict=True))).empty_table()
+            self._sql.register(f"base_{self._name}", none)
+            return f"(select {self._all} from base_{self._name})"
         try:
             with open_file(self._store, files[0]) as file:
                 written = pq.read_schema(file)

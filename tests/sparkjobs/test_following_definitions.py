@@ -15,12 +15,14 @@ import pytest
 from holdfast.archive import points
 from holdfast.errors import UsageError
 from holdfast.position import parse_position
+from holdfast.query import Query
 from holdfast.sources.postgresql import definitions, grants
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream_rights import WantedStream
+from tests.support.compacting import compact, everything_told
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.servers import create_database
 from tests.support.versions import programs_of, running
@@ -72,6 +74,8 @@ def make_partitions(followed: Followed) -> dict[str, int]:
         "insert into root values (1)",
         "create table below partition of root for values from (50) to (60) partition by range (id)",
         "create table other (id int primary key)",
+        "create table pair (a text, b int, n int, primary key (a, b)) partition by list (b)",
+        "create table pair_1 partition of pair for values in (1)",
     )
     followed.run("insert into root values (2)")
     followed.back_up()
@@ -89,9 +93,14 @@ def make_partitions(followed: Followed) -> dict[str, int]:
     followed.run("truncate emptied", "insert into root values (61)")
     followed.run("update root set word = 'new' where id % 10 = 0", "delete from root where id = 11")
     followed.run("insert into root values (12), (21), (31), (41), (51)")
-    every = {name: oid(followed, name) for name in ("plain", "own", "deeper", "attached", "later", "emptied")}
+    followed.run(
+        "create table pair_2 partition of pair for values in (2)", "insert into pair values ('a', 2), ('b', 2)"
+    )
+    followed.run("update pair set a = 'c', n = 1 where a = 'b'", "create table silent partition of pair default")
+    kinds = ("plain", "own", "deeper", "pair_2", "silent", "attached", "later", "emptied")
+    every = {name: oid(followed, name) for name in kinds}
     followed.back_up()
-    followed.run("update root set word = 'last'")
+    followed.run("update root set word = 'last'", "update pair set n = 2")
     followed.back_up()
     return every
 
@@ -100,7 +109,7 @@ def test_a_partition_made_between_two_backups_has_its_rows_from_the_first_on(
     followed: Followed, new_database: NewDatabase
 ) -> None:
     every = make_partitions(followed)
-    whole = {every[name] for name in ("plain", "own", "deeper")}
+    whole = {every[name] for name in ("plain", "own", "deeper", "pair_2", "silent")}
     agree(followed, 1)
     for position, truth in followed.moments[1:]:
         got = followed.tables_at(followed.moment(f"lsn:{position}"))
@@ -111,6 +120,29 @@ def test_a_partition_made_between_two_backups_has_its_rows_from_the_first_on(
     between = next(at for at, truth in followed.moments if every["own"] in truth)
     comes_back(followed, f"lsn:{between}", new_database())
     comes_back(followed, "latest", new_database())
+
+    before = everything_told(followed.store)
+    compact(followed.store)
+    assert everything_told(followed.store) == before
+    compact(followed.store, consolidate=True)
+    agree(followed, 1)
+    followed.run("insert into pair values ('d', 2), ('e', 3)", "delete from pair where a = 'a'")
+    followed.back_up()
+    agree(followed, 1)
+    comes_back(followed, "latest", new_database())
+
+
+def test_a_partition_without_a_snapshot_is_read_in_place(followed: Followed, tmp_path: Path) -> None:
+    make_partitions(followed)
+    expected: list[tuple[str, list[tuple[Any, ...]]]] = [
+        ("select a, n from pair_2 order by a", [("a", 2), ("c", 2)]),
+        ("select count(*) from silent", [(0,)]),
+        ("select count(*), sum(id) from root where id between 10 and 29", [(4, 63)]),
+    ]
+    for number, (text, rows) in enumerate(expected):
+        (spill := tmp_path / str(number)).mkdir()
+        asked = Query(followed.store, followed.moment("latest"), text, memory_bytes=1 << 28, spill=spill)
+        assert [tuple(row.values()) for batch in asked.rows() for row in batch.to_pylist()] == rows
 
 
 @pytest.mark.parametrize("version", [14, 15, 16, 17])
