@@ -497,17 +497,22 @@ class Run:
         if self._following is None:
             return
         yield from self._following.to_begin
+        left = set(self._following.not_followed) - set(self._following.to_begin)
+        if not left:
+            return
         now = _known_cut(self._job, self._newest().block).catalog
+        every = chains(self._archive.state, self._source)
+        mine = next(chain for chain in every if self._done[-1].id in {placed.id for placed in chain.changes})
         live = Live()
-        for placed in chains(self._archive.state, self._source)[-1].snapshots:
+        for placed in mine.snapshots:
             live.add(placed)
         before: dict[str, Catalog] = {}
         for table in now.with_rows():
             found = live.tables.get(str(table.oid))
-            if found is None or table.label not in self._following.not_followed:
+            if found is None or table.label not in left:
                 continue
             file = found[1].block.catalog
             if file.path not in before:
                 before[file.path] = Catalog.model_validate_json(read_file(self._job.store, file))
-            if table.label not in self._following.to_begin and not fits(before[file.path], now, table):
+            if not fits(before[file.path], now, table):
                 yield table.label
