@@ -96,12 +96,17 @@ class Needs:
             return
         self._begun.add(newest - 1)
         bases = self._bases[newest - 1]
+        # Backups of a quiet source begin and end at one position: they say until when nothing came.
+        first = min(bisect_left(self._changes_from, bases.start), bisect_right(self._changes_to, bases.start))
         if low == high == self._snapshots[newest - 1] and bases.alone:
+            self._marked_changes.add(first, bisect_right(self._changes_to, high))
             return
         upto = len(self._snapshots) if high is None else bisect_right(self._snapshots, high)
         self._marked_snapshots.add(newest, upto)
-        end = len(self._changes_from) if high is None else bisect_left(self._changes_from, self._told(high))
-        self._marked_changes.add(bisect_right(self._changes_to, bases.start), end)
+        end = len(self._changes_from)
+        if high is not None:
+            end = max(bisect_left(self._changes_from, self._told(high)), bisect_right(self._changes_to, high))
+        self._marked_changes.add(first, end)
 
     def _told(self, high: int) -> int:
         """Return the position up to which changes are needed for a position's schema and sequences to be told."""

@@ -217,7 +217,8 @@ def _by_hold(found: Iterable[Interval], hold: Hold) -> Iterator[Kept]:
     before = [placed.head for placed in interval.snapshots if to_of(placed.head) <= position]
     early = [block for block in before if block.covers.to_time <= hold.at]
     low = to_of(early[-1]) if early and early[-1] is not before[-1] else position
-    high = position if to_of(before[-1]) == position else _reaching(interval.chain.changes, position, hold.at)
+    is_alone = to_of(before[-1]) == position and before[-1].covers.to_time >= hold.at
+    high = position if is_alone else _reaching(interval.chain.changes, position, hold.at)
     yield Kept(interval, low, high, f"hold {hold.id}")
 
 

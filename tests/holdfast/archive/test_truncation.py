@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.archive import Archive, Change, State
 from holdfast.archive.holding import add_hold
-from holdfast.archive.holds import standing
+from holdfast.archive.holds import check_holds, standing
 from holdfast.archive.model import Block
 from holdfast.archive.placed import Placed
 from holdfast.archive.retention import parse_rules
@@ -247,6 +247,30 @@ def test_a_moment_that_is_held_can_be_asked_for_by_its_time() -> None:
     before_hour = made.moment("commit:4")
     made.hold(replace(before_hour, at=before_hour.at + half))
     assert stays(made, "last=1") == ["b3", "b4", "b5", "b6", "b7"]
+
+
+@pytest.mark.parametrize("quiet", [(2, 3, 4), (3, 4)])
+def test_a_quiet_source_keeps_the_backups_that_say_so_as_long_as_their_point(quiet: Sequence[int]) -> None:
+    made = Backups()
+    made.full(opened=True)
+    for number in range(2, 5):
+        made.wait(timedelta(hours=1))
+        if number not in quiet:
+            made.write(1)
+        made.changes()
+    newest = made.moment("commit:4")
+    made.wait(timedelta(hours=1))
+    made.fail_over(0x9000)
+    made.full(opened=True)
+    named = [point for point in made.points() if point.at == newest.at]
+    if quiet == (3, 4):
+        assert [point.commit for point in named] == [4]
+        assert {"b1", "b2", "b4"} <= set(stays(made, "last=2"))
+    assert "b4" not in stays(made, "last=1")
+    made.hold(replace(newest, at=newest.at - timedelta(minutes=30)))
+    assert {"b1", "b4"} <= set(stays(made, "last=1"))
+    left = {each: made.state.blocks[each] for each in stays(made, "last=1")}
+    check_holds(made.state, replace(made.state, blocks=left))
 
 
 def test_each_source_is_truncated_by_itself(archive: Archive, block: Callable[..., Block], noon: datetime) -> None:
