@@ -19,7 +19,7 @@ from holdfast.archive.state import check_writable, validate
 from holdfast.errors import HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
 from holdfast.replication import log, quorum
 from holdfast.replication.agreement import OLD_STORE, ask_others, check_others, check_replica, look_up
-from holdfast.replication.errors import HeadMovedError, OldStoreError, QuorumFailedError
+from holdfast.replication.errors import HeadMovedError, OldStoreError, QuorumFailedError, StoreAwayError
 from holdfast.replication.fetching import Others, fetch
 from holdfast.replication.replicas import (
     Acting,
@@ -378,11 +378,15 @@ class ReplicatedArchive(Archive):
 
     def _append(self, draft: Draft) -> int:
         coordination, acting = self.in_use()
-        for _ in range(_APPENDS):
+        for lost_answers in range(_APPENDS):
             try:
                 return coordination.run(lambda c: log.append(c, acting, draft))
             except OutcomeUnknownError:
                 continue  # the next one finds it by its id, if it is there
+            except StoreAwayError:
+                if not lost_answers:
+                    raise
+                break  # this one has changed nothing, which tells nothing of those before
         raise OutcomeUnknownError(
             f"the coordination store {coordination.url} did not tell whether entry {draft.id} was appended; nothing "
             "was cleaned up: look with 'holdfast replica status', and sync before trying again"

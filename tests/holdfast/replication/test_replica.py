@@ -15,8 +15,8 @@ from holdfast.archive.retention import parse_rules
 from holdfast.archive.state import State
 from holdfast.archive.truncation import truncate
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
-from holdfast.replication import schema
-from holdfast.replication.errors import EpochOverError, LostReplicaError, OldStoreError
+from holdfast.replication import log, schema
+from holdfast.replication.errors import EpochOverError, LostReplicaError, OldStoreError, StoreAwayError
 from holdfast.replication.leading import leading
 from holdfast.replication.log import Draft, EntryChange, append, take_source
 from holdfast.replication.replica import ReplicatedArchive, Synced
@@ -148,6 +148,40 @@ def test_an_append_whose_answer_was_lost_is_found_again(two: Replicas, monkeypat
     monkeypatch.undo()
     assert answers == [1]
     assert run(lambda c: status(c, two.archive))[0].log.head == 1
+
+
+def test_an_append_is_unknown_where_the_store_is_away_once_its_answer_was_lost(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = two.open("near")
+    run = two.coordination.run
+
+    def away(work: Callable[[Connection], object]) -> object:
+        raise StoreAwayError("the network is cut")
+
+    def losing(work: Callable[[Connection], object]) -> object:
+        result = run(work)
+        if run(lambda c: status(c, two.archive))[0].log.head:
+            monkeypatch.setattr(two.coordination, "run", away)
+            raise OutcomeUnknownError("the answer was lost")
+        return result
+
+    monkeypatch.setattr(two.coordination, "run", losing)
+    with pytest.raises(OutcomeUnknownError, match="was appended; nothing was cleaned up"):
+        near.add(two.backup(near.store), check=nothing, fence=None)
+
+
+def test_an_append_has_failed_where_the_store_was_away_from_the_beginning(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = two.open("near")
+
+    def away(*args: object) -> int:
+        raise StoreAwayError("the network is cut")
+
+    monkeypatch.setattr(log, "append", away)
+    with pytest.raises(StoreAwayError):
+        near.add(two.backup(near.store), check=nothing, fence=None)
 
 
 def test_a_process_whose_epoch_is_over_changes_nothing(two: Replicas) -> None:
