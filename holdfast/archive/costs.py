@@ -33,8 +33,9 @@ Span = tuple[int, int]
 class Cost:
     """Moments of a source that cannot be restored whole, one after the other.
 
-    :param start, end: the first and the last of them.
-    :param first, last: commits of the first and the last restore point among them; `points`: how many there are.
+    :param start, end: the first and the last of them, or what they lie between, where none is a restore point.
+    :param first, last: commits of the first and the last restore point among them, 0 where there is none; `points`: how
+        many there are.
     """
 
     source: str
@@ -45,9 +46,12 @@ class Cost:
     points: int
 
     def __str__(self) -> str:
-        if self.points == 1:
+        if not self.points:
+            return f"{self.source} between {iso(self.start)} and {iso(self.end)}, no end of a backup among it"
+        if self.start == self.end:
             return f"{self.source} at {iso(self.end)} (commit:{self.last})"
-        return f"{self.source} from {iso(self.start)} to {iso(self.end)} (commit:{self.first} to commit:{self.last})"
+        commits = f"commit:{self.first}" + (f" to commit:{self.last}" if self.first != self.last else "")
+        return f"{self.source} from {iso(self.start)} to {iso(self.end)} ({commits})"
 
     def describe(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
@@ -55,8 +59,8 @@ class Cost:
             "source": self.source,
             "from": iso(self.start),
             "to": iso(self.end),
-            "first": f"commit:{self.first}",
-            "last": f"commit:{self.last}",
+            "first": f"commit:{self.first}" if self.points else None,
+            "last": f"commit:{self.last}" if self.points else None,
             "points": self.points,
         }
 
@@ -180,17 +184,17 @@ class _Stretch:
         ]
         if not clipped:
             return None
-        points = sorted(
+        every = sorted(
             (to_of(placed.head), placed.number, placed.head.covers.from_time, placed.head.covers.to_time)
             for placed in self._blocks
             if not placed.head.supplement
-            if any(first <= to_of(placed.head) <= last for first, last in clipped)
         )
-        if not points:
-            return Cost(
-                self._source, interval.start, interval.end, interval.placed.number, interval.placed.number, points=1
-            )
+        points = [point for point in every if any(first <= point[0] <= last for first, last in clipped)]
         begin = min(first for first, _ in clipped)
+        if not points:
+            before = max((when for position, *_, when in every if position < begin), default=interval.start)
+            after = min((when for position, *_, when in every if position > begin), default=interval.end)
+            return Cost(self._source, before, after, 0, 0, points=0)
         start = points[0][3] if begin == points[0][0] else max(points[0][2], interval.start)
         end = max(when for *_, when in points)
         return Cost(self._source, start, end, points[0][1], points[-1][1], len({commit for _, commit, *_ in points}))

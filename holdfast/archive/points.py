@@ -163,7 +163,7 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     blocks = [head for head in heads if (to_of(head), head.kind == "snapshot") >= since]
     labels = {record.id: record.label for placed in chain.snapshots for record in placed.head.tables}
     return [
-        {**gap, "to": gap.get("to", iso(interval.end))}
+        {**gap, "from": max(gap["from"], iso(interval.start)), "to": gap.get("to", iso(interval.end))}
         for table, label in labels.items()
         for gap in _gaps_of(table, label, blocks)
     ]
