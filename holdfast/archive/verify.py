@@ -64,6 +64,7 @@ class Damage:
         schema, "transactions" for those that tell when they were committed, "the backup" for a commit.
     :param commit: the one that it belongs to.
     :param path: of the file.
+    :param source: "" of a commit that holds no backup.
     :param costs: what cannot be restored whole without it.
     :param replaceable: it is a file of a block, and missing or not what was written: a copy or another replica may have
         it. Commits are put back by hand, and what was written so is the same at every place.
@@ -78,7 +79,8 @@ class Damage:
     replaceable: bool = False
 
     def __str__(self) -> str:
-        said = f"{self.what}; it holds {self.table} of {self.source}, restore point commit:{self.commit}"
+        holds = f"it holds {self.table} of {self.source}, restore point commit:{self.commit}"
+        said = f"{self.what}; {holds if self.source else f'it is commit {self.commit}, which holds no backup'}"
         return f"{said}; needed for {', '.join(map(str, self.costs))}" if self.costs else said
 
     def describe(self) -> dict[str, Any]:
@@ -384,7 +386,7 @@ def _lost_commits(archive: Archive) -> Iterator[Damage]:
         number = result.get("commit")
         if isinstance(number, int) and number > archive.state.sequence and not _is_there(archive, commit_key(number)):
             what = f"{commit_key(number)} is missing, which {found.key} says was made: put it back from a copy"
-            yield Damage(what, BACKUP, str(result.get("source")), number, commit_key(number))
+            yield Damage(what, BACKUP, str(result.get("source") or ""), number, commit_key(number))
 
 
 def _is_there(archive: Archive, key: str) -> bool:
