@@ -187,6 +187,7 @@ class History:
         session.execute("begin")
         for _ in range(self.draw(st.integers(1, 3))):
             session.execute("savepoint step")
+            saved = copy.deepcopy(self.model.tables)
             try:
                 for statement, then in steps():
                     self.script.append(statement)
@@ -196,6 +197,7 @@ class History:
             except psycopg.Error as error:
                 self.script.append(f"rollback to step -- {error}")
                 session.execute("rollback to step")
+                self.model.tables = saved
         self._before_the_end(begun)
         self.script.append("commit" if commit else "rollback")
         session.execute(self.script[-1].encode())
