@@ -282,12 +282,12 @@ class History:
     def _definition(self) -> Iterator[Step]:
         """Yield statements that change a definition, and rows by it."""
         if not self.model.tables:
-            yield from self._create(self.draw(st.sampled_from(tuple(KEYS))))
+            yield from self._new()
             return
         kinds = (
             self._add, self._add, self._drop, self._rename, self._widen, self._retype, self._rename_table,
-            self._identity, self._labels, self._empty_and_retype, self._part, self._make_part, self._new,
-            self._drop_table,
+            self._identity, self._labels, self._empty_and_retype, self._part, self._make_part,
+            lambda table: self._new(), self._drop_table,
         )  # fmt: skip
         yield from self.draw(st.sampled_from(kinds))(self._table())
         yield from self._rows()
@@ -430,7 +430,8 @@ class History:
         elif what == "drop":
             yield f"drop table {part}", _nothing
 
-    def _new(self, table: Table) -> Iterator[Step]:
+    def _new(self) -> Iterator[Step]:
+        """Make a table, of which nothing is known before its first snapshot."""
         for statement, then in self._create(self.draw(st.sampled_from(tuple(KEYS)))):
 
             def unclean(model: Model, then: Callable[[Model], None] = then) -> None:
