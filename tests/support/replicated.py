@@ -1,4 +1,4 @@
-"""Archives with replicas, in folders, whose backups are made up and have real files."""
+"""Archives with replicas, in folders and on object storage, whose backups are made up and have real files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nothing() -> None:
 class Replicas:
     """The replicas of one archive.
 
-    :param folder: in which each has a folder by its name.
+    :param folder: of the test.
     :param coordination: the store with their log.
     """
 
@@ -56,9 +56,14 @@ class Replicas:
             replicas.add(name)
         return replicas
 
+    @property
+    def under(self) -> str:
+        """Return the path, or the URL, under which each replica has a folder by its name."""
+        return str(self.folder)
+
     def place(self, name: str) -> ObjectStore:
         """Return the store of a replica."""
-        return open_store(str(self.folder / name))
+        return open_store(f"{self.under}/{name}")
 
     def add(self, name: str) -> Recovered:
         """Add a replica, and make it what the others are."""
@@ -119,6 +124,17 @@ class Replicas:
             for file in placed.block.files():
                 read_file(store, file)
         return True
+
+
+class OnS3(Replicas):
+    """Replicas in the folders of a bucket, of the server that the environment names."""
+
+    BUCKET = "replicas"
+
+    @property
+    def under(self) -> str:
+        """Return the URL of the bucket."""
+        return f"s3://{self.BUCKET}"
 
 
 def replica_rows(holdfast: RunCommand) -> dict[str, dict[str, object]]:

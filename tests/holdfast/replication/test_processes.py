@@ -17,14 +17,12 @@ from holdfast.archive import Archive
 from holdfast.replication import quorum, schema
 from holdfast.replication.replicas import log_state, replicas
 from holdfast.replication.store import CoordinationStore
-from holdfast.storage import ObjectStore, open_store
 from tests.support.command import until
-from tests.support.replicated import Replicas
+from tests.support.replicated import OnS3, Replicas
 from tests.support.versitygw import running_versitygw
 
 NAMES = ("near", "far", "off")
 ROOT = Path(__file__).parents[3]
-BUCKET = "s3://replicas"
 
 _REFUSED = ("BusyError", "EpochOverError", "LockBusy", "LostReplicaError", "RefusedError")
 _SAID = ("at work", "added ", "failed ", "unknown ", "deleted ")
@@ -43,13 +41,11 @@ def _is_expected(line: str) -> bool:
 class Crew:
     """Processes that are killed and replaced.
 
-    :param place: the URL or path under which each replica is, by its name.
     :ivar added: blocks whose backups were acknowledged; `failed`: those that were taken back for want of their quorum.
     :ivar deleted: files that vacuums have deleted.
     """
 
     three: Replicas
-    place: str
     random: random.Random
     folder: Path
     count: int = 0
@@ -65,7 +61,7 @@ class Crew:
         said = self.folder / f"worker-{self.count}"
         with said.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.replica_worker", self.place, self.three.coordination.url,
+                [sys.executable, "-m", "tests.support.replica_worker", self.three.under, self.three.coordination.url,
                  self.three.archive, ",".join(NAMES), str(self.random.random())],
                 stdout=output, stderr=subprocess.STDOUT, cwd=ROOT,
             )  # fmt: skip
@@ -122,8 +118,8 @@ def check(three: Replicas, crew: Crew) -> None:
     assert all(three.is_whole(name) for name in NAMES)
 
 
-def work(three: Replicas, place: str, folder: Path, seed: int, rounds: int) -> None:
-    crew = Crew(three, place, random.Random(seed), folder)
+def work(three: Replicas, folder: Path, seed: int, rounds: int) -> None:
+    crew = Crew(three, random.Random(seed), folder)
     crew.work(rounds)
     assert len(crew.added) >= rounds // 2
     assert (crew.deleted and crew.failed) or rounds < 50  # a few rounds may come to no vacuum, or no failure
@@ -138,14 +134,7 @@ def work(three: Replicas, place: str, folder: Path, seed: int, rounds: int) -> N
 def test_replicas_are_equal_and_have_every_backup_whoever_was_killed(
     three: Replicas, tmp_path: Path, seed: int, rounds: int
 ) -> None:
-    work(three, str(tmp_path), tmp_path, seed, rounds)
-
-
-class OnS3(Replicas):
-    """Replicas in the folders of a bucket."""
-
-    def place(self, name: str) -> ObjectStore:
-        return open_store(f"{BUCKET}/{name}")
+    work(three, tmp_path, seed, rounds)
 
 
 @pytest.mark.service
@@ -155,7 +144,7 @@ def test_they_are_so_on_object_storage_with_a_store_in_postgresql(
     both: CoordinationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, rounds: int
 ) -> None:
     with running_versitygw() as s3:
-        s3.make_bucket("replicas")
+        s3.make_bucket(OnS3.BUCKET)
         for name, value in s3.environment.items():
             monkeypatch.setenv(name, value)
-        work(OnS3.begun(tmp_path, both, "far", "off"), BUCKET, tmp_path, seed, rounds)
+        work(OnS3.begun(tmp_path, both, "far", "off"), tmp_path, seed, rounds)
