@@ -8,6 +8,7 @@ import re
 import socket
 import struct
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
@@ -22,28 +23,19 @@ NEVER = float("inf")
 _SOON = "?keepalives_idle=1&keepalives_interval=1&keepalives_count=2&tcp_user_timeout=2000"
 """A client that asks after one second whether the other side is there."""
 
-_CHUNK = 1 << 14
+CHUNK = 1 << 14
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
 
 
-class Proxy:
-    """Carries bytes to a port of this machine and back, until the fault.
+class Relay(ABC):
+    """Carries bytes to a port of this machine and back."""
 
-    :param to_server, to_client: the fault happens when so many bytes went that way in one connection.
-    :param lasting: nobody can connect after the fault.
-    """
-
-    def __init__(self, target: int, fault: Fault, *, to_server: float, to_client: float, lasting: bool) -> None:
+    def __init__(self, target: int) -> None:
         self._target = target
-        self._fault = fault
-        self._most = {"server": to_server, "client": to_client}
-        self._lasting = lasting
         self._writers: list[asyncio.StreamWriter] = []
-        self._broken: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._end = asyncio.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.happened = threading.Event()
         self.port: int = self._listener.getsockname()[1]
 
     def way_to(self, address: Address) -> Address:
@@ -59,16 +51,35 @@ class Proxy:
         """End all connections and `run`."""
         self._loop.call_soon_threadsafe(self._end.set)
 
-    def break_now(self) -> None:
-        """Let the fault happen, whatever has been carried."""
-        self._loop.call_soon_threadsafe(self._break)
-
     async def _serve(self) -> None:
         async with await asyncio.start_server(self._connect, sock=self._listener):
             await self._end.wait()
             for writer in self._writers:
-                with suppress(OSError):  # it has ended by itself
-                    _reset(writer.transport)
+                break_off(writer, "reset")
+
+    @abstractmethod
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry what a client sends, and what it is answered."""
+
+
+class Proxy(Relay):
+    """Carries bytes until the fault.
+
+    :param to_server, to_client: the fault happens when so many bytes went that way in one connection.
+    :param lasting: nobody can connect after the fault.
+    """
+
+    def __init__(self, target: int, fault: Fault, *, to_server: float, to_client: float, lasting: bool) -> None:
+        super().__init__(target)
+        self._fault = fault
+        self._most = {"server": to_server, "client": to_client}
+        self._lasting = lasting
+        self._broken: set[asyncio.StreamWriter] = set()
+        self.happened = threading.Event()
+
+    def break_now(self) -> None:
+        """Let the fault happen, whatever has been carried."""
+        self._loop.call_soon_threadsafe(self._break)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.happened.is_set() and self._lasting:
@@ -85,7 +96,7 @@ class Proxy:
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: float) -> None:
         carried = 0
         with suppress(OSError):
-            while chunk := await reader.read(_CHUNK):
+            while chunk := await reader.read(CHUNK):
                 carried += len(chunk)
                 if carried >= most and not self.happened.is_set():
                     self._break()
@@ -100,8 +111,13 @@ class Proxy:
         self.happened.set()
         self._broken = set(self._writers)
         for writer in self._writers:
-            with suppress(OSError):  # it has ended by itself
-                _BREAK[self._fault](writer.transport)
+            break_off(writer, self._fault)
+
+
+def break_off(writer: asyncio.StreamWriter, fault: Fault) -> None:
+    """Let a fault happen to a connection, if it has not ended by itself."""
+    with suppress(OSError):
+        _BREAK[fault](writer.transport)
 
 
 def _reset(transport: asyncio.WriteTransport) -> None:
@@ -124,15 +140,22 @@ _BREAK = {"reset": _reset, "closed": lambda transport: transport.close(), "silen
 
 
 @contextmanager
+def carrying(relay: Relay) -> Iterator[None]:
+    """Run a relay until the block ends."""
+    thread = threading.Thread(target=relay.run, name="relay")
+    thread.start()
+    try:
+        yield
+    finally:
+        relay.stop()
+        thread.join()
+
+
+@contextmanager
 def faulty_network(
     target: int, fault: Fault, *, to_server: float = NEVER, to_client: float = NEVER, lasting: bool = True
 ) -> Iterator[Proxy]:
     """Run a proxy before a port, until the block ends."""
     proxy = Proxy(target, fault, to_server=to_server, to_client=to_client, lasting=lasting)
-    thread = threading.Thread(target=proxy.run, name="proxy")
-    thread.start()
-    try:
+    with carrying(proxy):
         yield proxy
-    finally:
-        proxy.stop()
-        thread.join()

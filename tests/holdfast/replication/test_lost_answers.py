@@ -1,0 +1,78 @@
+"""A store in PostgreSQL that a client is cut off from in the middle of its append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import OutcomeUnknownError
+from holdfast.replication.reading import open_to_read
+from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.replicas import log_state
+from holdfast.replication.store import CoordinationStore
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
+from tests.support.command import until
+from tests.support.link import Cut, Link, Moment, linked
+from tests.support.proxy import NEVER, Fault
+from tests.support.replicated import Replicas, nothing
+from tests.support.set_history import check, operations
+
+pytestmark = [pytest.mark.service, pytest.mark.parametrize("both", ["postgresql"], indirect=True)]
+
+
+@pytest.fixture
+def link(postgres: PostgresServer) -> Iterator[Link]:
+    with linked(postgres.port) as link:
+        yield link
+
+
+@pytest.fixture
+def replicas(both: CoordinationStore, tmp_path: Path) -> Replicas:
+    return Replicas.begun(tmp_path, both)
+
+
+@pytest.fixture
+def near(replicas: Replicas, link: Link) -> Iterator[ReplicatedArchive]:
+    """The replica, opened by who reaches the store by the link."""
+    with CoordinationStore.open(link.way_to(Address(replicas.coordination.url)).url) as store:
+        yield ReplicatedArchive.begin(replicas.place("near"), store)
+
+
+def head(replicas: Replicas) -> int:
+    return replicas.coordination.run(lambda c: log_state(c, replicas.archive)).head
+
+
+@pytest.mark.parametrize("fault", ["reset", "closed"])
+@pytest.mark.parametrize("moment", ["request", "answer", "late"])
+def test_an_append_is_made_once_whatever_is_lost_of_it(
+    replicas: Replicas, near: ReplicatedArchive, link: Link, fault: Fault, moment: Moment
+) -> None:
+    cut = link.cut(Cut(fault, moment, late=0.2))
+    near.add(replicas.backup(near.store), check=nothing, fence=None)
+    assert cut.result()
+    assert head(replicas) == 1
+    assert replicas.state("near").blocks.keys() == set(replicas.backups)
+
+
+@pytest.mark.parametrize(
+    ("moment", "appended", "wrong"), [("request", 0, "added"), ("answer", 1, "failed"), ("late", 1, "failed")]
+)
+def test_an_append_whose_answer_was_lost_is_unknown_where_the_store_is_away_then_and_who_guesses_is_found_out(
+    replicas: Replicas, near: ReplicatedArchive, link: Link, moment: Moment, appended: int, wrong: str
+) -> None:
+    cut = link.cut(Cut("reset", moment, lasting=NEVER))
+    with pytest.raises(OutcomeUnknownError, match="was appended; nothing was cleaned up"):
+        near.add(replicas.backup(near.store), check=nothing, fence=None)
+    link.mend()
+    assert cut.result()
+    until(lambda: head(replicas) == appended, "a COMMIT that comes late")
+    replicas.sync("near")
+    before, block = replicas.backups
+    shown = open_to_read(replicas.place("near"), "sequential", address=replicas.coordination.url).state.blocks
+    begun = {"what": "begun", "at": 1, "block": block}
+    read = {"what": "read", "since": 3, "at": 4, "blocks": sorted(shown.keys() - {before})}
+    assert check(operations([begun, read])).result == "Ok"
+    assert check(operations([begun, {"what": wrong, "at": 2, "block": block}, read])).result == "Illegal"
