@@ -7,14 +7,14 @@ import time
 import uuid
 from pathlib import Path
 
-from holdfast.errors import HoldfastError, OutcomeUnknownError
+from holdfast.errors import HoldfastError, OutcomeUnknownError, sentence
 from holdfast.replication.backing_up import Wish
-from holdfast.replication.errors import QuorumFailedError
 from holdfast.replication.reading import open_to_read
 from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.waiting import Waiting
 from holdfast.storage import open_store
 from locking import LockError
+from locking.store import StoreOutcomeUnknown, StoreUnavailable
 from tests.support.hammer.worker import Log
 from tests.support.replica_worker import Worker
 from tests.support.replicated import made_backup, nothing
@@ -24,9 +24,13 @@ _SIZE = 2
 _DEADLINES_S = (0.1, 1.0, 20.0)
 """That quorums have: some fail."""
 
+_REFUSED = (HoldfastError, LockError, StoreOutcomeUnknown, StoreUnavailable)
+
 
 class Client(Worker):
     """Writes `begun`, `added` and `failed` for backups, and `read` for reads, each with its time in nanoseconds.
+
+    A backup whose outcome is unknown remains begun; a read that is refused, or cannot reach the store, is none.
 
     Beside that it does what keeps replicas in step, and loses some and makes them anew.
     """
@@ -44,8 +48,8 @@ class Client(Worker):
             )
             try:
                 work(self._random.choice(self._names))
-            except (HoldfastError, LockError):
-                continue  # somebody else was faster; of what had begun, the outcome is unknown
+            except _REFUSED:
+                continue  # somebody else was faster, or it is cut off
 
     def _insert(self, name: str) -> None:
         archive = ReplicatedArchive.begin(open_store(self._place(name)), self._store)
@@ -56,10 +60,10 @@ class Client(Worker):
             archive.add(plan, check=nothing, fence=None)
             waiting = Waiting(self._store, self._archive, block, name)
             waiting.check_success(waiting.decided())
-        except QuorumFailedError:
-            self._log.write("failed", time.monotonic_ns(), block=block)
         except OutcomeUnknownError:
             return
+        except _REFUSED as error:  # whatever else it is told says that nothing of it counts
+            self._log.write("failed", time.monotonic_ns(), block=block, said=sentence(error))
         else:
             self._log.write("added", time.monotonic_ns(), block=block)
 
