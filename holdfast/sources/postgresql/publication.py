@@ -336,8 +336,8 @@ class BornPartition(NamedTuple):
 
 
 # A catalog's row says which transaction wrote it (xmin) and at which of its commands (cmin). Columns of the system's
-# own are written with the table, and never again. CREATE TABLE … PARTITION OF attaches 2 to 4 commands later, what is
-# made first and attached by a second statement 5 at the least, and 6 where rows came in between (seen on 14 to 18).
+# own are written with the table, and never again. To attach a table that is there writes the row of each of its columns
+# anew, which is inherited from then on: one that is inherited and as old as the table was made by PARTITION OF.
 _MADE_AS_PARTITIONS = """
 with recursive tree(oid, above) as (
   select r.prrelid, array[r.xmin::text::int8] from pg_catalog.pg_publication_rel r where r.prpubid = %s
@@ -351,7 +351,8 @@ from tree t join pg_catalog.pg_class c on c.oid = t.oid join pg_catalog.pg_names
   join pg_catalog.pg_inherits i on i.inhrelid = t.oid
   join pg_catalog.pg_attribute a on a.attrelid = t.oid and a.attname = 'ctid'
 where c.relkind = 'r' and c.relpersistence = 'p' and pg_catalog.cardinality(t.above) > 1
-  and a.xmin = i.xmin and i.cmin::text::int8 - a.cmin::text::int8 between 0 and 4
+  and a.xmin = i.xmin and exists (select from pg_catalog.pg_attribute f where f.attrelid = t.oid and f.attnum > 0
+    and not f.attisdropped and f.attinhcount > 0 and f.xmin = a.xmin and f.cmin = a.cmin)
 order by 2, 3
 """
 
