@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from holdfast.errors import OutcomeUnknownError, UsageError
 from holdfast.replication.backing_up import STORE_VARIABLE
@@ -41,7 +41,8 @@ VERSION_TABLE = "holdfast_version"
 """Its own name: the store may share a database with others who use Alembic."""
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgresql+psycopg": "postgresql+psycopg"}
-_ATTEMPTS = 12
+_PATIENCE_S = 60.0
+"""So long a transaction is tried again that others were in the way of: many at once take turns, in no order."""
 _BUSY_S = 30
 """So long SQLite waits for another process's transaction."""
 
@@ -123,18 +124,25 @@ class CoordinationStore:
         """Run a transaction; `work` may be called several times, and each but the last one was undone.
 
         :param serializable: False only for what touches rows that nobody else does any more.
-        :raises StoreAwayError: the store cannot be reached; nothing was changed.
+        :raises StoreAwayError: the store cannot be reached, or others were in the way for long; nothing was changed.
         :raises OutcomeUnknownError: the answer to the end of the transaction was lost.
         """
-        for attempt in Retrying(
+        tries = Retrying(
             retry=retry_if_exception(_was_given_up),
             wait=wait_random_exponential(multiplier=0.02, max=1),
-            stop=stop_after_attempt(_ATTEMPTS),
+            stop=stop_after_delay(_PATIENCE_S),
             reraise=True,
-        ):
-            with attempt:
-                return self._once(work, serializable=serializable)
-        raise AssertionError  # it returns or raises
+        )
+        try:
+            result: T = tries(self._once, work, serializable=serializable)
+        except DBAPIError as error:
+            if not _was_given_up(error):
+                raise
+            raise StoreAwayError(
+                f"others changed the same in the coordination store {self.url} for {_PATIENCE_S:.0f} s on end: nothing "
+                "was changed; try again"
+            ) from error
+        return result
 
     def _once(self, work: Callable[[Connection], T], *, serializable: bool) -> T:
         try:

@@ -80,6 +80,27 @@ for number in range(25):
 """
 
 
+def test_who_is_in_the_way_of_others_again_and_again_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+
+    def in_the_way(connection: Connection) -> None:
+        nonlocal tries
+        tries += 1
+        given_up = Exception("could not serialize access due to concurrent update")
+        given_up.sqlstate = "40001"  # type: ignore[attr-defined]
+        raise sa.exc.OperationalError("update archives", {}, given_up)
+
+    monkeypatch.setattr("holdfast.replication.store._PATIENCE_S", 0.2)
+    with (
+        CoordinationStore.open(f"sqlite:///{tmp_path}/store.db") as store,
+        pytest.raises(StoreAwayError, match=r"others changed the same .* nothing was changed; try again"),
+    ):
+        store.run(in_the_way)
+    assert tries > 1
+
+
 @KINDS
 def test_processes_that_append_at_the_same_time_get_indexes_without_a_hole(
     both: CoordinationStore, request: pytest.FixtureRequest
