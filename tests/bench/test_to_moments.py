@@ -17,7 +17,7 @@ def test_the_same_changes_are_archived_in_few_and_in_many_blocks(postgres: Postg
     command = HoldfastCommand(postgres)
     with Moments(postgres, command, tmp_path, tables=2, rows=800, blocks=(1, 8)) as moments:
         few, many = moments.blocks[in_blocks(1)], moments.blocks[in_blocks(8)]
-        assert few < 4 < many
+        assert few < many  # how many depends on what else the server logs meanwhile
         assert moments.blocks[PLAIN] == 0
         assert len(moments.ways) == 3
         assert next(iter(moments.ways[1]().values())) > 0

@@ -324,7 +324,7 @@ def test_a_backup_of_other_tables_is_refused(
     code, message = failed(run_restore(create_database(), "--tables", "public.*"))
     assert (
         code,
-        "no rows of public.events_1, public.events_2, public.guarded, public.orders for this moment" in message,
+        "no rows of public.events_1, public.events_2, public.guarded, public.orders" in message,
     ) == (
         5,
         True,
