@@ -15,12 +15,12 @@ from holdfast.archive.net import net_changes
 from holdfast.archive.packs import InMemory
 from holdfast.sources.postgresql.apply import apply_net
 from holdfast.sources.postgresql.ledger import note_result, once
-from holdfast.sources.postgresql.load import load_file
+from holdfast.sources.postgresql.load import MisfitError, load_file
 from holdfast.sources.postgresql.session import connect
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from holdfast.archive.blocks import Readable
     from holdfast.archive.history import TableHistory
@@ -36,22 +36,35 @@ NET_BYTES = 256 << 20
 
 
 class FileLoader:
-    """The work of one Spark task: load a few files. Travels in the task's closure, with password and store settings."""
+    """The work of one Spark task: load a few files. Travels in the task's closure, with password and store settings.
 
-    def __init__(self, store: ObjectStore, address: Address) -> None:
+    :param changed: oids of the tables whose rows change afterwards, so that these need not fit yet.
+    """
+
+    def __init__(self, store: ObjectStore, address: Address, changed: Collection[int]) -> None:
         self._store = store
         self._address = address
+        self._changed = changed
 
     def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[int]:
-        """Yield the rows loaded from each file."""
+        """Yield the oids of tables that do not take the rows of a file as they were."""
+        misfits: set[int] = set()
         with connect(self._address) as session:
             for _, some in groupby(files, key=lambda pair: pair[1].key):
                 together = list(some)
                 store = self._reads([record for _, record in together])
                 for table, record in together:
-                    rows = load_file(session, table, record.path, read_batches(store, record))
-                    report(rows, record.size)
-                    yield rows
+                    if table.oid in misfits:
+                        continue
+                    try:
+                        rows = load_file(session, table, record.path, read_batches(store, record))
+                    except MisfitError:
+                        if table.oid not in self._changed:
+                            raise
+                        misfits.add(table.oid)
+                        yield table.oid
+                    else:
+                        report(rows, record.size)
 
     def _reads(self, records: Sequence[FileRecord]) -> Readable:
         """Return where files of one object are read from: several parts of a pack, from memory."""

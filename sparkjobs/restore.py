@@ -22,10 +22,10 @@ from holdfast.errors import DamagedError, RefusedError, ReportedError, UsageErro
 from holdfast.moments import Schema, catalog_of, history_of, parts_of, resolve
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read
-from holdfast.sources.postgresql import ledger, load, objects
+from holdfast.sources.postgresql import ledger, load, loose, objects
 from holdfast.sources.postgresql.apply import Applied
 from holdfast.sources.postgresql.hashing import ContentHash
-from holdfast.sources.postgresql.large_objects import check_comparable
+from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, check_comparable
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import explained
 from holdfast.sources.postgresql.parallel import Sessions
@@ -44,7 +44,7 @@ from sparkjobs.tasks import pack
 from sparkjobs.unlocked import still_there
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import Moment, TableParts
@@ -222,7 +222,7 @@ class Restoring:
                 yield table.target, parts
 
     def _changed(self, plan: RestorePlan) -> list[ChangedTable]:
-        """Return the tables that are to be brought to a later position than their snapshot's."""
+        """Return the tables that are to be brought to a later position than their snapshot's, as they are created."""
         found = [
             ChangedTable(table, history_of(parts, table)) for table, parts in self._restored(plan) if parts.changes
         ]
@@ -249,7 +249,8 @@ class Restoring:
         """Return what was in the target already, and which run began; None where this one does."""
         if self._left is None:
             return None
-        done = [file for _, file in self._files(self.plan) if file.path in self._left.steps]
+        steps = self._left.steps
+        done = [file for table, file in self._files(self.plan) if loose.is_loaded(table, file.path, steps)]
         return {"run": self._left.claim.run, "files": len(done), "rows": sum(file.rows for file in done)}
 
     def run(self) -> dict[str, Any]:
@@ -286,8 +287,8 @@ class Restoring:
     def _run(self) -> tuple[tuple[NotRestored, ...], int]:
         """Do it; return what could not be made after the rows, and how many rows there are."""
         job, plan = self._job, self.plan
-        steps = self._left.steps if self._left else frozenset()
-        missing = [pair for pair in self._files(plan) if pair[1].path not in steps]
+        steps = self._left.steps if self._left else {}
+        missing = self._missing(self._files(plan), steps)
         if missing:
             job.start("sparkjobs.files")
         changed = self._changed(plan)
@@ -297,8 +298,10 @@ class Restoring:
             job.log.progress("creating tables")
             self._create_roles()
             objects.create_tables(sessions, plan)
-            self._load(missing)
-            self._apply([table for table in changed if table.step not in steps])
+            self._load(missing, changed)
+            steps = ledger.read_steps(self._session)
+            self._apply([_where_it_is(table, steps) for table in changed if table.step not in steps])
+            self._bring_back(sessions, changed)
             load.set_sequences(self._session, plan.sequences)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
             late = objects.create_rest(sessions, plan)
@@ -314,15 +317,48 @@ class Restoring:
         ledger.drop_ledger(self._session)
         return late, sum(each.rows for each in expected.values())
 
-    def _load(self, files: Sequence[tuple[Table, FileRecord]]) -> None:
+    def _missing(
+        self, files: Sequence[tuple[Table, FileRecord]], steps: Mapping[str, str]
+    ) -> list[tuple[Table, FileRecord]]:
+        """Return the files that are to be loaded yet, with where each one's rows go."""
+        return [
+            (loose.aside(table) if loose.is_aside(table, steps) else table, file)
+            for table, file in files
+            if not loose.is_loaded(table, file.path, steps)
+        ]
+
+    def _load(self, files: Sequence[tuple[Table, FileRecord]], changed: Sequence[ChangedTable]) -> None:
+        """Load files; of tables that do not take their rows as they were, aside."""
+        misfits = self._load_files(files, {each.table.oid for each in changed if each.table.oid != LARGE_OBJECTS})
+        if not misfits:
+            return
+        every: dict[int, list[tuple[Table, FileRecord]]] = {}
+        for table, file in self._files(self.plan):
+            every.setdefault(table.oid, []).append((table, file))
+        for oid in sorted(misfits):
+            table = every[oid][0][0]
+            self._job.say(f"{table.label} has conditions that its older rows break: these are changed aside first")
+            loose.set_aside(self._session, table, [file.path for _, file in every[oid]])
+        again = [pair for oid in sorted(misfits) for pair in every[oid]]
+        self._load_files(self._missing(again, ledger.read_steps(self._session)), ())
+
+    def _load_files(self, files: Sequence[tuple[Table, FileRecord]], changed: Collection[int]) -> set[int]:
+        """Return the oids of the tables that do not take their rows, of those that are changed afterwards."""
         objects: dict[str, list[tuple[Table, FileRecord]]] = {}
         for table, file in files:
             objects.setdefault(file.key, []).append((table, file))
         tasks = pack(objects.values(), lambda some: sum(file.size for _, file in some), room=_TASK_BYTES)
         loads = [[pair for some in task for pair in some] for task in tasks]
-        loader = FileLoader(self._job.store, self._address)
-        self._job.map("loading rows", loads, loader, estimated_rows=sum(file.rows for _, file in files))
+        loader = FileLoader(self._job.store, self._address, frozenset(changed))
+        found = self._job.map("loading rows", loads, loader, estimated_rows=sum(file.rows for _, file in files))
         self._job.check()
+        return set(found)
+
+    def _bring_back(self, sessions: Sessions, changed: Sequence[ChangedTable]) -> None:
+        """Put the rows that were changed aside where they belong."""
+        steps = ledger.read_steps(self._session)
+        waiting = [each.table for each in changed if loose.is_aside(each.table, steps)]
+        sessions.run([table for table in waiting if not loose.is_back(table, steps)], loose.bring_back)
 
     def _apply(self, tables: Sequence[ChangedTable]) -> None:
         """Bring the tables that were loaded to the position that is restored."""
@@ -337,8 +373,9 @@ class Restoring:
         applied = {table.table.oid: Applied.from_json(results[table.step]) for table in changed}
         expected = {}
         for table, parts in self._restored(self.plan):
-            hashes = (ContentHash.parse(results.get(file.path) or file.digest or "0:0") for file in parts.base.files)
-            base = sum(hashes, ContentHash(0, 0))
+            there = loose.aside(table) if loose.is_aside(table, results) else table
+            found = ((results.get(loose.step_of(there, file.path)) or file.digest) for file in parts.base.files)
+            base = sum((ContentHash.parse(each or "0:0") for each in found), ContentHash(0, 0))
             expected[table.oid] = applied[table.oid].after(base) if table.oid in applied else base
         return expected
 
@@ -369,8 +406,13 @@ class Restoring:
         return f"{once}: it goes on from {_loaded(files, left)} of {len(files)} files"
 
 
+def _where_it_is(changed: ChangedTable, steps: Mapping[str, str]) -> ChangedTable:
+    """Return a table that changes are to be applied to, aside where its rows are."""
+    return replace(changed, table=loose.aside(changed.table)) if loose.is_aside(changed.table, steps) else changed
+
+
 def _loaded(files: Sequence[tuple[Table, FileRecord]], left: ledger.Unfinished) -> int:
-    return sum(file.path in left.steps for _, file in files)
+    return sum(loose.is_loaded(table, file.path, left.steps) for table, file in files)
 
 
 def restore(job: Job, wish: Wish) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_query
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.sources.postgresql.ledger import note_result, once
+from holdfast.sources.postgresql.loose import step_of
 from holdfast.sources.postgresql.session import connect, server_error
 from holdfast.sources.postgresql.sql import literal, qualified
 
@@ -58,6 +59,10 @@ union all
 (select format('large object %s', oid) from pg_catalog.pg_largeobject_metadata order by oid limit 100)
 order by 1
 """
+
+
+class MisfitError(RefusedError):
+    """Rows break a condition of their table, which those of a later moment may not."""
 
 
 @contextmanager
@@ -114,11 +119,12 @@ def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa
     Rows of an older form of the table are brought to the one it has here, and the ledger notes their content hash.
     A reply lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
 
-    :raises RefusedError: the table does not take these rows, and never will.
+    :raises MisfitError: the rows break a condition of the table.
+    :raises RefusedError: the table does not take these rows for another reason, and never will.
     """
-    name = qualified(table.table_schema, table.name)
+    name, step = qualified(table.table_schema, table.name), step_of(table, file)
     try:
-        with once(session, file) as is_new, session.cursor() as cursor:
+        with once(session, step) as is_new, session.cursor() as cursor:
             if not is_new:
                 return 0
             cursor.execute("SET LOCAL synchronous_commit = off")
@@ -127,10 +133,12 @@ def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa
             brought = _Brought(table)
             rows = copy_in(cursor, name, table.columns, map(brought, batches))
             if brought.digest.rows:
-                note_result(session, file, str(brought.digest))
+                note_result(session, step, str(brought.digest))
             return rows
     except psycopg.OperationalError:
         raise
+    except psycopg.IntegrityError as error:
+        raise MisfitError(str(server_error(f"{table.label} does not take its rows", error))) from error
     except psycopg.Error as error:
         raise server_error(f"{table.label} does not take its rows", error) from error
 

@@ -1,0 +1,112 @@
+"""Tables whose rows of a snapshot do not fit what they are at a later moment: brought to that moment aside.
+
+A CHECK, NOT NULL, the condition of a domain or the bound of a partition may have come once changes had made all rows
+fit it. So the older rows and their changes come together in a table that has none of these; the rows that are left
+fit, and go on from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.sources.postgresql.ledger import LEDGER, once
+from holdfast.sources.postgresql.session import server_error
+from holdfast.sources.postgresql.sql import ident, qualified
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from holdfast.sources.postgresql.catalog import Table
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_MORE = """
+select a.attname::text, pg_catalog.concat(
+  (select pg_catalog.format(' collate %%I.%%I', n.nspname, c.collname) from pg_catalog.pg_collation c
+    join pg_catalog.pg_namespace n on n.oid = c.collnamespace where c.oid = a.attcollation),
+  (select pg_catalog.format(' generated always as (%%s) %%s', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+    case a.attgenerated when 's' then 'stored' else 'virtual' end)
+    from pg_catalog.pg_attrdef d where d.adrelid = a.attrelid and d.adnum = a.attnum and a.attgenerated <> ''))
+from pg_catalog.pg_attribute a where a.attrelid = %s::regclass and a.attnum > 0 and not a.attisdropped
+"""
+"""What a column is beside its name and type, without any condition on its values."""
+
+
+def aside(table: Table) -> Table:
+    """Return the table that takes the rows in the meantime."""
+    return table.model_copy(update={"table_schema": LEDGER, "name": f"rows_{table.oid}"})
+
+
+def step_of(table: Table, file: str) -> str:
+    """Return what the ledger calls a file of a table: another one where its rows go aside first."""
+    return f"{file} aside" if table.table_schema == LEDGER else file
+
+
+def is_loaded(table: Table, file: str, steps: Collection[str]) -> bool:
+    """Say whether a file's rows are in, as the ledger says: where they belong, or aside."""
+    return step_of(aside(table), file) in steps if is_aside(table, steps) else file in steps
+
+
+def is_aside(table: Table, steps: Collection[str]) -> bool:
+    """Say whether a table's rows go aside first, as the ledger says."""
+    return _moved(table) in steps
+
+
+def is_back(table: Table, steps: Collection[str]) -> bool:
+    """Say whether they are where they belong."""
+    return _returned(table) in steps
+
+
+def set_aside(session: Connection, table: Table, files: Iterable[str]) -> None:
+    """Begin anew with a table, aside.
+
+    Its files are noted as loaded, so that nobody who is late loads one into the table itself.
+
+    :param files: paths of all that are loaded into it.
+    """
+    with once(session, _moved(table)) as is_new:
+        if not is_new:
+            return
+        for file in sorted(files):
+            session.execute(f"insert into {LEDGER}.done (step) values (%s) on conflict do nothing", (file,))
+        name = qualified(table.table_schema, table.name)
+        session.execute(f"truncate only {name}".encode())
+        more: dict[str, str] = dict(session.execute(_MORE, (name,)).fetchall())
+        columns = ", ".join(
+            f"{ident(column.name)} {qualified(column.base_schema, column.base)}{more[column.name]}"
+            for column in table.columns
+        )
+        there = aside(table)
+        session.execute(f"create table {qualified(there.table_schema, there.name)} ({columns})".encode())
+
+
+def bring_back(session: Connection, table: Table) -> None:
+    """Put the rows of the moment where they belong.
+
+    :raises RefusedError: the table does not take them, and never will.
+    """
+    there = aside(table)
+    source, target = (qualified(each.table_schema, each.name) for each in (there, table))
+    names = ", ".join(ident(column.name) for column in table.columns if not column.generated)
+    try:
+        with once(session, _returned(table)) as is_new:
+            if is_new:
+                session.execute("set local synchronous_commit = off")
+                session.execute(
+                    f"insert into {target} ({names}) overriding system value select {names} from {source}".encode()
+                )
+                session.execute(f"drop table {source}".encode())
+    except psycopg.OperationalError:
+        raise
+    except psycopg.Error as error:
+        raise server_error(f"{table.label} does not take its rows", error) from error
+
+
+def _moved(table: Table) -> str:
+    return f"aside {table.oid}"
+
+
+def _returned(table: Table) -> str:
+    return f"back {table.oid}"

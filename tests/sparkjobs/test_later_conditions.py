@@ -1,0 +1,192 @@
+"""Restores to a moment at which tables have conditions that the rows of the last full backup break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ReportedError
+from holdfast.sources.postgresql import load, loose
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.catalog import Table
+from holdfast.sources.postgresql.session import connect
+from tests.support.followed import Followed, known, open_followed
+
+pytestmark = pytest.mark.service
+
+NewDatabase = Callable[..., Address]
+
+BEGINNING = (
+    "create domain word as text",
+    "create type \"kind of\" as enum ('a', 'b')",
+    "create table plain (id int primary key, a int, b int, d word)",
+    "insert into plain values (1, -1, null, 'bad'), (2, 2, 2, 'good'), (3, -3, 3, 'good')",
+    'create table keyless (a int, k "kind of")',
+    "alter table keyless replica identity full",
+    "insert into keyless values (-1, 'a'), (-1, 'b'), (5, null)",
+    'create table made (id int generated always as identity primary key, n int, "The Name" text collate "C", '
+    'upper text generated always as (upper("The Name")) stored)',
+    "insert into made (n, \"The Name\") values (-7, 'x'), (8, 'y')",
+    "create table root (id int primary key, w text) partition by range (id)",
+    "create table low partition of root for values from (0) to (10)",
+    "create table rest partition of root default",
+    "insert into root select i, 'w' from generate_series(1, 120) i",
+)
+
+CONDITIONS = {
+    "a check": (("update plain set a = 1 where a < 0", "alter table plain add check (a > 0)"),),
+    "not null": (("update plain set b = 1 where b is null",), ("alter table plain alter b set not null",)),
+    "a condition of a domain": (
+        ("update plain set d = 'good'",),
+        ("alter domain word add constraint fine check (value <> 'bad')",),
+    ),
+    "a new column that is filled": (
+        ("alter table plain add e int",),
+        ("update plain set e = id",),
+        ("alter table plain alter e set not null",),
+    ),
+    "rows that went": (("delete from plain where a < 0",), ("alter table plain add constraint c check (a > 0)",)),
+    "a table without a key": (
+        ("delete from keyless where a < 0", "insert into keyless values (1, 'b')"),
+        ("alter table keyless add check (a > 0)",),
+    ),
+    "a generated column and an identity": (
+        ("update made set n = 0, \"The Name\" = 'moved' where n < 0",),
+        ("alter table made add check (n >= 0)",),
+    ),
+    "a partition that takes rows of the default one": (
+        ("delete from root where id between 100 and 109",),
+        (
+            "create table moved partition of root for values from (100) to (110)",
+            "insert into root values (100, 'again')",
+        ),
+    ),
+}
+
+
+@pytest.fixture
+def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
+    with open_followed(address, tmp_path / "archive") as opened:
+        opened.make(BEGINNING)
+        opened.back_up()
+        yield opened
+
+
+def rows(address: Address) -> dict[str, list[str]]:
+    """Return the rows of every table, by its name."""
+    with connect(address) as session:
+        found = known(session).values()
+    return {table.label: sorted(map(str, (list(row.values()) for row in table.rows))) for table in found}
+
+
+def change(followed: Followed, *transactions: tuple[str, ...]) -> None:
+    """Run transactions and back them up."""
+    for statements in transactions:
+        followed.run(*statements)
+    followed.back_up()
+
+
+def nothing_is_left(address: Address) -> bool:
+    with connect(address) as session:
+        return session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
+
+
+@pytest.mark.parametrize("condition", list(CONDITIONS))
+def test_a_moment_comes_back_though_older_rows_break_what_came_later(
+    followed: Followed, new_database: NewDatabase, condition: str
+) -> None:
+    change(followed, *CONDITIONS[condition])
+
+    for at in ("latest", f"lsn:{followed.moments[-1][0]}"):
+        target = new_database()
+        assert not followed.restore(at, target)["stale"]
+        assert rows(target) == rows(followed.address)
+        assert nothing_is_left(target)
+
+
+def test_all_conditions_at_once_come_back_beside_other_tables(followed: Followed, new_database: NewDatabase) -> None:
+    change(followed, *(each for name in ("a check", "not null", "a table without a key") for each in CONDITIONS[name]))
+    target = new_database()
+    with connect(target) as session:
+        session.execute("create table public.mine (id int)")
+
+    followed.restore("latest", target, "public.plain", "public.keyless")
+
+    assert rows(target) == {
+        "public.mine": [],
+        **{name: rows(followed.address)[name] for name in ("public.plain", "public.keyless")},
+    }
+
+
+def test_rows_that_break_a_condition_and_never_change_end_a_restore_with_its_name(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    fine = "create or replace function public.fine(n int) returns boolean language sql as"
+    change(
+        followed,
+        (f"{fine} 'select true'", "alter table plain add constraint later check (fine(a))"),
+        (f"{fine} 'select n > 0'", "update plain set b = 7 where a > 0"),
+    )
+
+    with pytest.raises(ReportedError, match=r'public.plain does not take its rows: .*"later"'):
+        followed.restore("latest", new_database())
+
+
+STEPS = ("set_aside", "bring_back")
+
+
+class EndedError(Exception):
+    """Stands for the end of a process."""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_restore_that_ended_goes_on_with_rows_that_are_aside(
+    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
+) -> None:
+    change(followed, *CONDITIONS["a check"], *CONDITIONS["a generated column and an identity"])
+    target, does = new_database(), getattr(loose, step)
+
+    def ended(*given: object) -> None:
+        if moment == "after":
+            does(*given)
+        raise EndedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loose, step, ended)
+        with pytest.raises(Exception, match="EndedError"):
+            followed.restore("latest", target)
+
+    followed.restore("latest", target)
+    assert rows(target) == rows(followed.address)
+    assert nothing_is_left(target)
+
+
+def test_who_is_late_loads_no_file_into_a_table_whose_rows_are_aside(
+    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(followed, *CONDITIONS["a check"])
+    target = new_database()
+    loads: list[tuple[Table, str]] = []
+    does = load.load_file
+
+    def noted(session: object, table: Table, file: str, batches: object) -> int:
+        loads.append((table, file))
+        return does(session, table, file, batches)  # type: ignore[arg-type]
+
+    def late(session: object, table: Table) -> None:
+        again = [(each, file) for each, file in loads if each.table_schema == "public" and each.oid == table.oid]
+        with connect(target) as other:
+            assert [does(other, each, file, iter(())) for each, file in again] == [0] * len(again)
+        assert again
+        loose_bring_back(session, table)  # type: ignore[arg-type]
+
+    loose_bring_back = loose.bring_back
+    monkeypatch.setattr("sparkjobs.files.load_file", noted)
+    monkeypatch.setattr(loose, "bring_back", late)
+
+    followed.restore("latest", target)
+
+    assert rows(target) == rows(followed.address)
