@@ -231,8 +231,8 @@ class Stream(Document):
     :param publication_version: changes with its options, also where they are changed back; "" where it is not known.
     :param followed: the tables whose changes it holds, by oid; each with the oid of its entry in the publication.
     :param not_followed: the others, by label, each with the reason.
-    :param snapshot: the transactions that had ended when the source's objects were looked at, as
-        `pg_current_snapshot` writes them; "" where that is not known.
+    :param snapshot: `oldest:next:`, ids of transactions: those before the first had ended when the source's objects
+        were looked at, and the second was not given yet; "" where that is not known.
     :param dropped: tables, by oid, that are not there any more where a block of changes ends.
     :param definitions: what made the log tell of every change of a definition when the objects were looked at; two
         blocks with the same one have all changes between them told. "" where nothing did.

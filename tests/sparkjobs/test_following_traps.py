@@ -463,6 +463,41 @@ def test_a_snapshot_and_the_first_change_meet_exactly_while_commits_wait_for_sta
     assert ("3",) not in before.only([1])
 
 
+def test_a_partition_whose_commit_waits_for_a_standby_loses_no_row(own: Followed, begin: Begin) -> None:
+    """Its rows are in the log that is read, though nobody sees it yet: it has to begin with a snapshot."""
+    own.run("create table root (id int primary key) partition by list (id)", "create table t (id int primary key)")
+    own.run("create table zero partition of root for values in (0)", "insert into root values (0)")
+    own.back_up()
+    own.run("insert into t values (1)")
+    own.back_up()
+    hung = threading.Thread()
+    try:
+        with connect(own.address) as session:
+            session.execute("alter system set synchronous_standby_names = 'nobody'")
+            session.execute("select pg_reload_conf()")
+        waiting = begin("create table others partition of root default", "insert into root values (7), (8)")
+        hung = threading.Thread(target=waiting.execute, args=("commit",))
+        hung.start()
+        wait_for(lambda: asked(own, "select 1 from pg_stat_activity where wait_event = 'SyncRep'"))
+        assert not asked(own, "select 1 from pg_class where relname = 'others'")
+        own.back_up()
+    finally:
+        with connect(own.address) as session:
+            session.execute("alter system reset synchronous_standby_names")
+            session.execute("select pg_reload_conf()")
+        if hung.ident:
+            hung.join(_WAIT_S)
+    own.note()
+
+    assert own.back_up()["begun"] == ["public.others"]
+
+    own.run("insert into root values (9)", "insert into t values (2)")
+    own.back_up()
+    (table,) = (each for each in own.tables_at(own.moment("latest")).values() if each.label == "public.others")
+    assert table.only([1]) == [("7",), ("8",), ("9",)]
+    assert [gap["table"] for gap in points.describe(own.archive().state)["sources"][0]["gaps"]] == ["public.others"]
+
+
 def test_a_time_before_a_table_was_dropped_has_it_and_none_of_what_came_later(followed: Followed) -> None:
     for name in ("orders", "customers"):
         followed.run(f"create table {name} (id int primary key, v text)", f"insert into {name} values (1, 'a')")

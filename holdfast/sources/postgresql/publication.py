@@ -363,7 +363,7 @@ def born_since(session: Connection, publication: int, snapshot: str) -> tuple[Bo
     Every row that they ever had is in the log, and a slot that was there sends it.
 
     :param publication: its oid.
-    :param snapshot: the transactions that had ended then, as `pg_current_snapshot` writes them.
+    :param snapshot: `oldest:next:`, ids of transactions: those before the first had ended, the second was yet to come.
     """
     oldest, newest = (int(each) for each in snapshot.split(":")[:2])
     found: dict[BornPartition, None] = {}

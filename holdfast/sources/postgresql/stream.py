@@ -79,7 +79,8 @@ _FAILOVER = 170000
 class Seen(NamedTuple):
     """What makes later changes of a source's objects known, as of when these were looked at.
 
-    :param snapshot: the transactions that had ended, as `pg_current_snapshot` writes them.
+    :param snapshot: `oldest:next:`, whole transaction ids: all before the first had ended, and the second was not given
+        yet, so that from there on each transaction is committed behind every position that had been reached.
     :param definitions: what made the log tell of every change of a definition; "" where nothing did.
     """
 
@@ -87,10 +88,22 @@ class Seen(NamedTuple):
     definitions: str = ""
 
 
+# age() counts from the transaction id that is next. A snapshot's greatest is not that one: a transaction that waits for
+# a standby has its commit in the log, and for everybody else it still runs.
+_SEEN = """
+select pg_catalog.pg_snapshot_xmin(s)::text::int8, pg_catalog.pg_snapshot_xmax(s)::text::int8,
+  3 + pg_catalog.age('3'::pg_catalog.xid)
+from pg_catalog.pg_current_snapshot() s
+"""
+
+
 def seen(session: Connection) -> Seen:
-    """Return this for the session's snapshot."""
-    row = session.execute("select pg_catalog.pg_current_snapshot()::text").fetchone()
-    return Seen(str(row[0]) if row else "", told(session))
+    """Return this for the session's snapshot, whose transaction is to have begun behind what was read before."""
+    row = session.execute(_SEEN).fetchone()
+    if row is None:
+        return Seen("", told(session))
+    oldest, newest, following = row
+    return Seen(f"{oldest}:{newest + (following - newest) % (1 << 32)}:", told(session))
 
 
 def stream_name(archive_id: str, source: str) -> str:
