@@ -159,8 +159,7 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     chain = interval.chain
     # Changes from before the first snapshot are in it, and none of their moments is restorable.
     since = (interval.first, True)
-    heads = (placed.head for placed in _in_order(chain))
-    blocks = [head for head in heads if (to_of(head), head.kind == "snapshot") >= since]
+    blocks = [placed for placed in _in_order(chain) if (to_of(placed.head), placed.head.kind == "snapshot") >= since]
     labels = {record.id: record.label for placed in chain.snapshots for record in placed.head.tables}
     return [
         {**gap, "from": max(gap["from"], iso(interval.start)), "to": gap.get("to", iso(interval.end))}
@@ -169,11 +168,12 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     ]
 
 
-def _gaps_of(table: str, label: str, blocks: Sequence[Block]) -> list[dict[str, Any]]:
+def _gaps_of(table: str, label: str, blocks: Sequence[Placed]) -> list[dict[str, Any]]:
     """Return the gaps of a table; the last one may have no end."""
     found: list[dict[str, Any]] = []
     is_open = has_rows = was_followed = False
-    for block in blocks:
+    for placed in blocks:
+        block = placed.head
         stream = block.stream
         is_followed = stream is not None and int(table) in stream.followed
         if block.kind == "snapshot" and any(record.id == table for record in block.tables):
@@ -186,6 +186,8 @@ def _gaps_of(table: str, label: str, blocks: Sequence[Block]) -> list[dict[str, 
                 start = iso(block.covers.from_time)
                 found.append({"table": label, "from": start, "reason": reason or "it left the publication"})
                 is_open = True
+        if placed.begins:  # of other tables it tells what is so behind the block that it begins
+            continue
         if stream is not None and int(table) in stream.dropped:
             if is_open:
                 found[-1]["to"] = iso(block.covers.to_time)
