@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.stream_state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
@@ -148,7 +148,8 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
         if not gap:
             if wanted.kind != "full":
                 _refuse_unreadable(address)
-            stream = _kept(address, name, known, tables, wanted, say)
+            left_out = {table.oid for table in catalog.with_rows()} - {table.oid for table in tables}
+            stream = _without(_kept(address, name, known, tables, wanted, say), set() if wanted.chosen else left_out)
             born = _born(address, archive.state, wanted.source, stream)
             return Decision(kind=_KINDS[wanted.kind], stream=stream.model_copy(update={"born": born}))
         gap = why_given_up(archive, wanted.source, known.commit) or gap
@@ -229,6 +230,12 @@ def _kept(
             # The other tables' changes are backed up all the same, so that the log they are in can go.
             say(f"what is followed stays as it is for now: {error}")
     return _described(state).model_copy(update={"not_followed": known.block.stream.not_followed})
+
+
+def _without(stream: Stream, left_out: Collection[int]) -> Stream:
+    """Return a stream that leaves out tables which are not wanted: a partition is published with its root."""
+    followed = {oid: entry for oid, entry in stream.followed.items() if oid not in left_out}
+    return stream.model_copy(update={"followed": followed})
 
 
 def _born(address: Address, state: State, source: str, stream: Stream) -> tuple[Born, ...]:

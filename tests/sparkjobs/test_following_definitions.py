@@ -380,3 +380,53 @@ def test_each_release_lets_the_log_tell_of_definitions(version: int, tmp_path: P
         followed.back_up()
         assert not any(followed.moment(f"lsn:{position}").approximate for position, _ in followed.moments[1:])
         agree(followed, 1)
+
+
+def test_a_table_that_stops_being_followed_beside_a_new_partition_has_its_gap(followed: Followed) -> None:
+    begin(
+        followed,
+        "create table root (id int primary key) partition by range (id)",
+        "create table zero partition of root for values from (0) to (1)",
+        "create table kept (id int primary key, n int)",
+        "create table gone (id int primary key)",
+    )
+    followed.run("insert into kept values (1, 1)")
+    followed.back_up()
+    followed.run("create table part partition of root for values from (1) to (9)", "insert into root values (1)")
+    followed.run("alter table kept drop constraint kept_pkey")
+    followed.run("drop table gone")
+    followed.back_up()
+
+    (source,) = points.describe(followed.archive().state)["sources"]
+
+    (gap,) = source["gaps"]
+    assert gap["table"] == "public.kept"
+    assert gap["reason"].startswith("it has no primary key")
+
+
+@pytest.mark.parametrize("way", ["made", "attached"])
+def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Followed, way: str) -> None:
+    excluded = ("--exclude", "public.secret*")
+    followed.make(
+        (
+            "create table root (id int primary key) partition by range (id)",
+            "create table zero partition of root for values from (0) to (1)",
+        )
+    )
+    followed.back_up("changes", *excluded)
+    if way == "made":
+        followed.run("create table secret partition of root for values from (1) to (9)", "insert into root values (1)")
+    else:
+        followed.run("create table secret (like root including all)", "insert into secret values (1)")
+        followed.run(
+            "alter table root attach partition secret for values from (1) to (9)", "insert into root values (2)"
+        )
+    followed.run("insert into root values (0)")
+
+    for _ in range(2):
+        assert "begun" not in followed.back_up("changes", *excluded)
+        followed.run("insert into root values (3) on conflict do nothing")
+
+    assert names(followed, "latest") == {"public.zero"}
+    changed = {record.label for placed in followed.archive().state.blocks.values() for record in placed.head.tables}
+    assert "public.secret" not in changed
