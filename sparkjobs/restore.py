@@ -271,7 +271,7 @@ class Restoring:
             late, rows = self._run()
         except Exception as raised:
             error = explained(raised, self._address.url) or raised
-            said = "; ".join(filter(None, (sentence(error), self._what_is_left(error))))
+            said = "; ".join(filter(None, (sentence(error), self._in_doubt(error), self._what_is_left(error))))
             raise ReportedError(said, exit_code_of(error)) from raised
         self._job.say(*(f"not restored: {each.what}: {each.reason}" for each in late))
         return {
@@ -388,6 +388,13 @@ class Restoring:
         if roles.without_password:
             self._job.say(f"roles that need a password to log in: {named(roles.without_password)}")
         self._job.say(*(f"left as it is: role {each}" for each in roles.differences[:_TOLD]))
+
+    def _in_doubt(self, error: Exception) -> str:
+        """Say that there is another schema, where rows were refused by the one that was taken."""
+        if self._moment.doubt is None or exit_code_of(error) != RefusedError.exit_code:
+            return ""
+        is_earlier = self._moment.schema is self._moment.doubt[0]
+        return f"{self._moment.approximate}; --schema {'later' if is_earlier else 'earlier'} takes the other one"
 
     def _what_is_left(self, error: Exception) -> str:
         """Take back what was created beside other things, where to try again would fail again; say what is there."""

@@ -22,6 +22,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream_rights import WantedStream
+from sparkjobs import following
 from tests.support.compacting import compact, everything_told
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.servers import create_database
@@ -430,3 +431,32 @@ def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Follow
     assert names(followed, "latest") == {"public.zero"}
     changed = {record.label for placed in followed.archive().state.blocks.values() for record in placed.head.tables}
     assert "public.secret" not in changed
+
+
+@pytest.mark.parametrize("most", [3, 2_000_000], ids=["windows", "window"])
+def test_a_new_partition_whose_rows_were_written_anew_before_its_snapshot_is_named(
+    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    begin(
+        followed,
+        "create table root (id int primary key, n int) partition by range (id)",
+        "create table zero partition of root for values from (0) to (1)",
+        "insert into root values (0, 1)",
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(following, "_MOST_CHANGES", most)
+        patched.setattr(following, "WINDOWS_AT_ONCE", 1)
+        followed.run("create table part partition of root for values from (1) to (9)", "insert into root values (1, 1)")
+        followed.run("insert into root values (2, 2), (3, 3)")
+        followed.run("insert into root values (4, 4)")
+        assert followed.back_up()["commits"] == (3 if most == 3 else 1)
+    followed.run("alter table root alter n type text using n::text")
+    before = followed.archive().state.blocks.keys()
+    followed.back_up()
+    added = [placed for each, placed in followed.archive().state.blocks.items() if each not in before]
+    changes = next(placed for placed in added if placed.head.kind == "changes")
+
+    said = followed.restore(f"lsn:{changes.head.covers.to_position}", new_database())
+
+    assert {each["table"]: each["as_of"] for each in said["stale"]} == {"public.part": None, "public.zero": None}
+    assert not followed.restore("latest", new_database())["stale"]

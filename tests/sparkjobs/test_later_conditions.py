@@ -134,6 +134,25 @@ def test_rows_that_break_a_condition_and_never_change_end_a_restore_with_its_nam
         followed.restore("latest", new_database())
 
 
+def test_rows_that_came_once_a_condition_was_gone_need_the_later_schema(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.make(("alter table plain add constraint had check (id < 10)",))
+    followed.back_up()
+    followed.run("alter table plain drop constraint had")
+    at = followed.run("insert into plain values (11, 1, 1, 'good')")
+    expected = rows(followed.address)
+    followed.run("insert into plain values (12, 1, 1, 'good')")
+    followed.back_up()
+
+    with pytest.raises(ReportedError, match=r'"had".*it is not known when.*--schema later takes the other one'):
+        followed.restore(f"lsn:{at}", new_database())
+
+    target = new_database()
+    followed.restore(f"lsn:{at}", target, schema="later")
+    assert rows(target) == expected
+
+
 STEPS = ("set_aside", "bring_back")
 
 

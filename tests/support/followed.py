@@ -146,11 +146,11 @@ class Followed:
         assert record.result is not None
         return record.result
 
-    def restore(self, at: str, target: Address, *globs: str) -> dict[str, Any]:
+    def restore(self, at: str, target: Address, *globs: str, schema: Schema = "auto") -> dict[str, Any]:
         """Restore into a database, and return what the run says."""
         run = f"run-{next(_numbers)}"
         with job_without_spark(self.store, self.held, run, "target", target) as job:
-            return restore.restore(job, restore.Wish(None, at, globs))
+            return restore.restore(job, restore.Wish(None, at, globs, schema=schema))
 
     def archive(self) -> Archive:
         """Return the archive as it is now."""
