@@ -15,7 +15,8 @@ from holdfast.archive.net import net_changes
 from holdfast.archive.packs import InMemory
 from holdfast.sources.postgresql.apply import apply_net
 from holdfast.sources.postgresql.ledger import note_result, once
-from holdfast.sources.postgresql.load import MisfitError, load_file
+from holdfast.sources.postgresql.load import load_file
+from holdfast.sources.postgresql.loose import MisfitError
 from holdfast.sources.postgresql.session import connect
 from locking.store import ObjectNotFound
 
@@ -38,13 +39,13 @@ NET_BYTES = 256 << 20
 class FileLoader:
     """The work of one Spark task: load a few files. Travels in the task's closure, with password and store settings.
 
-    :param changed: oids of the tables whose rows change afterwards, so that these need not fit yet.
+    :param tolerated: oids of the tables whose rows need not fit yet.
     """
 
-    def __init__(self, store: ObjectStore, address: Address, changed: Collection[int]) -> None:
+    def __init__(self, store: ObjectStore, address: Address, tolerated: Collection[int]) -> None:
         self._store = store
         self._address = address
-        self._changed = changed
+        self._tolerated = tolerated
 
     def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[int]:
         """Yield the oids of tables that do not take the rows of a file as they were."""
@@ -59,7 +60,7 @@ class FileLoader:
                     try:
                         rows = load_file(session, table, record.path, read_batches(store, record))
                     except MisfitError:
-                        if table.oid not in self._changed:
+                        if table.oid not in self._tolerated:
                             raise
                         misfits.add(table.oid)
                         yield table.oid
@@ -98,14 +99,18 @@ class ChangedTable:
 
 
 class ChangeApplier:
-    """The work of one Spark task: bring loaded tables to a later position by the net of their changes."""
+    """The work of one Spark task: bring loaded tables to a later position by the net of their changes.
 
-    def __init__(self, store: ObjectStore, address: Address) -> None:
+    :param tolerated: oids of the tables whose rows need not fit.
+    """
+
+    def __init__(self, store: ObjectStore, address: Address, tolerated: Collection[int]) -> None:
         self._store = store
         self._address = address
+        self._tolerated = tolerated
 
     def __call__(self, tables: Sequence[ChangedTable], report: Reporter) -> Iterator[int]:
-        """Yield how many rows came into each table."""
+        """Yield the oids of tables that do not take their rows."""
         with (
             connect(self._address) as session,
             tempfile.TemporaryDirectory(prefix="holdfast-") as spill,
@@ -113,11 +118,15 @@ class ChangeApplier:
         ):
             for changed in tables:
                 rows = 0
-                with once(session, changed.step) as is_new:
-                    if is_new:
-                        with closing(net_changes(engine, self._store, changed.history, spill=Path(spill))) as net:
-                            applied = apply_net(session, changed.table, changed.history.key, net)
-                        note_result(session, changed.step, applied.to_json())
-                        rows = applied.inserted.rows
+                try:
+                    with once(session, changed.step) as is_new:
+                        if is_new:
+                            with closing(net_changes(engine, self._store, changed.history, spill=Path(spill))) as net:
+                                applied = apply_net(session, changed.table, changed.history.key, net)
+                            note_result(session, changed.step, applied.to_json())
+                            rows = applied.inserted.rows
+                except MisfitError:
+                    if changed.table.oid not in self._tolerated:
+                        raise
+                    yield changed.table.oid
                 report(rows, changed.size)
-                yield rows

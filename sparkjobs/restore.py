@@ -175,9 +175,11 @@ class Restoring:
         return plan if self._wish.keep_tablespaces else without_tablespaces(plan)
 
     def _of_other_moments(self) -> set[int]:
-        """Return the oids of the tables whose rows are not those of the moment, so that keys may not fit them."""
+        """Return the oids of the tables whose rows may be of another moment than what is defined, and not fit it."""
         if self._moment.is_snapshot:
             return set()
+        if self._moment.doubt is not None:
+            return {table.oid for table in self._catalog.with_rows()}
         exact = {int(table) for table, parts in self._parts.items() if not parts.stale}
         return {table.oid for table in self._catalog.with_rows()} - exact
 
@@ -298,13 +300,13 @@ class Restoring:
             job.log.progress("creating tables")
             self._create_roles()
             objects.create_tables(sessions, plan)
-            self._load(missing, changed)
-            steps = ledger.read_steps(self._session)
-            self._apply([_where_it_is(table, steps) for table in changed if table.step not in steps])
-            self._bring_back(sessions, changed)
+            self._put_aside(self._load(missing, {each.table.oid for each in changed} | self._lenient(plan)))
+            self._put_aside(self._apply(changed))
+            self._apply(changed)
+            self._bring_back(sessions)
             load.set_sequences(self._session, plan.sequences)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
-            late = objects.create_rest(sessions, plan)
+            late = (*self._left_out(), *objects.create_rest(sessions, plan))
             if not self._moment.is_snapshot:  # by now, there are indexes that tell the greatest values
                 load.raise_sequences(self._session, plan.sequences)
             job.check()
@@ -327,45 +329,62 @@ class Restoring:
             if not loose.is_loaded(table, file.path, steps)
         ]
 
-    def _load(self, files: Sequence[tuple[Table, FileRecord]], changed: Sequence[ChangedTable]) -> None:
-        """Load files; of tables that do not take their rows as they were, aside."""
-        misfits = self._load_files(files, {each.table.oid for each in changed if each.table.oid != LARGE_OBJECTS})
-        if not misfits:
-            return
-        every: dict[int, list[tuple[Table, FileRecord]]] = {}
-        for table, file in self._files(self.plan):
-            every.setdefault(table.oid, []).append((table, file))
-        for oid in sorted(misfits):
-            table = every[oid][0][0]
-            self._job.say(f"{table.label} has conditions that its older rows break: these are changed aside first")
-            loose.set_aside(self._session, table, [file.path for _, file in every[oid]])
-        again = [pair for oid in sorted(misfits) for pair in every[oid]]
-        self._load_files(self._missing(again, ledger.read_steps(self._session)), ())
+    def _lenient(self, plan: RestorePlan) -> set[int]:
+        """Return the oids of the tables whose rows may be of another moment than their conditions."""
+        others = self._of_other_moments()
+        return {table.target.oid for table in plan.tables if table.source.oid in others}
 
-    def _load_files(self, files: Sequence[tuple[Table, FileRecord]], changed: Collection[int]) -> set[int]:
-        """Return the oids of the tables that do not take their rows, of those that are changed afterwards."""
+    def _put_aside(self, misfits: Collection[int]) -> None:
+        """Begin anew with tables that do not take rows, aside."""
+        every: dict[int, list[tuple[Table, FileRecord]]] = {oid: [] for oid in misfits}
+        for table, file in self._files(self.plan):
+            if table.oid in misfits:
+                every[table.oid].append((table, file))
+        for table, _ in self._restored(self.plan):
+            if table.oid in misfits:
+                self._job.say(f"{table.label} has conditions that rows break: these come together aside first")
+                loose.set_aside(self._session, table, [file.path for _, file in every[table.oid]])
+        again = [pair for pairs in every.values() for pair in pairs]
+        self._load(self._missing(again, ledger.read_steps(self._session)), ())
+
+    def _load(self, files: Sequence[tuple[Table, FileRecord]], tolerated: Collection[int]) -> set[int]:
+        """Load files; return the oids of the tables that do not take their rows, of those where that is tolerated."""
         objects: dict[str, list[tuple[Table, FileRecord]]] = {}
         for table, file in files:
             objects.setdefault(file.key, []).append((table, file))
         tasks = pack(objects.values(), lambda some: sum(file.size for _, file in some), room=_TASK_BYTES)
         loads = [[pair for some in task for pair in some] for task in tasks]
-        loader = FileLoader(self._job.store, self._address, frozenset(changed))
+        loader = FileLoader(self._job.store, self._address, frozenset(tolerated) - {LARGE_OBJECTS})
         found = self._job.map("loading rows", loads, loader, estimated_rows=sum(file.rows for _, file in files))
         self._job.check()
         return set(found)
 
-    def _bring_back(self, sessions: Sessions, changed: Sequence[ChangedTable]) -> None:
-        """Put the rows that were changed aside where they belong."""
+    def _apply(self, changed: Sequence[ChangedTable]) -> set[int]:
+        """Bring the tables that were loaded to the position that is restored; return the oids of those that refuse."""
         steps = ledger.read_steps(self._session)
-        waiting = [each.table for each in changed if loose.is_aside(each.table, steps)]
-        sessions.run([table for table in waiting if not loose.is_back(table, steps)], loose.bring_back)
-
-    def _apply(self, tables: Sequence[ChangedTable]) -> None:
-        """Bring the tables that were loaded to the position that is restored."""
+        tables = [_where_it_is(table, steps) for table in changed if table.step not in steps]
         tasks = pack(tables, lambda table: table.size, room=_TASK_BYTES)
         changes = sum(record.rows for table in tables for record in table.history.changes)
-        self._job.map("applying changes", tasks, ChangeApplier(self._job.store, self._address), estimated_rows=changes)
+        applier = ChangeApplier(self._job.store, self._address, frozenset(self._lenient(self.plan) - {LARGE_OBJECTS}))
+        found = self._job.map("applying changes", tasks, applier, estimated_rows=changes)
         self._job.check()
+        return set(found)
+
+    def _bring_back(self, sessions: Sessions) -> None:
+        """Put the rows that are aside where they belong."""
+        steps, lenient = ledger.read_steps(self._session), self._lenient(self.plan)
+        tables = [table for table, _ in self._restored(self.plan) if loose.is_aside(table, steps)]
+        waiting = [table for table in tables if not loose.is_back(table, steps)]
+        sessions.run([table for table in waiting if table.oid not in lenient], loose.bring_back)
+        for table in waiting:
+            if table.oid in lenient:  # what gives way may be a condition of several tables
+                loose.bring_back(self._session, table, is_lenient=True)
+
+    def _left_out(self) -> Iterator[NotRestored]:
+        """Yield the conditions that were dropped, since rows of another moment break them."""
+        steps = ledger.read_steps(self._session)
+        for table, _ in self._restored(self.plan):
+            yield from loose.left_out(table, steps)
 
     def _expected(self, changed: Sequence[ChangedTable]) -> dict[int, ContentHash]:
         """Return what the content hash of each table must be, by oid: what the archive says, and what changes did."""

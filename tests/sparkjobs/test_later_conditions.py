@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,23 +135,93 @@ def test_rows_that_break_a_condition_and_never_change_end_a_restore_with_its_nam
         followed.restore("latest", new_database())
 
 
-def test_rows_that_came_once_a_condition_was_gone_need_the_later_schema(
+def left_out(said: dict[str, Any]) -> dict[str, str]:
+    return {each["object"]: each["statement"] for each in said["not_restored"]}
+
+
+def test_conditions_that_may_have_gone_before_the_moment_give_way_to_its_rows(
     followed: Followed, new_database: NewDatabase
 ) -> None:
-    followed.make(("alter table plain add constraint had check (id < 10)",))
+    followed.make(
+        (
+            "alter table plain add constraint had check (id < 10), alter column d set not null",
+            "alter table plain add foreign key (b) references plain",
+            "alter table root add constraint most check (id < 500)",
+        )
+    )
     followed.back_up()
-    followed.run("alter table plain drop constraint had")
-    at = followed.run("insert into plain values (11, 1, 1, 'good')")
+    followed.run("alter table plain drop constraint had, alter column d drop not null, drop constraint plain_b_fkey")
+    followed.run("alter table root drop constraint most")
+    followed.run("insert into root values (500, 'w')")
+    at = followed.run("insert into plain values (11, 1, 77, null)")
     expected = rows(followed.address)
     followed.run("insert into plain values (12, 1, 1, 'good')")
     followed.back_up()
 
-    with pytest.raises(ReportedError, match=r'"had".*it is not known when.*--schema later takes the other one'):
+    for schema in ("auto", "later"):
+        target = new_database()
+        said = followed.restore(f"lsn:{at}", target, schema=schema)
+        assert rows(target) == expected
+        if schema == "later":
+            assert not left_out(said)
+        else:
+            assert left_out(said) == {
+                "CHECK had of public.plain": 'alter table public.plain add constraint "had" CHECK ((id < 10));',
+                "NOT NULL of d of public.plain": 'alter table public.plain alter column "d" set not null;',
+                "CHECK most of public.root": 'alter table public.root add constraint "most" CHECK ((id < 500));',
+                **{key: value for key, value in left_out(said).items() if "fkey" in key},
+            }
+            assert any("plain_b_fkey" in each for each in left_out(said))
+
+
+def test_keys_that_may_have_gone_before_the_moment_end_a_restore_with_the_schema_to_take(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.make(("alter table plain add constraint had unique (a)",))
+    followed.back_up()
+    followed.run("alter table plain drop constraint had")
+    at = followed.run("insert into plain values (11, 2, 1, 'good')")
+    followed.run("insert into plain values (12, 2, 1, 'good')")
+    followed.back_up()
+
+    with pytest.raises(ReportedError, match=r"had.*it is not known when.*--schema later takes the other one"):
         followed.restore(f"lsn:{at}", new_database())
 
+    followed.restore(f"lsn:{at}", new_database(), schema="later")
+
+
+def test_conditions_of_tables_that_are_not_followed_give_way_to_their_older_rows(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.make(
+        (
+            "create table bare (a int, b int)",
+            "insert into bare values (-1, null), (2, 2)",
+            "create table parted (a int, b int) partition by list (b)",
+            "create table parted_1 partition of parted for values in (1)",
+            "create table parted_2 partition of parted for values in (2)",
+            "insert into parted values (null, 1), (null, 2)",
+        )
+    )
+    followed.back_up("full")
+    older = rows(followed.address)
+    change(
+        followed,
+        ("update bare set a = 1, b = 1", "update parted set a = 1"),
+        ("alter table bare alter b set not null, add constraint more check (a > 0)",),
+        ("alter table parted alter a set not null",),
+    )
     target = new_database()
-    followed.restore(f"lsn:{at}", target, schema="later")
-    assert rows(target) == expected
+
+    said = followed.restore("latest", target)
+
+    assert {each["table"] for each in said["stale"]} == {"public.bare", "public.parted_1", "public.parted_2"}
+    assert left_out(said).keys() == {
+        "NOT NULL of b of public.bare",
+        "CHECK more of public.bare",
+        "NOT NULL of a of public.parted",
+    }
+    assert rows(target) == older
 
 
 STEPS = ("set_aside", "bring_back")
@@ -168,9 +239,9 @@ def test_a_restore_that_ended_goes_on_with_rows_that_are_aside(
     change(followed, *CONDITIONS["a check"], *CONDITIONS["a generated column and an identity"])
     target, does = new_database(), getattr(loose, step)
 
-    def ended(*given: object) -> None:
+    def ended(*given: object, **options: object) -> None:
         if moment == "after":
-            does(*given)
+            does(*given, **options)
         raise EndedError
 
     with monkeypatch.context() as patched:
@@ -195,12 +266,12 @@ def test_who_is_late_loads_no_file_into_a_table_whose_rows_are_aside(
         loads.append((table, file))
         return does(session, table, file, batches)  # type: ignore[arg-type]
 
-    def late(session: object, table: Table) -> None:
+    def late(session: object, table: Table, **options: bool) -> None:
         again = [(each, file) for each, file in loads if each.table_schema == "public" and each.oid == table.oid]
         with connect(target) as other:
             assert [does(other, each, file, iter(())) for each, file in again] == [0] * len(again)
         assert again
-        loose_bring_back(session, table)  # type: ignore[arg-type]
+        loose_bring_back(session, table, **options)  # type: ignore[arg-type]
 
     loose_bring_back = loose.bring_back
     monkeypatch.setattr("sparkjobs.files.load_file", noted)

@@ -13,7 +13,7 @@ from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_query
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.sources.postgresql.ledger import note_result, once
-from holdfast.sources.postgresql.loose import step_of
+from holdfast.sources.postgresql.loose import MisfitError, step_of
 from holdfast.sources.postgresql.session import connect, server_error
 from holdfast.sources.postgresql.sql import literal, qualified
 
@@ -59,10 +59,6 @@ union all
 (select format('large object %s', oid) from pg_catalog.pg_largeobject_metadata order by oid limit 100)
 order by 1
 """
-
-
-class MisfitError(RefusedError):
-    """Rows break a condition of their table, which those of a later moment may not."""
 
 
 @contextmanager

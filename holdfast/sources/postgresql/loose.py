@@ -3,20 +3,25 @@
 A CHECK, NOT NULL, the condition of a domain or the bound of a partition may have come once changes had made all rows
 fit it. So the older rows and their changes come together in a table that has none of these; the rows that are left
 fit, and go on from there.
+
+Where rows are known to be of another moment than the table, even these may not fit: then conditions give way to rows.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from holdfast.sources.postgresql.ledger import LEDGER, once
+from holdfast.errors import RefusedError
+from holdfast.sources.postgresql.ledger import LEDGER, note_result, once
+from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.session import server_error
 from holdfast.sources.postgresql.sql import ident, qualified
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from holdfast.sources.postgresql.catalog import Table
 
@@ -32,6 +37,21 @@ select a.attname::text, pg_catalog.concat(
 from pg_catalog.pg_attribute a where a.attrelid = %s::regclass and a.attnum > 0 and not a.attisdropped
 """
 """What a column is beside its name and type, without any condition on its values."""
+
+
+_CONDITION = """
+select c.conname::text, pg_catalog.pg_get_constraintdef(c.oid) from pg_catalog.pg_constraint c
+where c.conrelid = %s::regclass and c.conname = %s and c.contype = 'c'
+"""
+
+_ROOT = """
+select coalesce((select relid::regclass::text from pg_catalog.pg_partition_ancestors(%s::regclass)
+  with ordinality a (relid, place) order by place desc limit 1), %s::regclass::text)
+"""
+
+
+class MisfitError(RefusedError):
+    """Rows break a condition of their table, which those of a later moment may not."""
 
 
 def aside(table: Table) -> Table:
@@ -82,26 +102,72 @@ def set_aside(session: Connection, table: Table, files: Iterable[str]) -> None:
         session.execute(f"create table {qualified(there.table_schema, there.name)} ({columns})".encode())
 
 
-def bring_back(session: Connection, table: Table) -> None:
+def bring_back(session: Connection, table: Table, *, is_lenient: bool = False) -> None:
     """Put the rows of the moment where they belong.
 
+    :param is_lenient: conditions of the table that they break are dropped, and noted.
     :raises RefusedError: the table does not take them, and never will.
     """
     there = aside(table)
     source, target = (qualified(each.table_schema, each.name) for each in (there, table))
     names = ", ".join(ident(column.name) for column in table.columns if not column.generated)
+    insert = f"insert into {target} ({names}) overriding system value select {names} from {source}"
+    dropped: list[NotRestored] = []
     try:
         with once(session, _returned(table)) as is_new:
-            if is_new:
-                session.execute("set local synchronous_commit = off")
-                session.execute(
-                    f"insert into {target} ({names}) overriding system value select {names} from {source}".encode()
-                )
-                session.execute(f"drop table {source}".encode())
+            if not is_new:
+                return
+            session.execute("set local synchronous_commit = off")
+            while (error := _refused(session, insert)) is not None:
+                condition = _drop_condition(session, target, error) if is_lenient else None
+                if condition is None:
+                    raise error
+                dropped.append(condition)
+            session.execute(f"drop table {source}".encode())
+            note_result(session, _returned(table), json.dumps([each.describe() for each in dropped]))
     except psycopg.OperationalError:
         raise
     except psycopg.Error as error:
         raise server_error(f"{table.label} does not take its rows", error) from error
+
+
+def left_out(table: Table, steps: Mapping[str, str]) -> tuple[NotRestored, ...]:
+    """Return the conditions of a table that were dropped when its rows came back."""
+    noted = json.loads(steps.get(_returned(table)) or "[]")
+    return tuple(NotRestored(each["object"], each["reason"], each["statement"]) for each in noted)
+
+
+def _refused(session: Connection, statement: str) -> psycopg.IntegrityError | None:
+    """Run a statement; return the condition that its rows break."""
+    try:
+        with session.transaction():
+            session.execute(statement.encode())
+    except psycopg.IntegrityError as error:
+        return error
+    return None
+
+
+def _drop_condition(session: Connection, table: str, error: psycopg.IntegrityError) -> NotRestored | None:
+    """Drop the condition that was broken, of a partition that of its root; None where it is none of the table's own."""
+    row = session.execute(_ROOT, (table, table)).fetchone()
+    root = row[0] if row else table
+    column, name = error.diag.column_name, error.diag.constraint_name
+    if isinstance(error, psycopg.errors.NotNullViolation) and column:
+        what, drop = f"NOT NULL of {column}", f"alter column {ident(column)} drop not null"
+        add = f"alter column {ident(column)} set not null"
+    elif isinstance(error, psycopg.errors.CheckViolation) and name and error.diag.table_name:
+        found = session.execute(_CONDITION, (table, name)).fetchone()
+        if found is None:
+            return None
+        what, drop, add = f"CHECK {name}", f"drop constraint {ident(name)}", f"add constraint {ident(name)} {found[1]}"
+    else:
+        return None
+    try:
+        with session.transaction():
+            session.execute(f"alter table {root} {drop}".encode())
+    except psycopg.ProgrammingError:  # a condition of another table, which this one inherits
+        return None
+    return NotRestored(f"{what} of {root}", "rows of another moment break it", f"alter table {root} {add};")
 
 
 def _moved(table: Table) -> str:
