@@ -224,6 +224,23 @@ def test_conditions_of_tables_that_are_not_followed_give_way_to_their_older_rows
     assert rows(target) == older
 
 
+def test_what_is_aside_goes_with_a_restore_of_tables_that_failed(followed: Followed, new_database: NewDatabase) -> None:
+    fine = "create or replace function public.fine(n int) returns boolean language sql as"
+    change(
+        followed,
+        (f"{fine} 'select true'", "alter table keyless add constraint later check (fine(a))"),
+        (f"{fine} 'select n > 0'", "delete from keyless where a > 0"),
+    )
+    target = new_database()
+
+    with pytest.raises(ReportedError, match=r"dropped again"):
+        followed.restore("latest", target, "public.keyless")
+
+    assert nothing_is_left(target)
+    with connect(target) as session:
+        assert session.execute("select to_regtype('public.\"kind of\"')").fetchone() == (None,)
+
+
 STEPS = ("set_aside", "bring_back")
 
 

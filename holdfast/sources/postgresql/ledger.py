@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LEDGER = "holdfast_restore"
 """Schema that exists only while a restore runs."""
 
+ROWS_ASIDE = "rows_"
+"""What the names of tables in it begin with that rows are changed in. Their columns may be of the restore's types."""
+
 _LOCK_WAIT = "60s"
 
 _CATALOGS = {
@@ -64,6 +67,11 @@ _OBJECTS = " union all ".join(
 _LEFT = f"""
 select c.class, c.object, i.type, i.identity from {LEDGER}.created c,
   pg_catalog.pg_identify_object(c.class, c.object, 0) i where i.identity is not null order by c.place desc
+"""
+
+_ASIDE = f"""
+select oid::regclass::text from pg_catalog.pg_class
+where relnamespace = '{LEDGER}'::regnamespace and relkind = 'r' and pg_catalog.starts_with(relname, '{ROWS_ASIDE}')
 """
 
 _FOREIGN_KEYS = f"""
@@ -238,6 +246,8 @@ def _undo(session: Connection) -> tuple[str, ...]:
     session.execute(f"set local lock_timeout = '{_LOCK_WAIT}'")
     for table, name in session.execute(_FOREIGN_KEYS).fetchall():
         session.execute(f"alter table {table} drop constraint {name}".encode())
+    for (table,) in session.execute(_ASIDE).fetchall():
+        session.execute(f"drop table {table}".encode())
     left = session.execute(_LEFT).fetchall()
     while left:
         refused = [(row, error) for row in left if (error := _drop(session, row[2], row[3])) is not None]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.errors import RefusedError
-from holdfast.sources.postgresql.ledger import LEDGER, note_result, once
+from holdfast.sources.postgresql.ledger import LEDGER, ROWS_ASIDE, note_result, once
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.session import server_error
 from holdfast.sources.postgresql.sql import ident, qualified
@@ -56,7 +56,7 @@ class MisfitError(RefusedError):
 
 def aside(table: Table) -> Table:
     """Return the table that takes the rows in the meantime."""
-    return table.model_copy(update={"table_schema": LEDGER, "name": f"rows_{table.oid}"})
+    return table.model_copy(update={"table_schema": LEDGER, "name": f"{ROWS_ASIDE}{table.oid}"})
 
 
 def step_of(table: Table, file: str) -> str:
