@@ -287,7 +287,7 @@ class History:
         kinds = (
             self._add, self._add, self._drop, self._rename, self._widen, self._retype, self._rename_table,
             self._identity, self._labels, self._empty_and_retype, self._part, self._make_part,
-            lambda table: self._new(), self._drop_table,
+            lambda table: self._new(), self._drop_table, self._condition,
         )  # fmt: skip
         yield from self.draw(st.sampled_from(kinds))(self._table())
         yield from self._rows()
@@ -324,6 +324,21 @@ class History:
                 f"alter table {table.name} drop {table.columns[index].name}",
                 self._altered(table, lambda mine: mine.columns.__delitem__(index)),
             )
+
+    def _condition(self, table: Table) -> Iterator[Step]:
+        """Forbid what rows were before they were mended, and allow it again now and then."""
+        if not table.columns:
+            return
+        column, name = self.draw(st.sampled_from(table.columns)), ident(table.name)
+        altered = self._altered(table, lambda mine: None)
+        yield f"update {name} set {column.name} = {self.draw(column.kind.values)} where {column.name} is null", _nothing
+        yield f"alter table {name} alter {column.name} set not null", altered
+        low = self.draw(st.integers(0, 30))
+        yield f"update {name} set id = id + 100 where id < {low}", _nothing
+        check = f"k{next(self._numbers)}"
+        yield f"alter table {name} add constraint {check} check (id >= {low})", altered
+        if self.draw(st.booleans()):
+            yield f"alter table {name} alter {column.name} drop not null, drop constraint {check}", altered
 
     def _rename(self, table: Table) -> Iterator[Step]:
         if table.columns:
