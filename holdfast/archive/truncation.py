@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.holds import check_holds
 from holdfast.archive.model import iso
 from holdfast.archive.needs import Needs
 from holdfast.archive.points import intervals, only_source, source_names
@@ -121,12 +122,15 @@ def plan_truncation(
     :param source: only this one's; None: every one's that has blocks here, whether archives.yaml names it or not.
     :param min_chains: so many of the newest full backups stay, with all that follows them.
     :raises UsageError: there is no such source.
-    :raises RefusedError: the newest commit is of a later time than `now`.
+    :raises RefusedError: the newest commit is of a later time than `now`, or a hold would lose its point.
     """
     _check_clock(state, now)
     names = source_names(state) if source is None else (only_source(state, source),)
     sources = tuple(_plan_source(state, name, rules, now, min_chains) for name in names)
     removed = {identity for each in sources for identity in each.removed}
+    if removed and state.holds:
+        left = {each: placed for each, placed in state.blocks.items() if each not in removed}
+        check_holds(state, replace(state, blocks=left))
     return TruncationPlan(sources, _freed(state, removed))
 
 

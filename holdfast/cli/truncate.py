@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.archive import IDENTITY_KEY
@@ -15,7 +14,7 @@ from holdfast.archive.truncation import plan_truncation, runs_of
 from holdfast.archive.truncation import truncate as truncate_archive
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size
+from holdfast.cli.output import Output, human_size, show_rows
 from holdfast.replication.maintaining import opened_to_lead, state_to_plan
 from locking import Owner
 
@@ -68,26 +67,16 @@ def truncate(
     output.result({"keep": str(rules), **done}, lambda console: _show_done(console, done))
 
 
-def _columns() -> tuple[Column, ...]:
-    """Return new columns: they keep the cells of the table that they are in."""
-    return (
-        # A moment that is cut short could not be asked for.
-        Column("from", no_wrap=True, min_width=27),
-        Column("to", no_wrap=True, min_width=27),
-        Column("points", justify="right"),
-        Column("", no_wrap=True),
-        Column("why"),
-    )
-
-
 def _show_plan(console: Console, plan: TruncationPlan, rules: str) -> None:
     console.print(f"keep {rules}", markup=False)
     for source in plan.sources:
         told = source.summary()
-        table = Table(*_columns(), box=None, title=source.source, title_justify="left")
-        for some in runs_of(source.points):
-            table.add_row(iso(some[0].point.at), iso(some[-1].point.at), str(len(some)), *_fate(some))
-        console.print(table)
+        rows = [
+            (iso(some[0].point.at), iso(some[-1].point.at), str(len(some)), *_fate(some))
+            for some in runs_of(source.points)
+        ]
+        console.print(source.source, markup=False)
+        show_rows(console, ("from", "to", "points", "", "why"), rows)
         _show_source(console, told, "would stay")
     console.print(_going(plan.summary(), "would go") if plan.removed else "nothing to remove", markup=False)
 

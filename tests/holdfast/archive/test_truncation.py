@@ -373,6 +373,16 @@ def test_a_plan_that_would_lose_what_is_to_stay_is_not_made(monkeypatch: pytest.
         planned(made, "last=4")
 
 
+def test_a_plan_by_which_a_hold_would_lose_its_point_is_refused_when_it_is_made() -> None:
+    made = followed("changes", "full", "changes")
+    hold = made.hold(made.moment("commit:2"))
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setattr("holdfast.archive.retention._by_hold", lambda found, hold: ())
+        with pytest.raises(RefusedError, match=f"this would remove what a hold keeps: .*{hold.id}"):
+            planned(made, "last=1")
+    assert "b2" in stays(made, "last=1")
+
+
 def test_every_point_tells_why_it_stays() -> None:
     made = followed("changes", "changes", "full", "changes")
     hold = made.hold(made.moment("commit:2"))
