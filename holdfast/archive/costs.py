@@ -137,7 +137,9 @@ class _Stretch:
 
     def spans_of_file(self, file: NamedFile) -> Iterator[Span]:
         for placed in self._blocks:
-            if file.tables or file.holds == TRANSACTIONS:
+            if file.holds == TRANSACTIONS:  # only times are looked up in them, which the end of a backup is not
+                yield from ((from_of(placed.head) + 1, to_of(placed.head)) for _ in _tables_in(placed, file))
+            elif file.tables:
                 yield from (self._data(placed, table) for table in _tables_in(placed, file))
             else:
                 yield from self._schema(placed, file.path)

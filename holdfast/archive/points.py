@@ -360,7 +360,8 @@ def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> in
         if later is not None:
             ends = _ends(store, transactions, before=later) or _ends(store, reached)
             return min(later, max([known, *ends]))
-        reached = transactions
+        # What is known already is not looked up: a list that is damaged costs no moment behind its backup.
+        reached = transactions if to_of(placed.head) > known else None
     return max([known, *_ends(store, reached)])
 
 

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.archive.costs import Cost, Costs
-from holdfast.archive.model import Block, iso
-from holdfast.archive.named import NamedFile, files_of
+from holdfast.archive.model import Block, FileRecord, iso
+from holdfast.archive.named import TRANSACTIONS, NamedFile, files_of
 from holdfast.archive.retention import RestorePoint
 from holdfast.archive.timeline import Moment, told
 from tests.support.backups import SOURCE, Backups
@@ -170,3 +170,21 @@ def test_rows_that_a_made_snapshot_has_in_common_with_an_older_one_cost_what_is_
     for file in files.values():
         (cost,) = Costs(made.state).of(file)
         assert (cost.first, cost.points) == (1, 4)
+
+
+def test_a_list_of_transactions_costs_times_within_its_backup_and_not_the_end_of_it() -> None:
+    made = Backups()
+    made.write(1)
+    made.full(opened=True)
+    made.wait(timedelta(hours=1))
+    made.write(1, 2)
+    (block,) = made.changes()
+    made.wait(timedelta(hours=1))
+    made.write(1)
+    made.changes()
+    record = FileRecord(path=f"data/{SOURCE}/transactions/changes/{block.id}/00000.parquet", size=1, sha256="0" * 64)
+    (cost,) = Costs(made.state).of(NamedFile(record, block.id, 2, SOURCE, TRANSACTIONS))
+    assert (cost.points, str(cost)) == (
+        0,
+        f"{SOURCE} between 2026-03-01T00:00:00.000000Z and 2026-03-01T01:00:00.000000Z, no end of a backup among it",
+    )
