@@ -23,7 +23,7 @@ from holdfast.archive.consolidation import moment_of, newest_cut, synthetic_bloc
 from holdfast.archive.model import Block, Coverage, FileRecord, Hold, Mark, Part, Stream, TableRecord, Transactions
 from holdfast.config import CompactionConfig
 from holdfast.errors import DamagedError, RefusedError, UsageError
-from holdfast.position import show_position
+from holdfast.position import parse_position, show_position
 from holdfast.storage import ObjectStore
 
 MakeBlock = Callable[..., Block]
@@ -280,6 +280,16 @@ def test_changes_of_a_table_come_into_one_record_for_each_form_in_their_order(wr
     record = runs[1].record([file("a", 1, 5), file("b", 1, 1)])
     assert (record.first, record.last) == (runs[1].records[0].first, runs[1].records[-1].last)
     assert (record.rows, record.columns, record.key) == (6, new, (1,))
+
+
+def test_a_list_of_transactions_that_is_gone_costs_no_time_at_the_end_of_its_backup(writer: Writer) -> None:
+    identity = writer.changes(transactions=3)  # the list is told, and no file is written
+    state, store = writer.archive.state, writer.archive.store
+    covers = state.blocks[identity].head.covers
+    found = points.resolve(state, store, "shop_db", covers.to_time.isoformat())
+    assert found.position == parse_position(covers.to_position)
+    with pytest.raises(DamagedError, match=r"transactions/changes/.* is missing"):
+        points.resolve(state, store, "shop_db", (covers.to_time - timedelta(microseconds=1)).isoformat())
 
 
 def test_a_joined_block_covers_all_that_its_parts_did(writer: Writer) -> None:
