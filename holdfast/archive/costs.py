@@ -47,7 +47,7 @@ class Cost:
 
     def __str__(self) -> str:
         if not self.points:
-            return f"{self.source} between {iso(self.start)} and {iso(self.end)}, no end of a backup among it"
+            return f"{self.source} between {iso(self.start)} and {iso(self.end)}, but no end of a backup"
         if self.start == self.end:
             return f"{self.source} at {iso(self.end)} (commit:{self.last})"
         commits = f"commit:{self.first}" + (f" to commit:{self.last}" if self.first != self.last else "")
@@ -94,13 +94,13 @@ def _before(positions: Sequence[int], end: int) -> int:
 
 
 def _tables_in(placed: Placed, file: NamedFile) -> tuple[str, ...]:
-    """Return the ids of a block's tables that have rows in a file; "" for a file of transactions, which is of none.
+    """Return the ids of a block's tables that have rows in a file.
 
     It is the block's own, or, where that was made of others, one of theirs.
     """
     home = placed.home or placed.id
     if home == file.block or home in file.path.split("/"):
-        return file.tables or ("",)
+        return file.tables
     if placed.head.after is None:
         return ()
     with suppress(DamagedError):
@@ -137,8 +137,8 @@ class _Stretch:
 
     def spans_of_file(self, file: NamedFile) -> Iterator[Span]:
         for placed in self._blocks:
-            if file.holds == TRANSACTIONS:  # only times are looked up in them, which the end of a backup is not
-                yield from ((from_of(placed.head) + 1, to_of(placed.head)) for _ in _tables_in(placed, file))
+            if file.holds == TRANSACTIONS:
+                yield from self._times(placed, file.path)
             elif file.tables:
                 yield from (self._data(placed, table) for table in _tables_in(placed, file))
             else:
@@ -156,6 +156,13 @@ class _Stretch:
         if placed.head.kind == "snapshot":
             return end, self._next_snapshot(table, end + 1)
         return from_of(placed.head) + 1, self._next_snapshot(table, end) if table else end + 1
+
+    @staticmethod
+    def _times(placed: Placed, path: str) -> Iterator[Span]:
+        """Yield for which positions a list of transactions is needed: those that only a time leads to."""
+        listed = placed.head.transactions
+        if listed is not None and listed.file.path == path:
+            yield from_of(placed.head) + 1, to_of(placed.head)
 
     def _next_snapshot(self, table: str, position: int) -> int:
         """Return where the first snapshot of a table is, from a position on."""
@@ -192,10 +199,10 @@ class _Stretch:
             if not placed.head.supplement
         )
         points = [point for point in every if any(first <= point[0] <= last for first, last in clipped)]
-        begin = min(first for first, _ in clipped)
+        begin, last = min(first for first, _ in clipped), max(last for _, last in clipped)
         if not points:
             before = max((when for position, *_, when in every if position < begin), default=interval.start)
-            after = min((when for position, *_, when in every if position > begin), default=interval.end)
+            after = min((when for position, *_, when in every if position > last), default=interval.end)
             return Cost(self._source, before, after, 0, 0, points=0)
         start = points[0][3] if begin == points[0][0] else max(points[0][2], interval.start)
         end = max(when for *_, when in points)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.archive.costs import Cost, Costs
-from holdfast.archive.model import Block, FileRecord, iso
+from holdfast.archive.model import Block, FileRecord, Transactions, iso
 from holdfast.archive.named import TRANSACTIONS, NamedFile, files_of
+from holdfast.archive.placed import Placed
 from holdfast.archive.retention import RestorePoint
 from holdfast.archive.timeline import Moment, told
 from tests.support.backups import SOURCE, Backups
@@ -172,19 +175,31 @@ def test_rows_that_a_made_snapshot_has_in_common_with_an_older_one_cost_what_is_
         assert (cost.first, cost.points) == (1, 4)
 
 
-def test_a_list_of_transactions_costs_times_within_its_backup_and_not_the_end_of_it() -> None:
+def with_list(made: Backups, block: Block) -> NamedFile:
+    """Give a block a list of its transactions."""
+    record = FileRecord(path=f"data/{SOURCE}/transactions/changes/{block.id}/0.parquet", size=1, sha256="0" * 64)
+    covers = block.covers
+    listed = Transactions(file=record, count=1, first_time=covers.to_time, last_time=covers.to_time)
+    placed = Placed(block.model_copy(update={"transactions": listed}), made.state.blocks[block.id].commit)
+    made.state = replace(made.state, blocks={**made.state.blocks, block.id: placed})
+    return next(file for file in files_of(placed) if file.holds == TRANSACTIONS)
+
+
+def test_a_list_of_transactions_costs_the_times_within_its_backups_and_the_end_of_none() -> None:
     made = Backups()
     made.write(1)
     made.full(opened=True)
-    made.wait(timedelta(hours=1))
-    made.write(1, 2)
-    (block,) = made.changes()
-    made.wait(timedelta(hours=1))
-    made.write(1)
-    made.changes()
-    record = FileRecord(path=f"data/{SOURCE}/transactions/changes/{block.id}/00000.parquet", size=1, sha256="0" * 64)
-    (cost,) = Costs(made.state).of(NamedFile(record, block.id, 2, SOURCE, TRANSACTIONS))
-    assert (cost.points, str(cost)) == (
-        0,
-        f"{SOURCE} between 2026-03-01T00:00:00.000000Z and 2026-03-01T01:00:00.000000Z, no end of a backup among it",
-    )
+    lists = []
+    for _ in range(3):
+        made.wait(timedelta(hours=1))
+        made.write(1, 2)
+        (block,) = made.changes()
+        lists.append(with_list(made, block))
+    start, *hours = (iso(point.at) for point in made.points())
+    for file, (before, after) in zip(lists, pairwise([start, *hours]), strict=True):
+        (cost,) = Costs(made.state).of(file)
+        assert (cost.points, str(cost)) == (0, f"{SOURCE} between {before} and {after}, but no end of a backup")
+    joined = made.join([made.state.blocks[file.block] for file in lists])
+    file = with_list(made, joined)
+    (cost,) = Costs(made.state).of(file)
+    assert (cost.points, iso(cost.start), iso(cost.end)) == (0, start, hours[-1])

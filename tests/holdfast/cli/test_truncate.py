@@ -54,7 +54,7 @@ def test_a_dry_run_says_what_stays_and_why_and_changes_nothing(holdfast: RunComm
 def test_people_are_shown_runs_of_points_that_share_a_fate(
     holdfast: RunCommand, backed_up: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "40")
     done = holdfast("truncate", backed_up.url, "--keep", "last=1", "--source", "shop_db", "--dry-run")
     lines = [" ".join(line.split()) for line in done.out.splitlines()]
     first, last, newest = ((NOW - timedelta(days=day)).isoformat().replace("+00:00", "Z") for day in (4, 1, 0))
