@@ -1,0 +1,177 @@
+"""Segments of a source's log, between moments at which its objects are known, and which tables are followed in one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
+from holdfast.moments import sequences_to_json
+from holdfast.position import parse_position
+from holdfast.sources.postgresql import stream as streams
+from holdfast.sources.postgresql.catalog import Catalog
+from holdfast.sources.postgresql.dump import dump_schema
+from holdfast.sources.postgresql.export import export_plain
+from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.snapshot import open_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    from holdfast.archive.model import Block, Born, FileRecord, Stream
+    from holdfast.sources.postgresql.address import Address
+    from sparkjobs.driver import Job
+
+_LOOKS = 2
+"""At the schema of a moment: temporary tables that come and go make it look changed, too."""
+
+_UNCERTAIN = "its columns or its key were changed more than once between two backups"
+_NEW = "it has no snapshot yet"
+_CAME_BACK = "it left the publication, or its partitioned table, and came back"
+_REWRITTEN = "its rows were written anew by ALTER TABLE, of which the log does not tell"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a source's objects were at one moment, and the files that tell it."""
+
+    catalog: Catalog
+    catalog_file: FileRecord
+    schema_dump: FileRecord | None
+    sequences: FileRecord | None
+    version: str
+    not_included: tuple[str, ...]
+    seen: streams.Seen
+
+
+@dataclass(frozen=True)
+class Following:
+    """Which tables the blocks of one run follow.
+
+    :param followed: by oid, each with the oid of its entry in the publication.
+    :param to_begin: names of those that need a snapshot first.
+    :param born: those that are followed from their first row on.
+    :param dropped: by oid, what was there before.
+    """
+
+    followed: dict[int, int]
+    not_followed: dict[str, str]
+    to_begin: tuple[str, ...]
+    born: tuple[Born, ...] = ()
+    dropped: tuple[int, ...] = ()
+
+    def without(self, uncertain: Collection[int], now: Catalog) -> Following:
+        """Return this without tables of which a column could not be told."""
+        labels = tuple(
+            table.label for table in now.tables if table.oid in uncertain and table.label not in self.to_begin
+        )
+        return Following(
+            {oid: entry for oid, entry in self.followed.items() if oid not in uncertain},
+            {**self.not_followed, **dict.fromkeys(labels, _UNCERTAIN)},
+            self.to_begin + labels,
+            tuple(each for each in self.born if each.oid not in uncertain),
+            self.dropped,
+        )
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What lies between two moments at which the source's objects are known.
+
+    :param end: position; the last one, of now, may be overstepped by a transaction.
+    :param at: when it was reached, by the server's clock.
+    :param stream: as it was then.
+    """
+
+    end: int
+    at: datetime
+    cut: Cut
+    stream: Stream
+
+
+def read_now(job: Job, address: Address, source: str, last: Block, block: str, stream: Stream) -> Segment:
+    """Return a position of now, with what the source's objects are there.
+
+    These are read behind the position. Where they have changed in between, both are taken anew; where they go on
+    changing, nobody can say that these are those of the position.
+    """
+    for _ in range(_LOOKS):
+        with connect(address) as session:
+            version = streams.schema_fingerprint(session)
+            clock, position = streams.flush_position(session)
+        cut = _cut(job, address, source, last, block)
+        if cut.version == version:
+            return Segment(parse_position(position), clock, cut, stream)
+    return Segment(parse_position(position), clock, replace(cut, seen=cut.seen._replace(definitions="")), stream)
+
+
+def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cut:
+    """Read what the source's objects are now, and store what differs from the last block."""
+    job.log.progress("reading the schema")
+    with export_plain(address) as snapshot, open_snapshot(address, snapshot) as seen:
+        version, known = streams.schema_fingerprint(seen.session), streams.seen(seen.session)
+        catalog, not_included = seen.catalog, seen.not_included
+        attempt, folder = new_attempt(), table_folder(source, "schema", block)
+        sequences = write_bytes(job.store, f"{folder}/sequences-{attempt}.json", sequences_to_json(catalog.sequences))
+        if version == last.schema_version:
+            return replace(known_cut(job, last), catalog=catalog, sequences=sequences, seen=known)
+        dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
+    return Cut(
+        catalog,
+        write_bytes(job.store, f"{folder}/catalog-{attempt}.json", catalog.model_dump_json().encode()),
+        write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump),
+        sequences,
+        version,
+        not_included + warnings,
+        known,
+    )
+
+
+def known_cut(job: Job, block: Block) -> Cut:
+    """Return what the source's objects were at the end of a block, or at the last one before it that tells."""
+    catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
+    stream = block.stream if block.is_cut else None
+    seen = streams.Seen(stream.snapshot, stream.definitions) if stream else streams.Seen()
+    return Cut(
+        catalog, block.catalog, block.schema_dump, block.sequences, block.schema_version, block.not_included, seen
+    )
+
+
+def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: bool = False) -> Following:
+    """Find the tables whose changes in a segment follow without a hole on what is here.
+
+    :param was: those of which everything before it is here, each with its entry in the publication.
+    :param before: what the objects were then.
+    :param begins: `before` is of where the segment begins, so that tables which were made since may have no row there.
+    """
+    stream, now = segment.stream, segment.cut.catalog
+    old = {table.oid: table for table in before.tables}
+    new = {table.oid: table for table in now.tables}
+    # A table that was dropped since was followed to its end.
+    followed = {
+        oid: entry for oid, entry in was.items() if stream.followed.get(oid) == entry or (oid in old and oid not in new)
+    }
+    born = tuple(each for each in stream.born if begins and each.oid in new and each.oid not in {**old, **was})
+    followed |= {each.oid: stream.followed[each.oid] for each in born}
+    both = [oid for oid in followed if oid in old and oid in new]
+    rewritten = {oid for oid in both if new[oid].is_rewritten(old[oid])}
+    # Of what a table was at first nothing is known but that a table's first heap has its own oid.
+    rewritten |= {oid for oid in followed if oid in new and oid not in old and new[oid].filenode != oid}
+    reasons = dict.fromkeys(rewritten, _REWRITTEN)
+    reasons |= {oid: "its key was changed" for oid in both if old[oid].tells_apart != new[oid].tells_apart}
+    if now.types_altered(before):
+        reasons |= {
+            oid: "the type of a column was altered, and its older rows with it"
+            for oid in followed
+            if oid in new and new[oid].has_own_types
+        }
+    reasons |= {oid: _CAME_BACK if oid in was else _NEW for oid in stream.followed if oid not in followed}
+    labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
+    return Following(
+        {oid: entry for oid, entry in followed.items() if oid not in reasons},
+        {**stream.not_followed, **{label: reasons[oid] for oid, label in labels.items()}},
+        tuple(labels.values()),
+        tuple(each for each in born if each.oid not in reasons),
+        tuple(sorted(old.keys() - new.keys())),
+    )
