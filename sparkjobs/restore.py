@@ -19,13 +19,11 @@ from holdfast.archive.model import iso
 from holdfast.archive.points import only_source
 from holdfast.config import Consistency
 from holdfast.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
-from holdfast.moments import Schema, catalog_of, history_of, parts_of, resolve
+from holdfast.moments import Schema, catalog_of, parts_of, resolve
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read
 from holdfast.sources.postgresql import ledger, load, loose, objects
-from holdfast.sources.postgresql.apply import Applied
-from holdfast.sources.postgresql.hashing import ContentHash
-from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, check_comparable
+from holdfast.sources.postgresql.large_objects import check_comparable
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import explained
 from holdfast.sources.postgresql.parallel import Sessions
@@ -39,12 +37,11 @@ from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
 from sparkjobs.driver import Job, database_address, run_application
-from sparkjobs.files import ChangeApplier, ChangedTable, FileLoader
-from sparkjobs.tasks import pack
+from sparkjobs.loading import Loading, files_of
 from sparkjobs.unlocked import still_there
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import Moment, TableParts
@@ -53,9 +50,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.plan import NotRestored, RestorePlan
     from holdfast.sources.postgresql.role_plan import RolePlan
     from holdfast.sources.postgresql.target import Target
-
-_TASK_BYTES = 8 << 20
-"""How many stored bytes one task loads, unless a single file is larger."""
 
 _SESSIONS = max(2, os.cpu_count() or 2)
 
@@ -214,21 +208,13 @@ class Restoring:
         return f"{would} with run {left.claim.run}'s restore: {_loaded(files, left)} of {len(files)} files were in"
 
     def _files(self, plan: RestorePlan) -> list[tuple[Table, FileRecord]]:
-        """Return what there is to load, with the table that each file goes into."""
-        return [(table, file) for table, parts in self._restored(plan) for file in parts.base.files if file.rows]
+        return files_of(self._restored(plan))
 
     def _restored(self, plan: RestorePlan) -> Iterator[tuple[Table, TableParts]]:
         """Yield the tables of the target that rows come into, each with what makes them up."""
         for table in plan.tables:
             if (parts := self._parts.get(str(table.source.oid))) is not None:
                 yield table.target, parts
-
-    def _changed(self, plan: RestorePlan) -> list[ChangedTable]:
-        """Return the tables that are to be brought to a later position than their snapshot's, as they are created."""
-        found = [
-            ChangedTable(table, history_of(parts, table)) for table, parts in self._restored(plan) if parts.changes
-        ]
-        return [each for each in found if each.history.changes]
 
     def stale(self) -> list[dict[str, Any]]:
         """Return the tables whose rows are older than what is restored, or that have none, each with the reason."""
@@ -290,23 +276,20 @@ class Restoring:
         """Do it; return what could not be made after the rows, and how many rows there are."""
         job, plan = self._job, self.plan
         steps = self._left.steps if self._left else {}
-        missing = self._missing(self._files(plan), steps)
-        if missing:
+        tables = tuple(self._restored(plan))
+        loading = Loading(job, self._address, self._session, tables, self._lenient(plan))
+        if loading.missing(steps):
             job.start("sparkjobs.files")
-        changed = self._changed(plan)
-        rows = sum(parts.base.rows for _, parts in self._restored(plan))
+        rows = sum(parts.base.rows for _, parts in tables)
         size = sum(table.size for table in plan.tables)
         with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions:
             job.log.progress("creating tables")
             self._create_roles()
             objects.create_tables(sessions, plan)
-            self._put_aside(self._load(missing, {each.table.oid for each in changed} | self._lenient(plan)))
-            self._put_aside(self._apply(changed))
-            self._apply(changed)
-            self._bring_back(sessions)
+            loading.run(sessions)
             load.set_sequences(self._session, plan.sequences)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
-            late = (*self._left_out(), *objects.create_rest(sessions, plan))
+            late = (*loading.left_out(), *objects.create_rest(sessions, plan))
             if not self._moment.is_snapshot:  # by now, there are indexes that tell the greatest values
                 load.raise_sequences(self._session, plan.sequences)
             job.check()
@@ -314,89 +297,15 @@ class Restoring:
             load.refresh_views(sessions, plan.materialized_views)
             job.say(*load.analyze(sessions, plan.to_analyze()))
             job.log.progress("comparing with the archive", rows=rows, size=size)
-            expected = self._expected(changed)
-            load.compare(sessions, expected, [table for table, _ in self._restored(plan)])
+            expected = loading.expected()
+            load.compare(sessions, expected, [table for table, _ in tables])
         ledger.drop_ledger(self._session)
         return late, sum(each.rows for each in expected.values())
-
-    def _missing(
-        self, files: Sequence[tuple[Table, FileRecord]], steps: Mapping[str, str]
-    ) -> list[tuple[Table, FileRecord]]:
-        """Return the files that are to be loaded yet, with where each one's rows go."""
-        return [
-            (loose.aside(table) if loose.is_aside(table, steps) else table, file)
-            for table, file in files
-            if not loose.is_loaded(table, file.path, steps)
-        ]
 
     def _lenient(self, plan: RestorePlan) -> set[int]:
         """Return the oids of the tables whose rows may be of another moment than their conditions."""
         others = self._of_other_moments()
         return {table.target.oid for table in plan.tables if table.source.oid in others}
-
-    def _put_aside(self, misfits: Collection[int]) -> None:
-        """Begin anew with tables that do not take rows, aside."""
-        every: dict[int, list[tuple[Table, FileRecord]]] = {oid: [] for oid in misfits}
-        for table, file in self._files(self.plan):
-            if table.oid in misfits:
-                every[table.oid].append((table, file))
-        for table, _ in self._restored(self.plan):
-            if table.oid in misfits:
-                self._job.say(f"{table.label} has conditions that rows break: these come together aside first")
-                loose.set_aside(self._session, table, [file.path for _, file in every[table.oid]])
-        again = [pair for pairs in every.values() for pair in pairs]
-        self._load(self._missing(again, ledger.read_steps(self._session)), ())
-
-    def _load(self, files: Sequence[tuple[Table, FileRecord]], tolerated: Collection[int]) -> set[int]:
-        """Load files; return the oids of the tables that do not take their rows, of those where that is tolerated."""
-        objects: dict[str, list[tuple[Table, FileRecord]]] = {}
-        for table, file in files:
-            objects.setdefault(file.key, []).append((table, file))
-        tasks = pack(objects.values(), lambda some: sum(file.size for _, file in some), room=_TASK_BYTES)
-        loads = [[pair for some in task for pair in some] for task in tasks]
-        loader = FileLoader(self._job.store, self._address, frozenset(tolerated) - {LARGE_OBJECTS})
-        found = self._job.map("loading rows", loads, loader, estimated_rows=sum(file.rows for _, file in files))
-        self._job.check()
-        return set(found)
-
-    def _apply(self, changed: Sequence[ChangedTable]) -> set[int]:
-        """Bring the tables that were loaded to the position that is restored; return the oids of those that refuse."""
-        steps = ledger.read_steps(self._session)
-        tables = [_where_it_is(table, steps) for table in changed if table.step not in steps]
-        tasks = pack(tables, lambda table: table.size, room=_TASK_BYTES)
-        changes = sum(record.rows for table in tables for record in table.history.changes)
-        applier = ChangeApplier(self._job.store, self._address, frozenset(self._lenient(self.plan) - {LARGE_OBJECTS}))
-        found = self._job.map("applying changes", tasks, applier, estimated_rows=changes)
-        self._job.check()
-        return set(found)
-
-    def _bring_back(self, sessions: Sessions) -> None:
-        """Put the rows that are aside where they belong."""
-        steps, lenient = ledger.read_steps(self._session), self._lenient(self.plan)
-        tables = [table for table, _ in self._restored(self.plan) if loose.is_aside(table, steps)]
-        waiting = [table for table in tables if not loose.is_back(table, steps)]
-        sessions.run([table for table in waiting if table.oid not in lenient], loose.bring_back)
-        for table in waiting:
-            if table.oid in lenient:  # what gives way may be a condition of several tables
-                loose.bring_back(self._session, table, is_lenient=True)
-
-    def _left_out(self) -> Iterator[NotRestored]:
-        """Yield the conditions that were dropped, since rows of another moment break them."""
-        steps = ledger.read_steps(self._session)
-        for table, _ in self._restored(self.plan):
-            yield from loose.left_out(table, steps)
-
-    def _expected(self, changed: Sequence[ChangedTable]) -> dict[int, ContentHash]:
-        """Return what the content hash of each table must be, by oid: what the archive says, and what changes did."""
-        results = ledger.read_steps(self._session)
-        applied = {table.table.oid: Applied.from_json(results[table.step]) for table in changed}
-        expected = {}
-        for table, parts in self._restored(self.plan):
-            there = loose.aside(table) if loose.is_aside(table, results) else table
-            found = ((results.get(loose.step_of(there, file.path)) or file.digest) for file in parts.base.files)
-            base = sum((ContentHash.parse(each or "0:0") for each in found), ContentHash(0, 0))
-            expected[table.oid] = applied[table.oid].after(base) if table.oid in applied else base
-        return expected
 
     def _create_roles(self) -> None:
         """Make the roles that are missing. They stay, whatever becomes of the restore: they belong to the server."""
@@ -430,11 +339,6 @@ class Restoring:
         files = self._files(self.plan)
         once = "once that is mended, run it again" if for_good else "run it again"
         return f"{once}: it goes on from {_loaded(files, left)} of {len(files)} files"
-
-
-def _where_it_is(changed: ChangedTable, steps: Mapping[str, str]) -> ChangedTable:
-    """Return a table that changes are to be applied to, aside where its rows are."""
-    return replace(changed, table=loose.aside(changed.table)) if loose.is_aside(changed.table, steps) else changed
 
 
 def _loaded(files: Sequence[tuple[Table, FileRecord]], left: ledger.Unfinished) -> int:

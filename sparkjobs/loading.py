@@ -1,0 +1,150 @@
+"""The rows of a restore on their way into its tables: loaded, brought to a later moment, aside if they do not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from holdfast.moments import history_of
+from holdfast.sources.postgresql import ledger, loose
+from holdfast.sources.postgresql.apply import Applied
+from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS
+from sparkjobs.files import ChangeApplier, ChangedTable, FileLoader
+from sparkjobs.tasks import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from holdfast.archive.model import FileRecord
+    from holdfast.archive.timeline import TableParts
+    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.parallel import Sessions
+    from holdfast.sources.postgresql.plan import NotRestored
+    from sparkjobs.driver import Job
+
+_TASK_BYTES = 8 << 20
+"""How many stored bytes one task loads, unless a single file is larger."""
+
+
+class Loading:
+    """Brings rows into the tables of a target; what it has done is in the target's ledger, by which it goes on.
+
+    :param session: of the restore.
+    :param tables: those that rows come into, as they are created, each with what makes it up.
+    :param lenient: oids of those whose rows may be of another moment than their conditions, which give way then.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        address: Address,
+        session: Any,
+        tables: Sequence[tuple[Table, TableParts]],
+        lenient: Collection[int],
+    ) -> None:
+        self._job = job
+        self._address = address
+        self._session = session
+        self._tables = tables
+        self._lenient = frozenset(lenient)
+
+    @cached_property
+    def _changed(self) -> list[ChangedTable]:
+        """The tables that are to be brought to a later position than their snapshot's."""
+        found = [ChangedTable(table, history_of(parts, table)) for table, parts in self._tables if parts.changes]
+        return [each for each in found if each.history.changes]
+
+    def missing(self, steps: Mapping[str, str]) -> list[tuple[Table, FileRecord]]:
+        """Return the files that are to be loaded yet, with where each one's rows go.
+
+        :param steps: what the ledger says is done.
+        """
+        return [
+            (loose.aside(table) if loose.is_aside(table, steps) else table, file)
+            for table, file in files_of(self._tables)
+            if not loose.is_loaded(table, file.path, steps)
+        ]
+
+    def run(self, sessions: Sessions) -> None:
+        """Load what is not there yet, and apply the changes: aside first, where a table does not take its rows."""
+        tolerated = {each.table.oid for each in self._changed} | self._lenient
+        self._put_aside(self._load(self.missing(self._steps()), tolerated))
+        self._put_aside(self._apply())
+        self._apply()
+        self._bring_back(sessions)
+
+    def left_out(self) -> Iterator[NotRestored]:
+        """Yield the conditions that were dropped, since rows of another moment break them."""
+        steps = self._steps()
+        for table, _ in self._tables:
+            yield from loose.left_out(table, steps)
+
+    def expected(self) -> dict[int, ContentHash]:
+        """Return what the content hash of each table must be, by oid: what the archive says, and what changes did."""
+        steps = self._steps()
+        applied = {each.table.oid: Applied.from_json(steps[each.step]) for each in self._changed}
+        expected = {}
+        for table, parts in self._tables:
+            there = loose.aside(table) if loose.is_aside(table, steps) else table
+            found = ((steps.get(loose.step_of(there, file.path)) or file.digest) for file in parts.base.files)
+            base = sum((ContentHash.parse(each or "0:0") for each in found), ContentHash(0, 0))
+            expected[table.oid] = applied[table.oid].after(base) if table.oid in applied else base
+        return expected
+
+    def _steps(self) -> Mapping[str, str]:
+        return ledger.read_steps(self._session)
+
+    def _load(self, files: Sequence[tuple[Table, FileRecord]], tolerated: Collection[int]) -> set[int]:
+        """Load files; return the oids of the tables that do not take their rows, of those where that is tolerated."""
+        objects: dict[str, list[tuple[Table, FileRecord]]] = {}
+        for table, file in files:
+            objects.setdefault(file.key, []).append((table, file))
+        tasks = pack(objects.values(), lambda some: sum(file.size for _, file in some), room=_TASK_BYTES)
+        loads = [[pair for some in task for pair in some] for task in tasks]
+        loader = FileLoader(self._job.store, self._address, frozenset(tolerated) - {LARGE_OBJECTS})
+        found = self._job.map("loading rows", loads, loader, estimated_rows=sum(file.rows for _, file in files))
+        self._job.check()
+        return set(found)
+
+    def _apply(self) -> set[int]:
+        """Bring the tables that were loaded to the position that is restored; return the oids of those that refuse."""
+        steps = self._steps()
+        tables = [_where_it_is(each, steps) for each in self._changed if each.step not in steps]
+        tasks = pack(tables, lambda table: table.size, room=_TASK_BYTES)
+        changes = sum(record.rows for table in tables for record in table.history.changes)
+        applier = ChangeApplier(self._job.store, self._address, self._lenient - {LARGE_OBJECTS})
+        found = self._job.map("applying changes", tasks, applier, estimated_rows=changes)
+        self._job.check()
+        return set(found)
+
+    def _put_aside(self, misfits: Collection[int]) -> None:
+        """Begin anew with tables that do not take rows, aside."""
+        for table, parts in self._tables:
+            if table.oid in misfits:
+                self._job.say(f"{table.label} has conditions that rows break: these come together aside first")
+                loose.set_aside(self._session, table, [file.path for _, file in files_of([(table, parts)])])
+        self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in misfits], ())
+
+    def _bring_back(self, sessions: Sessions) -> None:
+        """Put the rows that are aside where they belong."""
+        steps = self._steps()
+        aside = [table for table, _ in self._tables if loose.is_aside(table, steps)]
+        waiting = [table for table in aside if not loose.is_back(table, steps)]
+        sessions.run([table for table in waiting if table.oid not in self._lenient], loose.bring_back)
+        for table in waiting:
+            if table.oid in self._lenient:  # what gives way may be a condition of several tables
+                loose.bring_back(self._session, table, is_lenient=True)
+
+
+def files_of(tables: Iterable[tuple[Table, TableParts]]) -> list[tuple[Table, FileRecord]]:
+    """Return what there is to load into tables, with the one that each file goes into."""
+    return [(table, file) for table, parts in tables for file in parts.base.files if file.rows]
+
+
+def _where_it_is(changed: ChangedTable, steps: Mapping[str, str]) -> ChangedTable:
+    """Return a table that changes are to be applied to, aside where its rows are."""
+    return replace(changed, table=loose.aside(changed.table)) if loose.is_aside(changed.table, steps) else changed
