@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 import pytest
@@ -50,10 +52,15 @@ def _lack(what: str, name: str) -> NoReturn:
 @contextmanager
 def running(server: PostgresServer) -> Iterator[PostgresServer]:
     """Run a server that knows the locales of the tests: de_DE, also in Latin-1, and tr_TR."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOCPATH", str(_FOLDER / "locale"))
-        server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+    with TemporaryDirectory(prefix="holdfast-locales-") as folder:
+        if (_FOLDER / "locale").is_dir():
+            # Of root's, the server runs as another user, who may not get to where this project lies.
+            shutil.copytree(_FOLDER / "locale", folder, dirs_exist_ok=True)
+        Path(folder).chmod(0o755)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LOCPATH", folder)
+            server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
