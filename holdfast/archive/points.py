@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.archive import cuts
 from holdfast.archive.blocks import read_batches
 from holdfast.archive.model import iso
 from holdfast.archive.timeline import Chain, Moment, chains, to_of, told
@@ -18,7 +19,7 @@ from holdfast.errors import RefusedError, UsageError
 from holdfast.position import between_records, parse_position, show_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.archive.model import Block, Mark, Transactions
     from holdfast.archive.placed import Placed
@@ -118,19 +119,16 @@ def _describe_interval(interval: Interval) -> dict[str, Any]:
     }
 
 
-def _approximate(interval: Interval) -> Iterator[dict[str, str]]:
+def _approximate(interval: Interval) -> Iterator[dict[str, Any]]:
     """Yield between which moments the schema is not known for certain; where the log tells, also the positions."""
-    for before, after in pairwise(_cuts(interval.chain)):
-        if to_of(before.head) >= interval.last or to_of(after.head) <= interval.first:
+    for between in cuts.stretches(interval.chain):
+        before, after = between.before.head, between.after.head
+        if between.is_known or to_of(before) >= interval.last or to_of(after) <= interval.first:
             continue
-        if not _differ(before.head, after.head):
-            continue
-        span = {"from": iso(before.head.covers.to_time), "to": iso(after.head.covers.to_time)}
-        told = _told_changes(interval.chain, before, after)
-        if told is None:
-            yield span
-        elif len(told) > 1:
-            yield {**span, "first": show_position(told[0]), "last": show_position(told[-1])}
+        span = {"from": iso(before.covers.to_time), "to": iso(after.covers.to_time)}
+        if between.told:
+            span |= {"first": show_position(between.told[0]), "last": show_position(between.told[-1])}
+        yield {**span, "changed_back": not between.differ}
 
 
 def _why_gap(before: Interval, after: Interval, found: Sequence[Interval]) -> str:
@@ -349,8 +347,8 @@ def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> in
     cut tells that they came before it. So it is not gone on to the first later transaction that is listed: what came
     before that one may have come after the time.
     """
-    cuts = [placed for placed in _cuts(interval.chain) if interval.first <= to_of(placed.head) <= interval.last]
-    known = max((to_of(placed.head) for placed in cuts if placed.head.covers.to_time <= moment), default=interval.first)
+    told = [placed for placed in cuts.cuts(interval.chain) if interval.first <= to_of(placed.head) <= interval.last]
+    known = max((to_of(placed.head) for placed in told if placed.head.covers.to_time <= moment), default=interval.first)
     reached: Transactions | None = None
     for placed in interval.chain.changes:
         transactions = placed.head.transactions
@@ -395,7 +393,7 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
     full = [placed for placed in interval.snapshots if to_of(placed.head) <= position][-1]
     before = full
     after = None
-    for cut in _cuts(interval.chain):
+    for cut in cuts.cuts(interval.chain):
         if to_of(cut.head) <= position:
             before = cut if to_of(cut.head) >= to_of(full.head) else before
         elif after is None:
@@ -408,15 +406,21 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
             approximate="the last backup of changes was ended before it had told the schema: taken is that of "
             f"{iso(before.head.covers.to_time)}",
         )
-    if after is None or not _differ(before.head, after.head) or not _is_behind(before.head, position, at):
+    if after is None or not _is_behind(before.head, position, at):
         return moment
-    if (told := _told_changes(interval.chain, before, after)) is not None:
-        if all(each >= position for each in told):
-            return moment
-        if all(each < position for each in told):
-            return replace(moment, schema=after)
-    is_later = any(each < position for each in _seen_ddl(interval.chain, before, after))
-    return replace(moment, doubt=(before, after)).by(after if is_later else before)
+    between = cuts.between(interval.chain, before, after)
+    if (known := between.schema_at(position)) is not None:
+        return replace(moment, schema=known)
+    if not between.differ:
+        return replace(moment, approximate=_came_and_went(before.head, after.head))
+    return replace(moment, doubt=(before, after)).by(after if between.is_changed_by(position) else before)
+
+
+def _came_and_went(before: Block, after: Block) -> str:
+    return (
+        f"definitions were changed between {iso(before.covers.to_time)} and {iso(after.covers.to_time)}, and are again "
+        "as they were: what was made and dropped in between, such as a table with its rows, is not here"
+    )
 
 
 def _is_behind(cut: Block, position: int, at: datetime) -> bool:
@@ -429,38 +433,3 @@ def _sequences(chain: Chain, position: int) -> Placed | None:
     found = (placed for placed in (*chain.snapshots, *chain.changes) if to_of(placed.head) >= position)
     telling = (placed for placed in found if placed.head.is_cut or placed.head.sequences)
     return min(telling, key=lambda placed: (to_of(placed.head), placed.number), default=None)
-
-
-def _cuts(chain: Chain) -> list[Placed]:
-    """Return the blocks that tell a schema, in the order of positions."""
-    cuts = (placed for placed in (*chain.snapshots, *chain.changes) if placed.head.is_cut)
-    return sorted(cuts, key=lambda placed: (to_of(placed.head), placed.number))
-
-
-def _told_changes(chain: Chain, before: Placed, after: Placed) -> list[int] | None:
-    """Return where definitions were changed between two blocks that tell different schemas; None: it is not known."""
-    streams = [placed.head.stream for placed in (before, after)]
-    told = {stream.definitions if stream else "" for stream in streams}
-    if len(told) > 1 or "" in told:
-        return None
-    return _between(chain, before, after, lambda block: block.defined) or None
-
-
-def _seen_ddl(chain: Chain, before: Placed, after: Placed) -> list[int]:
-    """Return where tables were seen to be altered between two blocks that tell a schema."""
-    return _between(chain, before, after, lambda block: (*block.ddl, *block.defined))
-
-
-def _between(chain: Chain, before: Placed, after: Placed, told_by: Callable[[Block], Iterable[str]]) -> list[int]:
-    start, end = to_of(before.head), to_of(after.head)
-    return sorted(
-        position
-        for placed in chain.changes
-        if to_of(placed.head) > start
-        for position in map(parse_position, told_by(placed.head))
-        if start <= position < end
-    )
-
-
-def _differ(before: Block, after: Block) -> bool:
-    return before.schema_version != after.schema_version or not before.schema_version

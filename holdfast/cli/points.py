@@ -61,6 +61,8 @@ def _remarks(source: dict[str, Any]) -> Iterator[str]:
         for span in interval["schema_approximate"]:
             within = f"lsn:{span['first']} and lsn:{span['last']}, " if "first" in span else ""
             why = "it was changed several times" if within else "it was changed, it is not known when"
+            if span["changed_back"]:
+                why = "what was made and dropped in between is in no backup"
             yield f"schema approximate between {within}{span['from']} and {span['to']}: {why}"
     for each in source["marks"]:
         yield f"mark {each['name']}: {each['at']} at {each['position']}"

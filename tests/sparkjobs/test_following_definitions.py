@@ -316,6 +316,41 @@ def test_where_the_log_tells_of_definitions_each_moment_has_its_own(
         assert not definitions.left(session)
 
 
+def test_what_is_made_and_dropped_between_two_backups_is_missed_by_the_moments_that_had_it(telling: Followed) -> None:
+    begin(telling, "create table kept (id int primary key)")
+    before = telling.run("insert into kept values (1)")
+    there = telling.run("create table passing (id int primary key)", "insert into passing values (1)")
+    gone = telling.run("drop table passing")
+    telling.back_up()
+    at_once = telling.run("create table never_seen (id int)", "drop table never_seen")
+    telling.back_up()
+    exact = (before, gone, at_once, telling.moments[-1][0])
+    assert not any(telling.moment(f"lsn:{at}").approximate for at in exact)
+    assert "what was made and dropped in between" in telling.moment(f"lsn:{there}").approximate
+    (source,) = points.describe(telling.archive().state)["sources"]
+    ((span,),) = (interval["schema_approximate"] for interval in source["intervals"])
+    assert span["changed_back"]
+    assert parse_position(before) <= parse_position(span["first"]) < parse_position(there)
+    assert parse_position(there) <= parse_position(span["last"]) < parse_position(gone)
+
+
+def test_a_partition_that_comes_and_goes_between_two_backups_is_seen_by_its_rows(followed: Followed) -> None:
+    begin(
+        followed,
+        "create table root (id int primary key) partition by range (id)",
+        "create table lasting partition of root for values from (0) to (10)",
+    )
+    followed.run("create table passing partition of root for values from (10) to (20)")
+    there = followed.run("insert into root values (1), (11)")
+    gone = followed.run("drop table passing")
+    followed.run("insert into root values (2)")
+    followed.back_up()
+    assert "what was made and dropped in between" in followed.moment(f"lsn:{there}").approximate
+    assert "what was made and dropped in between" in followed.moment(f"lsn:{gone}").approximate
+    assert not followed.moment("latest").approximate
+    agree(followed, 1)
+
+
 def test_temporary_tables_and_views_that_are_filled_anew_are_no_change(telling: Followed) -> None:
     begin(telling, "create table kept (id int primary key)", "create materialized view filled as select 1 as n")
     telling.run("create temp table t (id serial primary key)", "create index on t (id)", "drop table t")

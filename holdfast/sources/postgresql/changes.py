@@ -102,7 +102,7 @@ class Window:
     :param to_position: every transaction whose commit record starts before it was read, as far back as the slot's.
     :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen first, or to have other columns than before, or new
-        labels.
+        labels; the first and last ones seen of tables that come and go in between.
     :param defined: positions of commits that changed definitions, where event triggers tell the log.
     :param uncertain: oids of tables with a column that could not be told, or several keys: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
@@ -166,6 +166,7 @@ class WindowReader:
         self._seen = _Seen()
         self._keys: dict[int, tuple[int, ...]] = {}
         self._new_labels = _new_labels(request.before, request.after)
+        self._recorded = _recorded(request.before, request.after)
         self._touched = False
         self._said: list[_Said] = []
 
@@ -187,6 +188,8 @@ class WindowReader:
                     if relation.oid in self._request.followed:
                         touching.append(rows)
                         yield self._changes(messages, relation, rows)
+                    elif self._comes_and_goes(relation.oid):
+                        self._seen.ddl.update(int(messages.lsn[rows[place]]) for place in (0, -1))
                 self._finish(messages, touching, said)
                 del batch, messages
         if self._reader.inside:
@@ -221,6 +224,10 @@ class WindowReader:
         if self._new_labels is not None:
             self._note_labels(form, changed, self._new_labels)
         return ChangeBatch(form, changed, int(lsn[0]), int(lsn[-1]))
+
+    def _comes_and_goes(self, oid: int) -> bool:
+        """Say whether a published table was made and dropped here, such as a partition of one that is followed."""
+        return self._recorded is not None and oid not in self._recorded
 
     def _note_columns(self, form: ChangeForm, position: int) -> None:
         columns = tuple((column.name, column.type) for column in form.columns)
@@ -271,6 +278,13 @@ def _new_labels(before: Catalog | None, after: Catalog | None) -> pa.Array | Non
         return None
     added = sorted({label for name, label in after.types.items() if before.types.get(name) != label})
     return pa.array(added) if added else None
+
+
+def _recorded(before: Catalog | None, after: Catalog | None) -> frozenset[int] | None:
+    """Return the oids of the tables that one of two catalogs tells of; None: one is not known."""
+    if before is None or after is None:
+        return None
+    return frozenset(table.oid for table in (*before.tables, *after.tables))
 
 
 class _Said(NamedTuple):

@@ -1,0 +1,99 @@
+"""Which schema a moment has: some blocks tell one, these are cuts, and the log what was changed between two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from holdfast.archive.timeline import to_of
+from holdfast.position import parse_position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from holdfast.archive.model import Block
+    from holdfast.archive.placed import Placed
+    from holdfast.archive.timeline import Chain
+
+
+@dataclass(frozen=True)
+class Between:
+    """What is known of the schema between two cuts.
+
+    :param told: positions at which definitions were changed, in order; None: it is not known when they were.
+    :param seen: positions at which tables were seen to be others than before, or definitions told to be changed.
+    :param differ: the cuts tell different schemas.
+    """
+
+    before: Placed
+    after: Placed
+    told: tuple[int, ...] | None
+    seen: tuple[int, ...]
+    differ: bool
+
+    @property
+    def is_known(self) -> bool:
+        """Say whether each position in between has a schema that one of the cuts tells."""
+        return not (self.differ or self.seen) if self.told is None else len(self.told) <= 1
+
+    def schema_at(self, position: int) -> Placed | None:
+        """Return the cut that tells the schema of a position; None: nobody knows whether one does."""
+        if self.told is None:
+            return self.before if self.is_known else None
+        if all(each >= position for each in self.told):
+            return self.before
+        if all(each < position for each in self.told):
+            return self.after if self.differ else self.before
+        return None
+
+    def is_changed_by(self, position: int) -> bool:
+        """Say whether a change is known to have come before a position."""
+        return any(each < position for each in self.seen)
+
+
+def cuts(chain: Chain) -> list[Placed]:
+    """Return the blocks that tell a schema, in the order of positions."""
+    found = (placed for placed in (*chain.snapshots, *chain.changes) if placed.head.is_cut)
+    return sorted(found, key=lambda placed: (to_of(placed.head), placed.number))
+
+
+def stretches(chain: Chain) -> Iterator[Between]:
+    """Yield what is known between each two neighbouring cuts."""
+    for before, after in pairwise(cuts(chain)):
+        yield between(chain, before, after)
+
+
+def between(chain: Chain, before: Placed, after: Placed) -> Between:
+    """Return what is known of the schema between two cuts."""
+    differ = _differ(before.head, after.head)
+    told = _positions(chain, before, after, lambda block: block.defined) if _is_told(before.head, after.head) else None
+    if differ and not told:  # some commands are not told of
+        told = None
+    seen = _positions(chain, before, after, lambda block: (*block.ddl, *block.defined))
+    return Between(before, after, told, seen, differ)
+
+
+def _is_told(before: Block, after: Block) -> bool:
+    """Say whether the log told of all changes between two blocks."""
+    told = {block.stream.definitions if block.stream else "" for block in (before, after)}
+    return len(told) == 1 and "" not in told
+
+
+def _positions(
+    chain: Chain, before: Placed, after: Placed, told_by: Callable[[Block], Iterable[str]]
+) -> tuple[int, ...]:
+    start, end = to_of(before.head), to_of(after.head)
+    return tuple(
+        sorted(
+            position
+            for placed in chain.changes
+            if to_of(placed.head) > start
+            for position in map(parse_position, told_by(placed.head))
+            if start <= position < end
+        )
+    )
+
+
+def _differ(before: Block, after: Block) -> bool:
+    return before.schema_version != after.schema_version or not before.schema_version
