@@ -30,6 +30,7 @@ from holdfast.sources.postgresql.dump import begin_dump
 from holdfast.sources.postgresql.export import Snapshot
 from holdfast.sources.postgresql.obstacles import choice_obstacles, named, refuse
 from holdfast.sources.postgresql.read import cut
+from holdfast.sources.postgresql.schema_digest import schema_digest
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
 from holdfast.sources.postgresql.stream import Seen, schema_fingerprint
@@ -194,6 +195,7 @@ def _begin(job: Job, state: State, source: str, address: Address, snapshot: Snap
         schema_dump=write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump),
         not_included=not_included + warnings,
         schema_version=version,
+        schema_digest=schema_digest(catalog, dump),
     )
     job.log.begin(begun)
     return OpenBlock(begun, catalog)
@@ -305,6 +307,7 @@ def _describe(
         supplement=bool(decision.begin),
         gap=decision.gap,
         schema_version=block.begun.schema_version,
+        schema_digest=block.begun.schema_digest,
     )
 
 

@@ -266,6 +266,7 @@ class Run:
             schema_dump=cut.schema_dump,
             sequences=segment.cut.sequences,  # never those from before: a restored sequence must not go back
             schema_version=cut.version,
+            schema_digest=cut.digest,
             not_included=cut.not_included,
             whole=last.whole,
             stream=stream.model_copy(

@@ -12,6 +12,7 @@ from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.export import export_plain
+from holdfast.sources.postgresql.schema_digest import schema_digest
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import open_snapshot
 
@@ -41,6 +42,7 @@ class Cut:
     schema_dump: FileRecord | None
     sequences: FileRecord | None
     version: str
+    digest: str
     not_included: tuple[str, ...]
     seen: streams.Seen
 
@@ -123,6 +125,7 @@ def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cu
         write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump),
         sequences,
         version,
+        schema_digest(catalog, dump),
         not_included + warnings,
         known,
     )
@@ -134,7 +137,14 @@ def known_cut(job: Job, block: Block) -> Cut:
     stream = block.stream if block.is_cut else None
     seen = streams.Seen(stream.snapshot, stream.definitions) if stream else streams.Seen()
     return Cut(
-        catalog, block.catalog, block.schema_dump, block.sequences, block.schema_version, block.not_included, seen
+        catalog,
+        block.catalog,
+        block.schema_dump,
+        block.sequences,
+        block.schema_version,
+        block.schema_digest,
+        block.not_included,
+        seen,
     )
 
 

@@ -75,6 +75,7 @@ def synthetic_block(
         schema_dump=ends.schema_dump,
         sequences=ends.sequences,
         schema_version=ends.schema_version,
+        schema_digest=ends.schema_digest,
         whole=not skipped,
         not_included=(*ends.not_included, *skipped),
         stream=stream.model_copy(update={"position": ends.covers.to_position}) if stream else None,

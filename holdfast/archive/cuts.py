@@ -96,4 +96,5 @@ def _positions(
 
 
 def _differ(before: Block, after: Block) -> bool:
-    return before.schema_version != after.schema_version or not before.schema_version
+    same = (before.schema_version, before.schema_digest), (after.schema_version, after.schema_digest)
+    return not any(one and one == other for one, other in zip(*same, strict=True))

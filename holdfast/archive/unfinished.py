@@ -26,7 +26,7 @@ class BegunBlock(Document):
 
     :param snapshot: describes what it is read in: with another one, nothing of it can be joined.
     :param started_from: the source's end position before it; None if it had no backup yet.
-    :param catalog, schema_dump, not_included, schema_version: as in the block that is committed.
+    :param catalog, schema_dump, not_included, schema_version, schema_digest: as in the block that is committed.
     """
 
     id: str
@@ -36,6 +36,7 @@ class BegunBlock(Document):
     schema_dump: FileRecord
     not_included: tuple[str, ...] = ()
     schema_version: str = ""
+    schema_digest: str = ""
 
 
 class FinishedPiece(Document):

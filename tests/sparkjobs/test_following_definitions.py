@@ -316,6 +316,35 @@ def test_where_the_log_tells_of_definitions_each_moment_has_its_own(
         assert not definitions.left(session)
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_rows_that_are_stored_anew_are_no_change_of_the_schema(followed: Followed, told: bool) -> None:
+    if told:
+        for statement in definitions.CREATED:
+            followed.session.execute(statement.encode())
+    begin(
+        followed,
+        "create table kept (id int primary key)",
+        "alter table kept cluster on kept_pkey",
+        "create table staged (id int primary key)",
+        "create materialized view filled as select 1 as n",
+        "create sequence counter",
+    )
+    followed.run("insert into staged values (1)")
+    followed.run("truncate staged")
+    followed.session.execute("vacuum full kept")
+    followed.session.execute("reindex table kept")
+    followed.run("refresh materialized view filled", "select nextval('counter')", "cluster kept")
+    followed.run("insert into staged values (1)")
+    followed.back_up()
+    versions = {placed.head.schema_version for placed in followed.archive().state.blocks.values()}
+    assert len(versions) == 2
+    assert not any(followed.moment(f"lsn:{position}").approximate for position, _ in followed.moments[1:])
+    (source,) = points.describe(followed.archive().state)["sources"]
+    assert not any(interval["schema_approximate"] for interval in source["intervals"])
+    followed.back_up("full")
+    agree(followed, 1)
+
+
 def test_what_is_made_and_dropped_between_two_backups_is_missed_by_the_moments_that_had_it(telling: Followed) -> None:
     begin(telling, "create table kept (id int primary key)")
     before = telling.run("insert into kept values (1)")
@@ -354,7 +383,7 @@ def test_a_partition_that_comes_and_goes_between_two_backups_is_seen_by_its_rows
 def test_temporary_tables_and_views_that_are_filled_anew_are_no_change(telling: Followed) -> None:
     begin(telling, "create table kept (id int primary key)", "create materialized view filled as select 1 as n")
     telling.run("create temp table t (id serial primary key)", "create index on t (id)", "drop table t")
-    telling.run("refresh materialized view filled")
+    telling.run("refresh materialized view filled", "reindex table kept")
     telling.run("create table own (id int primary key)")
     telling.back_up()
     defined = [placed.head.defined for placed in telling.archive().state.blocks.values()]

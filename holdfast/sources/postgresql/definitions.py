@@ -29,8 +29,8 @@ TRIGGERS: Final = ("holdfast_defined", "holdfast_dropped")
 _OURS = "(^|in publication )holdfast_[0-9a-f]{16}$"
 """What a publication of ours is called, and an entry of it."""
 
-# Temporary tables and publications of ours are of no backup, and what a materialised view is filled with is no
-# definition.
+# Temporary tables and publications of ours are of no backup, and what a materialised view is filled with, or an index,
+# is no definition.
 _BODY: Final = f"""
 begin
   if tg_event = 'sql_drop' then
@@ -39,7 +39,7 @@ begin
     ) then
       return;
     end if;
-  elsif tg_tag = 'REFRESH MATERIALIZED VIEW' or not exists (
+  elsif tg_tag in ('REFRESH MATERIALIZED VIEW', 'REINDEX') or not exists (
     select from pg_event_trigger_ddl_commands()
     where schema_name is distinct from 'pg_temp' and (object_identity ~ '{_OURS}') is not true
   ) then
