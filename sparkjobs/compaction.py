@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Change
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.blocks import read_file, table_folder
+from holdfast.archive.blocks import table_folder
 from holdfast.archive.compaction import (
     CompactionPolicy,
     check_format,
@@ -26,15 +26,13 @@ from holdfast.archive.compaction import (
     join_transactions,
     plan_compaction,
 )
-from holdfast.archive.consolidation import moment_of, newest_cut, synthetic_block
+from holdfast.archive.consolidation import newest_cut, synthetic_block
 from holdfast.archive.model import TableRecord, iso
 from holdfast.archive.packs import packs_of
 from holdfast.archive.points import only_source, source_names
+from holdfast.consolidating import Consolidation
 from holdfast.errors import RefusedError
-from holdfast.moments import catalog_of, history_of
 from holdfast.replication.maintaining import opened_to_lead
-from holdfast.sources.postgresql.catalog import Catalog
-from holdfast.sources.postgresql.obstacles import named
 from sparkjobs.driver import Job, run_application
 from sparkjobs.merging import Lister, MadeShare, MadeTable, MergedPiece, Merger, TableMaker, cut
 from sparkjobs.table_records import table_record
@@ -48,8 +46,6 @@ if TYPE_CHECKING:
     from holdfast.archive.model import Block, FileRecord, Transactions
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
-    from holdfast.archive.timeline import Moment, TableParts
-    from holdfast.sources.postgresql.catalog import Table
 
 _TASK_BYTES = 64 << 20
 """Of stored files that a task reads: small tables share one."""
@@ -183,26 +179,28 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
     if ends is None:
         return None
     job.log.progress("planning")
-    moment = moment_of(state, job.store, ends)
-    rows = _Rows(job, moment)
-    rows.check()
+    wanted = Consolidation(state, job.store, ends)
     identity = uuid.uuid4().hex
     cores = job.spark.defaultParallelism
-    shares = [share for made in rows.to_make(identity) for share in made.shared_out(cores)]
+    changed = (
+        MadeTable(table, wanted.history(table), table_folder(source, str(table.oid), identity))
+        for table in wanted.changed
+    )
+    shares = [share for made in changed for share in made.shared_out(cores)]
     # Shares of one table are for tasks of their own, however small they are.
     tasks = pack(shares, lambda made: _TASK_BYTES if made.share.count > 1 else made.size, room=_TASK_BYTES)
-    done: list[MadeShare] = job.map("making tables", tasks, TableMaker(job.store), estimated_rows=rows.estimated)
+    done: list[MadeShare] = job.map("making tables", tasks, TableMaker(job.store), estimated_rows=wanted.estimated)
     found: dict[str, tuple[FileRecord, ...]] = {}
     for share in sorted(done, key=lambda each: each.number):
         found[share.table] = (*found.get(share.table, ()), *share.files)
-    records = rows.records(found)
+    records = _records(wanted, found)
     block = synthetic_block(
         ends,
         identity=identity,
         run=job.run,
         tables=records,
-        packs=packs_of(records, (placed.block for placed in moment.blocks())),
-        left_out=rows.left_out,
+        packs=packs_of(records, (placed.block for placed in wanted.moment.blocks())),
+        left_out=wanted.left_out,
     )
 
     def plan(state: State) -> Change:
@@ -213,91 +211,15 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
     return _commit(job, archive, block, plan)
 
 
-class _Rows:
-    """What the rows of a source's tables at a moment are made of."""
+def _records(consolidation: Consolidation, made: Mapping[str, tuple[FileRecord, ...]]) -> list[TableRecord]:
+    """Return what a snapshot says of its tables; where nothing was changed, the files are those of the older one.
 
-    def __init__(self, job: Job, moment: Moment) -> None:
-        self._job = job
-        self._moment = moment
-        self._parts = moment.tables()
-        tables = catalog_of(job.store, moment).with_rows()
-        self._before: dict[str, dict[int, Table]] = {}
-        self._same: dict[int, bool] = {}
-        stream = moment.schema.head.stream
-        missed = set(stream.not_followed) if stream else set()
-        self._kept = [table for table in tables if str(table.oid) in self._parts]
-        self._without = [table for table in tables if str(table.oid) not in self._parts]
-        whole = moment.full.head.whole
-        self._unknown = [table.label for table in self._without if whole or table.label in missed]
-
-    @property
-    def left_out(self) -> list[str]:
-        """Return the names of the tables whose rows are left out by choice."""
-        return [table.label for table in self._without]
-
-    @property
-    def estimated(self) -> int:
-        """Return about how many rows are written."""
-        return sum(self._parts[str(table.oid)].base.rows for table in self._kept if not self._is_same(table))
-
-    def check(self) -> None:
-        """Make sure that all rows can be told.
-
-        :raises RefusedError: some cannot; names their tables.
-        """
-        reasons = [f"{label}: there is no snapshot of it" for label in self._unknown]
-        for table in self._kept:
-            parts = self._parts[str(table.oid)]
-            if parts.stale:
-                reasons.append(f"{table.label}: {parts.stale}")
-            elif not self._is_same(table) and any(column.generated == "s" for column in table.columns):
-                reasons.append(f"{table.label}: it has generated columns, which only the database can compute")
-        if reasons:
-            raise RefusedError(
-                f"{self._moment.source} cannot be consolidated: {named(reasons)}. Take a full backup of it, or leave "
-                "these tables out of its backups"
-            )
-
-    def to_make(self, block: str) -> list[MadeTable]:
-        """Return the tables whose rows are to be written."""
-        source = self._moment.source
-        return [
-            MadeTable(
-                table,
-                history_of(self._parts[str(table.oid)], table),
-                table_folder(source, str(table.oid), block),
-            )
-            for table in self._kept
-            if not self._is_same(table)
-        ]
-
-    def records(self, made: Mapping[str, tuple[FileRecord, ...]]) -> list[TableRecord]:
-        """Return what a snapshot says of its tables; where nothing was changed, the files are those of the older one.
-
-        :param made: the files that were written, by table.
-        """
-        return [
-            table_record(
-                table, made[str(table.oid)] if str(table.oid) in made else self._parts[str(table.oid)].base.files
-            )
-            for table in self._kept
-        ]
-
-    def _is_same(self, table: Table) -> bool:
-        """Say whether a table is what it was in the older snapshot, with its rows."""
-        if table.oid not in self._same:
-            parts = self._parts[str(table.oid)]
-            before = self._tables_of(parts).get(table.oid)
-            unchanged = not history_of(parts, table).changes
-            self._same[table.oid] = unchanged and before is not None and before.columns == table.columns
-        return self._same[table.oid]
-
-    def _tables_of(self, parts: TableParts) -> Mapping[int, Table]:
-        path = parts.catalog.path
-        if path not in self._before:
-            found = Catalog.model_validate_json(read_file(self._job.store, parts.catalog))
-            self._before[path] = {table.oid: table for table in found.tables}
-        return self._before[path]
+    :param made: the files that were written, by table.
+    """
+    return [
+        table_record(table, made[str(table.oid)] if str(table.oid) in made else consolidation.parts(table).base.files)
+        for table in consolidation.kept
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,6 +17,8 @@ from holdfast.cli import places
 from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
+from holdfast.consolidating import Consolidation
+from holdfast.errors import RefusedError
 from holdfast.replication.maintaining import state_to_plan
 
 if TYPE_CHECKING:
@@ -58,7 +60,16 @@ def _planned(archive: Archive, policy: CompactionPolicy, source: str | None, *, 
     state = state_to_plan(archive)
     groups = plan_compaction(state, policy, archive.store.list(IDENTITY_KEY).now, source=source)
     names = (source,) if source else source_names(state)
-    cuts = [cut for name in names if (cut := newest_cut(state, name))] if consolidate else []
+    cuts, refused = [], {}
+    for cut in filter(None, (newest_cut(state, name) for name in names if consolidate)):
+        try:
+            Consolidation(state, archive.store, cut)
+        except RefusedError as error:
+            if source:
+                raise
+            refused[cut.source] = str(error)
+        else:
+            cuts.append(cut)
     return {
         "dry_run": True,
         "joined": [_told(group) for group in groups],
@@ -70,6 +81,7 @@ def _planned(archive: Archive, policy: CompactionPolicy, source: str | None, *, 
             }
             for cut in cuts
         ],
+        "not_consolidated": refused,
     }
 
 
@@ -107,5 +119,7 @@ def _show(console: Console, value: dict[str, Any]) -> None:
                 f"({each['rows']:,} rows of {each['tables']} tables, {human_size(each['bytes'])} written)",
                 markup=False,
             )
+    for reason in value["not_consolidated"].values() if planned else ():  # a run has told of it
+        console.print(reason, markup=False)
     if not value["joined"] and not value["consolidated"]:
         console.print("nothing to do", markup=False)

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive, Change
+from holdfast.archive.blocks import write_bytes
 from holdfast.archive.model import Block, Coverage, Stream
+from holdfast.sources.postgresql.catalog import Catalog, Table
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives import make_block
 from tests.support.command import RunCommand
+from tests.support.queried import TABLES
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RESULT = {
@@ -41,9 +44,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return given
 
 
-def fill(store: ObjectStore, blocks: int) -> None:
-    """Add a snapshot and blocks of changes, a minute apart, that name no files."""
+def fill(store: ObjectStore, blocks: int, tables: tuple[Table, ...] = ()) -> None:
+    """Add a snapshot and blocks of changes, a minute apart, that have no rows.
+
+    :param tables: that the source has.
+    """
     archive = Archive.open(store)
+    objects = Catalog(
+        database="shop", server_version=180006, encoding="UTF8", tables=tables, sequences=(), materialized_views=(),
+        references=(), roles=(),
+    )  # fmt: skip
+    catalog = write_bytes(store, "data/shop_db/schema/b/catalog.json", objects.model_dump_json().encode())
     for number in range(blocks + 1):
         at = NOON + timedelta(minutes=number)
         block = make_block(position=f"0/{0x100 + 16 * number:X}", at=at)
@@ -56,7 +67,8 @@ def fill(store: ObjectStore, blocks: int) -> None:
             slot="s", position=covers.from_position or "0/100", opened=not number, publication="s", publication_oid=1
         )
         kind = "changes" if number else "snapshot"
-        add(archive, block.model_copy(update={"kind": kind, "covers": covers, "stream": stream}))
+        told = {"catalog": catalog, "schema_version": "1"}
+        add(archive, block.model_copy(update={"kind": kind, "covers": covers, "stream": stream, **told}))
 
 
 def add(archive: Archive, block: Block) -> None:
@@ -76,6 +88,19 @@ def test_a_dry_run_says_what_would_be_joined_and_runs_no_job(
     assert "would join 9 blocks of changes of shop_db" in said
     assert "would make a full snapshot of shop_db at 2026-03-01T12:09:00.000000Z" in said
     assert holdfast("compact", store.url, "--dry-run", "--min-blocks", "10").out.strip() == "nothing to do"
+
+
+def test_a_dry_run_says_why_no_snapshot_can_be_made(holdfast: RunCommand, store: ObjectStore, asked: list[str]) -> None:
+    fill(store, 1, TABLES)
+    why = "shop_db cannot be consolidated: shop.orders: there is no snapshot of it"
+    done = holdfast("compact", store.url, "--dry-run", "--consolidate", "--json")
+    assert (done.code, asked, done.value["consolidated"]) == (0, [], [])
+    assert done.value["not_consolidated"]["shop_db"].startswith(why)
+    said = " ".join(holdfast("compact", store.url, "--dry-run", "--consolidate").out.split())
+    assert said.startswith(why)
+    assert said.endswith("nothing to do")
+    one = holdfast("compact", store.url, "--dry-run", "--consolidate", "--source", "shop_db", "--json")
+    assert (one.code, asked, one.value["error"].startswith(why)) == (5, [], True)
 
 
 def test_the_job_is_told_what_the_configuration_says_unless_something_else_is_given(
