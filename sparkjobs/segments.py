@@ -30,6 +30,7 @@ _LOOKS = 2
 _UNCERTAIN = "its columns or its key were changed more than once between two backups"
 _NEW = "it has no snapshot yet"
 _CAME_BACK = "it left the publication, or its partitioned table, and came back"
+_FILLED = "a column of it is not generated any more, and its older changes lack what it had"
 _REWRITTEN = "its rows were written anew by ALTER TABLE, of which the log does not tell"
 
 
@@ -169,6 +170,7 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: b
     # Of what a table was at first nothing is known but that a table's first heap has its own oid.
     rewritten |= {oid for oid in followed if oid in new and oid not in old and new[oid].filenode != oid}
     reasons = dict.fromkeys(rewritten, _REWRITTEN)
+    reasons |= {oid: _FILLED for oid in both if new[oid].is_filled(old[oid])}
     reasons |= {oid: "its key was changed" for oid in both if old[oid].tells_apart != new[oid].tells_apart}
     if now.types_altered(before):
         reasons |= {

@@ -24,7 +24,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream_rights import WantedStream
 from sparkjobs import following
 from tests.support.compacting import compact, everything_told
-from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.followed import Followed, agree, comes_back, known, open_followed
 from tests.support.servers import create_database
 from tests.support.versions import programs_of, running
 
@@ -495,6 +495,31 @@ def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Follow
     assert names(followed, "latest") == {"public.zero"}
     changed = {record.label for placed in followed.archive().state.blocks.values() for record in placed.head.tables}
     assert "public.secret" not in changed
+
+
+def test_a_column_that_is_not_generated_any_more_has_its_values_from_a_snapshot_on(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    begin(
+        followed,
+        "create table t (id int primary key, a int, twice int generated always as (a * 2) stored)",
+        "insert into t select i, i from generate_series(1, 5) i",
+    )
+    followed.run("insert into t values (6, 6)", "update t set a = 10 where id = 1")
+    followed.run("alter table t alter twice drop expression")
+    between = followed.run("update t set twice = -1 where id = 3")
+    followed.back_up()
+    assert gaps(followed) == {
+        "public.t": "a column of it is not generated any more, and its older changes lack what it had"
+    }
+    followed.run("update t set twice = -2 where id = 4")
+    followed.back_up()
+    for schema in ("earlier", "later"):
+        assert followed.restore(f"lsn:{between}", new_database(), schema=schema)["stale"]
+    target = new_database()
+    assert not followed.restore("latest", target)["stale"]
+    with connect(target) as session:
+        assert list(known(session).values()) == list(followed.moments[-1][1].values())
 
 
 @pytest.mark.parametrize("most", [3, 2_000_000], ids=["windows", "window"])

@@ -91,6 +91,14 @@ class Table(Record):
         """
         return self.filenode != before.filenode and (self.form != before.form or not self.form)
 
+    def is_filled(self, before: Table) -> bool:
+        """Say whether a column has become an ordinary one that was generated: changes until then do not hold it.
+
+        :param before: what it was.
+        """
+        generated = {column.number for column in before.columns if column.generated}
+        return any(column.number in generated and not column.generated for column in self.columns)
+
     @property
     def kept_rows(self) -> str:
         """Return the SQL condition under which a row is backed up; "" means all are."""
