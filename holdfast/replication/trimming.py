@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MIN_KEEP = 100
 MAX_KEEP = 10_000
-BATCH = 500
+BATCH = 250
 """Entries that one transaction deletes: a few milliseconds of the store's time, and then as long for others alone."""
 
 _LONGEST_PAUSE_S = 0.1
