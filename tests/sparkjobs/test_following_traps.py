@@ -18,6 +18,7 @@ import pytest
 
 from holdfast import backups
 from holdfast.archive import points
+from holdfast.archive.commits import commit_key
 from holdfast.errors import RefusedError
 from holdfast.following import expected_stream, newest_with_stream
 from holdfast.position import parse_position
@@ -189,6 +190,32 @@ def test_a_stream_that_was_tampered_with_leaves_a_gap_that_is_named(
     for position in lost:
         with pytest.raises(Exception, match="cannot be restored"):
             followed.moment(f"lsn:{position}")
+
+
+def test_an_archive_that_has_lost_its_newest_commits_goes_on_with_a_full_backup_behind_a_gap(
+    followed: Followed,
+) -> None:
+    followed.run("create table t (id int primary key)", "insert into t values (0)")
+    followed.back_up()
+    before = followed.run("insert into t values (1)")
+    followed.back_up()
+    kept = followed.archive().state.sequence
+    lost = followed.run("insert into t values (2)")
+    followed.back_up()
+    followed.run("insert into t values (3)")
+    followed.back_up()
+    for number in range(kept + 1, followed.archive().state.sequence + 1):
+        followed.store.delete(commit_key(number))
+    assert followed.back_up()["kind"] == "full"
+    after = followed.run("insert into t values (4)")
+    assert followed.back_up()["kind"] == "changes"
+    (gap,) = points.describe(followed.archive().state)["sources"][0]["gaps"]
+    assert "somebody advanced it" in gap["reason"]
+    with pytest.raises(RefusedError, match="cannot be restored"):
+        followed.moment(f"lsn:{lost}")
+    truth = dict(followed.moments)
+    followed.moments[:] = [(each, truth[each]) for each in (before, after)]
+    agree(followed, exactly=oids(followed, "t"))
 
 
 def test_a_check_finds_what_the_next_backup_would(followed: Followed) -> None:
