@@ -23,7 +23,7 @@ class Between:
 
     :param told: positions at which definitions were changed, in order; None: it is not known when they were.
     :param seen: positions at which tables were seen to be others than before, or definitions told to be changed.
-    :param differ: the cuts tell different schemas.
+    :param differ: the cuts tell different schemas, or nobody knows what was changed and changed back in between.
     """
 
     before: Placed
@@ -66,8 +66,9 @@ def stretches(chain: Chain) -> Iterator[Between]:
 
 def between(chain: Chain, before: Placed, after: Placed) -> Between:
     """Return what is known of the schema between two cuts."""
-    differ = _differ(before.head, after.head)
-    told = _positions(chain, before, after, lambda block: block.defined) if _is_told(before.head, after.head) else None
+    is_told = _is_told(before.head, after.head)
+    differ = _differ(before.head, after.head, is_told=is_told)
+    told = _positions(chain, before, after, lambda block: block.defined) if is_told else None
     if differ and not told:  # some commands are not told of
         told = None
     seen = _positions(chain, before, after, lambda block: (*block.ddl, *block.defined))
@@ -95,6 +96,11 @@ def _positions(
     )
 
 
-def _differ(before: Block, after: Block) -> bool:
-    same = (before.schema_version, before.schema_digest), (after.schema_version, after.schema_digest)
-    return not any(one and one == other for one, other in zip(*same, strict=True))
+def _differ(before: Block, after: Block, *, is_told: bool) -> bool:
+    """Say whether definitions may have been others in between.
+
+    Two digests that are equal do not say that nothing was changed and changed back: only a log that tells of it does.
+    """
+    if before.schema_version and before.schema_version == after.schema_version:
+        return False
+    return not (is_told and before.schema_digest and before.schema_digest == after.schema_digest)

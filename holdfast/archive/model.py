@@ -302,7 +302,8 @@ class Block(Document):
     :param ddl: positions at which tables were seen to have other columns than before.
     :param defined: positions of commits that changed definitions, where the log tells of these.
     :param schema_version: two blocks with the same one hold the same schema; "" where that is not known.
-    :param schema_digest: so do two with the same one of this, whose records may differ in what is of rows; likewise.
+    :param schema_digest: two with the same one have the same definitions, though one may have been changed and changed
+        back in between; "" where that is not known.
     :param is_cut: catalog and schema are those of its end; else those of an earlier block.
     :param sequences: where each sequence stood at its end or later, if that is not in the catalog.
     :param packs: objects that hold many small files of tables; those name their places there.
