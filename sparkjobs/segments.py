@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LOOKS = 2
 """At the schema of a moment: temporary tables that come and go make it look changed, too."""
 
-_UNCERTAIN = "its columns or its key were changed more than once between two backups"
+_UNCERTAIN = "its columns or its key were changed so that its changes do not tell which values are whose"
 _NEW = "it has no snapshot yet"
 _CAME_BACK = "it left the publication, or its partitioned table, and came back"
 _FILLED = "a column of it is not generated any more, and its older changes lack what it had"
@@ -171,7 +171,7 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: b
     rewritten |= {oid for oid in followed if oid in new and oid not in old and new[oid].filenode != oid}
     reasons = dict.fromkeys(rewritten, _REWRITTEN)
     reasons |= {oid: _FILLED for oid in both if new[oid].is_filled(old[oid])}
-    reasons |= {oid: "its key was changed" for oid in both if old[oid].tells_apart != new[oid].tells_apart}
+    reasons |= {oid: "its key was changed" for oid in both if not new[oid].has_key_of(old[oid])}
     if now.types_altered(before):
         reasons |= {
             oid: "the type of a column was altered, and its older rows with it"

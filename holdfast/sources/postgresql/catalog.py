@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 RECORD_VERSION = 1
 
+_BY_INDEX, _BY_ALL, _BY_NOTHING = "ifn"
+"""Of pg_class.relreplident."""
+
 
 class Table(Record):
     """One table.
@@ -35,6 +38,7 @@ class Table(Record):
     :param persistence: p permanent, u unlogged.
     :param key: columns of the primary key, in its order; not those of a deferrable one, by which rows cannot be told
         apart within a transaction.
+    :param key_oid: of that constraint, in pg_constraint; 0 where there is none or a release did not record it.
     :param filenode: of its heap: another one after every TRUNCATE and rewrite; 0 where a release did not record it.
     :param identity: numbers of the columns of the index that REPLICA IDENTITY USING INDEX names.
     :param form: changes with every change of its columns, also one that was taken back; "" where it is not recorded.
@@ -59,6 +63,7 @@ class Table(Record):
     filenode: int = 0
     identity: tuple[int, ...] = ()
     form: str = ""
+    key_oid: int = 0
 
     @property
     def label(self) -> str:
@@ -71,10 +76,40 @@ class Table(Record):
         return self.kind == "r"
 
     @property
+    def primary(self) -> tuple[int, ...]:
+        """Return the numbers of the columns of the primary key, in its order."""
+        numbers = {column.name: column.number for column in self.columns}
+        return tuple(numbers[name] for name in self.key)
+
+    @property
+    def key_numbers(self) -> tuple[int, ...]:
+        """Return the numbers of the columns by which changes tell rows apart; none where only whole rows do."""
+        by_kind = {_BY_INDEX: self.identity, _BY_NOTHING: ()}
+        return by_kind.get(self.replica_identity, self.primary)
+
+    @property
     def tells_apart(self) -> tuple[Any, ...]:
         """Return what the log tells rows apart by: kind of replica identity, columns of its index and of the key."""
-        numbers = {column.name: column.number for column in self.columns}
-        return self.replica_identity, self.identity, tuple(numbers[name] for name in self.key)
+        return self.replica_identity, self.identity, self.primary
+
+    @property
+    def last_number(self) -> int:
+        """Return the highest number that a column of it ever had, as far as that is recorded."""
+        recorded = self.form.partition(":")[0]
+        return int(recorded) if recorded else max((column.number for column in self.columns), default=0)
+
+    def has_key_of(self, before: Table) -> bool:
+        """Say whether rows are told apart as before, and were all the time, as far as no change shows another key.
+
+        Where the log holds whole old rows, changes show none: a primary key that was dropped and made anew is another.
+        """
+        same = self.tells_apart == before.tells_apart
+        return same and (self.replica_identity != _BY_ALL or self.has_primary_of(before))
+
+    def has_primary_of(self, before: Table) -> bool:
+        """Say whether the primary key is the very one it was."""
+        known = self.key_oid and before.key_oid
+        return self.primary == before.primary and (not known or self.key_oid == before.key_oid)
 
     @property
     def has_own_types(self) -> bool:
@@ -222,7 +257,9 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
   array(select k.number::int4 from pg_catalog.pg_index x, unnest(x.indkey) with ordinality k(number, place)
     where x.indrelid = c.oid and x.indisreplident and k.place <= x.indnkeyatts order by k.place) as identity,
   (select count(*) || ':' || coalesce(sum(pg_catalog.hashtextextended(f.attnum || ' ' || f.xmin, 0)), 0)
-    from pg_catalog.pg_attribute f where f.attrelid = c.oid and f.attnum > 0) as form
+    from pg_catalog.pg_attribute f where f.attrelid = c.oid and f.attnum > 0) as form,
+  coalesce((select p.oid::int8 from pg_catalog.pg_constraint p where p.conrelid = c.oid and p.contype = 'p'
+    and not p.condeferrable), 0) as key_oid
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   left join pg_catalog.pg_am a on a.oid = c.relam
 where c.relkind in ('r', 'p', 'f') and {USER_SCHEMA} and {NO_EXTENSION}

@@ -1,18 +1,19 @@
 """Which columns the rows in a stream of changes have: a Relation message names them, and tells no numbers.
 
-The numbers are those of the catalog as it was recorded before the changes or after them, whichever the
-message fits. A form in between is aligned with both: numbers only ever grow, and none is used twice.
+The numbers are what all that can have happened between two catalogs gives them, that of before the changes and that of
+after them. Of a column that may be one or another of the table's, nobody knows where its values belong.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
 from holdfast.fields import LSN, OP, SEQ, UNCHANGED, numbered, with_extra
+from holdfast.sources.postgresql.column_numbers import candidates, slots
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.sources.postgresql.pgoutput_tuples import ProtocolError
@@ -34,9 +35,9 @@ _CHANGE_FIELDS: Final = (
 )
 
 _FULL: Final = "f"
-_INDEX: Final = "i"
-_SAME_NAME, _SAME_COLUMN = 1, 4
-"""How much it speaks for a number that a column has its name, and its type, too."""
+
+_TIMES: Final = frozenset({("pg_catalog", "timestamp"), ("pg_catalog", "timestamptz")})
+"""Where the time zone is UTC, these become each other without being written anew."""
 
 
 def change_schema(columns: Sequence[Column]) -> pa.Schema:
@@ -52,7 +53,8 @@ class ChangeForm:
         column that neither catalog tells: it means nothing outside of its file.
     :param key: numbers of the columns that tell rows apart; empty where only all of them together do.
     :param identity: pg_class.relreplident.
-    :param uncertain: a column below zero may be one that the table has now, so that it needs a new snapshot.
+    :param uncertain: a column below zero may be one that the table has now, or the key was another one, so that the
+        table needs a new snapshot.
     """
 
     oid: int
@@ -121,6 +123,18 @@ cross join lateral (select t.oid = 'pg_catalog.numeric'::pg_catalog.regtype and 
 """
 
 
+# Whoever makes a cast WITHOUT FUNCTION says that values of both types are stored in the same way.
+_ALIKE = """
+select sn.nspname::pg_catalog.text, s.typname::pg_catalog.text, tn.nspname::pg_catalog.text, t.typname::pg_catalog.text
+from pg_catalog.pg_cast c
+join pg_catalog.pg_type s on s.oid = c.castsource join pg_catalog.pg_namespace sn on sn.oid = s.typnamespace
+join pg_catalog.pg_type t on t.oid = c.casttarget join pg_catalog.pg_namespace tn on tn.oid = t.typnamespace
+where c.castmethod = 'b'
+"""
+
+_Name = tuple[str, str]
+
+
 class Types:
     """What the server says of types, asked when it is needed, each once.
 
@@ -130,6 +144,7 @@ class Types:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._known: dict[tuple[int, int], TypeFacts | None] = {}
+        self._alike: dict[_Name, set[_Name]] | None = None
 
     def of(self, columns: Iterable[RelationColumn], named: Mapping[int, TypeName]) -> list[TypeFacts]:
         """Return the facts of the columns' types.
@@ -141,6 +156,26 @@ class Types:
         self._ask({each for each in wanted if each not in self._known})
         return [self._known[each] or _gone(named.get(each[0])) for each in wanted]
 
+    def may_have_been(self, facts: TypeFacts, column: Column) -> bool:
+        """Say whether a column can have had a type at some time without its table being written anew.
+
+        Types that are not PostgreSQL's own may have had other names.
+        """
+        one, other = (facts.base_schema, facts.base), (column.base_schema, column.base)
+        if one == other or not facts.output or {one, other} == _TIMES:
+            return True
+        if "pg_catalog" not in (one[0], other[0]):
+            return True
+        return other in self._stored_alike().get(one, ())
+
+    def _stored_alike(self) -> Mapping[_Name, set[_Name]]:
+        if self._alike is None:
+            self._alike = {}
+            with connect(self._address) as session:
+                for *one, other_schema, other in session.execute(_ALIKE.encode()):
+                    _join(self._alike, (one[0], one[1]), (other_schema, other))
+        return self._alike
+
     def _ask(self, wanted: set[tuple[int, int]]) -> None:
         if not wanted:
             return
@@ -149,6 +184,12 @@ class Types:
         with connect(self._address) as session:
             for oid, typmod, *facts in session.execute(_TYPES.encode(), values):
                 self._known[oid, typmod] = TypeFacts(*facts)
+
+
+def _join(groups: dict[_Name, set[_Name]], one: _Name, other: _Name) -> None:
+    """Note that two types are alike, and so all that are like one of them."""
+    joined = groups.get(one, {one}) | groups.get(other, {other})
+    groups.update(dict.fromkeys(joined, joined))
 
 
 def _gone(name: TypeName | None) -> TypeFacts:
@@ -172,29 +213,43 @@ class Forms:
         """Return the form of a relation as it was announced."""
         facts = self._types.of(relation.columns, named)
         before, after = self._before.get(relation.oid), self._after.get(relation.oid)
-        shown = [_Shown(column.name, each) for column, each in zip(relation.columns, facts, strict=True)]
-        places = _places(shown, _published(before), _published(after))
+        told = _Told(before, after)
+        possible = self._numbers(facts, told)
+        numbers = [
+            told.number(each, column.name, place)
+            for place, (each, column) in enumerate(zip(possible, relation.columns, strict=True))
+        ]
         columns = tuple(
-            _column(each, place, -1 - number) for number, (each, place) in enumerate(zip(shown, places, strict=True))
+            told.column(number, column.name, each)
+            for number, column, each in zip(numbers, relation.columns, facts, strict=True)
         )
-        found = {column.number for column in columns}
-        missing = {column.number for column in _published(after)} - found
+        key = _key(relation, columns, before, after)
+        is_open = any(len(each) != 1 and (not each or each & told.after.keys()) for each in possible)
         return ChangeForm(
             oid=relation.oid,
             table_schema=relation.relation_schema,
             name=relation.name,
             columns=columns,
-            key=_key(relation, columns, before, after),
+            key=key,
             identity=relation.identity,
-            uncertain=bool(missing) and any(number < 0 for number in found),
+            uncertain=(after is not None and is_open) or self._has_other_key(relation.oid, key),
         )
 
-    def has_other_key(self, form: ChangeForm) -> bool:
-        """Say whether a table that was made since had another key than it has now."""
-        now = self._after.get(form.oid)
-        if now is None or form.oid in self._before or not self._before:
-            return False
-        return set(form.key) != set(now.identity if now.replica_identity == _INDEX else _primary(now))
+    def _numbers(self, facts: Sequence[TypeFacts], told: _Told) -> list[frozenset[int]]:
+        """Return for each column the numbers that it may have; nothing limits those of a table that is gone."""
+        if told.slots is None:
+            return [frozenset(told.before)] * len(facts)
+
+        def may_be(place: int, number: int) -> bool:
+            known = told.known(number)
+            return not known or any(self._types.may_have_been(facts[place], column) for column in known)
+
+        return candidates(len(facts), told.slots, may_be)
+
+    def _has_other_key(self, oid: int, key: tuple[int, ...]) -> bool:
+        """Say whether a table had another key than it has now, and had before."""
+        now = self._after.get(oid) or self._before.get(oid)
+        return now is not None and set(key) != set(now.key_numbers)
 
     def recorded(self, oid: int) -> tuple[tuple[str, str], ...] | None:
         """Return names and types of a table's columns as they were recorded before the changes, if it was there."""
@@ -202,17 +257,44 @@ class Forms:
         return None if table is None else tuple((column.name, column.type) for column in _published(table))
 
 
-class _Shown(NamedTuple):
-    """A column as it was announced."""
+class _Told:
+    """What two catalogs tell of the columns of one table."""
 
-    name: str
-    facts: TypeFacts
+    def __init__(self, before: Table | None, after: Table | None) -> None:
+        self.before = {column.number: column for column in _published(before)}
+        self.after = {column.number: column for column in _published(after)}
+        self.slots = None if after is None else slots(before, after)
 
-    def likeness(self, column: Column) -> int:
-        if column.name != self.name:
-            return 0
-        same = (column.base_schema, column.base) == (self.facts.base_schema, self.facts.base)
-        return _SAME_COLUMN if column.type == self.facts.type or (same and not self.facts.output) else _SAME_NAME
+    def known(self, number: int) -> list[Column]:
+        """Return what is recorded of a number."""
+        return [each[number] for each in (self.before, self.after) if number in each]
+
+    def number(self, possible: frozenset[int], name: str, place: int) -> int:
+        """Return the number of a column; below zero where nobody knows it.
+
+        Of one that is gone its name is enough: it is asked for where the schema of before is taken for a moment at
+        which it was perhaps not any more, and that is said.
+        """
+        found = possible
+        if len(possible) > 1 and not possible & self.after.keys():
+            found = frozenset(each for each in possible & self.before.keys() if self.before[each].name == name)
+        number = next(iter(found)) if len(found) == 1 else 0
+        return number if self.known(number) else -1 - place
+
+    def column(self, number: int, name: str, facts: TypeFacts) -> Column:
+        """Return a column as it was announced."""
+        known = self.known(number)
+        same = next((each for each in known if _is_of(each, facts)), None)
+        if same is not None:
+            return replace(same, name=name)
+        if known:
+            return replace(known[0], name=name, missing=None, **facts._asdict())
+        return Column(name=name, number=number, not_null=False, generated="", identity="", **facts._asdict())
+
+
+def _is_of(column: Column, facts: TypeFacts) -> bool:
+    same = (column.base_schema, column.base) == (facts.base_schema, facts.base)
+    return column.type == facts.type or (same and not facts.output)
 
 
 def _by_oid(catalog: Catalog | None) -> dict[int, Table]:
@@ -223,84 +305,15 @@ def _published(table: Table | None) -> tuple[Column, ...]:
     return () if table is None else tuple(column for column in table.columns if not column.generated)
 
 
-def _places(
-    shown: Sequence[_Shown], before: Sequence[Column], after: Sequence[Column]
-) -> list[tuple[Column, int] | None]:
-    """Return the recorded column that each is, with how alike they are; None where that cannot be told."""
-    exact = [each for each in (before, after) if _is(shown, each)]
-    if exact:
-        return [
-            (column, _SAME_COLUMN) if all(each[place].number == column.number for each in exact) else None
-            for place, column in enumerate(exact[0])
-        ]
-    slots: dict[int, list[Column]] = {}
-    for column in (*before, *after):
-        slots.setdefault(column.number, []).append(column)
-    numbers = sorted(slots)
-    alike = [
-        [max(((each.likeness(column), column) for column in slots[number]), key=lambda pair: pair[0])
-         for number in numbers]
-        for each in shown
-    ]  # fmt: skip
-    chosen = _aligned([[score for score, _ in row] for row in alike])
-    return [None if at is None else (row[at][1], row[at][0]) for row, at in zip(alike, chosen, strict=True)]
-
-
-def _is(shown: Sequence[_Shown], columns: Sequence[Column]) -> bool:
-    return len(shown) == len(columns) and all(
-        each.likeness(column) == _SAME_COLUMN for each, column in zip(shown, columns, strict=True)
-    )
-
-
-def _aligned(scores: Sequence[Sequence[int]]) -> list[int | None]:
-    """Return the slot of each row in all of the best alignments that cross nowhere; None where they differ."""
-    rows, slots = len(scores), len(scores[0]) if scores else 0
-    ahead = [[0] * (slots + 1) for _ in range(rows + 1)]
-    behind = [[0] * (slots + 1) for _ in range(rows + 1)]
-    for row in range(rows):
-        for slot in range(slots):
-            matched = ahead[row][slot] + scores[row][slot] if scores[row][slot] else 0
-            ahead[row + 1][slot + 1] = max(matched, ahead[row][slot + 1], ahead[row + 1][slot])
-    for row in reversed(range(rows)):
-        for slot in reversed(range(slots)):
-            matched = behind[row + 1][slot + 1] + scores[row][slot] if scores[row][slot] else 0
-            behind[row][slot] = max(matched, behind[row + 1][slot], behind[row][slot + 1])
-    best = behind[0][0]
-    found: list[int | None] = []
-    for row in range(rows):
-        possible: list[int | None] = [
-            slot
-            for slot in range(slots)
-            if scores[row][slot] and ahead[row][slot] + scores[row][slot] + behind[row + 1][slot + 1] == best
-        ]
-        if any(ahead[row][slot] + behind[row + 1][slot] == best for slot in range(slots + 1)):
-            possible.append(None)
-        found.append(possible[0] if len(possible) == 1 else None)
-    return found
-
-
-def _column(shown: _Shown, place: tuple[Column, int] | None, number: int) -> Column:
-    if place is None:
-        return Column(
-            name=shown.name, number=number, not_null=False, generated="", identity="", **shown.facts._asdict()
-        )
-    column, likeness = place
-    return column if likeness == _SAME_COLUMN else replace(column, missing=None, **shown.facts._asdict())
-
-
 def _key(relation: Relation, columns: Sequence[Column], before: Table | None, after: Table | None) -> tuple[int, ...]:
     """Return the numbers of the columns that tell rows apart.
 
-    Where the log has whole old rows, it is the primary key: if it was one all the time, as far as is known.
+    Where the log has whole old rows, it is the primary key, if that was the same one all the time.
     """
-    primary = [_primary(table) for table in (before, after) if table is not None]
+    tables = [table for table in (before, after) if table is not None]
     if relation.identity == _FULL:
-        agreed = primary[0] if primary and primary[0] == primary[-1] else ()
+        agreed = tables[0].primary if tables and tables[0].has_primary_of(tables[-1]) else ()
         return agreed if set(agreed) <= {column.number for column in columns} else ()
     found = tuple(column.number for column, shown in zip(columns, relation.columns, strict=True) if shown.in_key)
-    return next((each for each in primary if len(each) == len(found) and set(each) == set(found)), found)
-
-
-def _primary(table: Table) -> tuple[int, ...]:
-    numbers: dict[str, Any] = {column.name: column.number for column in table.columns}
-    return tuple(numbers[name] for name in table.key)
+    orders = [each for table in tables for each in (table.primary, table.identity)]
+    return next((each for each in orders if len(each) == len(found) and set(each) == set(found)), found)

@@ -164,7 +164,6 @@ class WindowReader:
         self._forms: dict[Relation, ChangeForm] = {}
         self._columns: dict[int, tuple[tuple[str, str], ...] | None] = {}
         self._seen = _Seen()
-        self._keys: dict[int, tuple[int, ...]] = {}
         self._new_labels = _new_labels(request.before, request.after)
         self._recorded = _recorded(request.before, request.after)
         self._touched = False
@@ -218,7 +217,7 @@ class WindowReader:
             form = self._forms[relation] = self._finder.of(relation, self._reader.types)
         lsn = messages.lsn[rows]
         self._note_columns(form, int(lsn[0]))
-        if form.uncertain or self._finder.has_other_key(form) or self._keys.setdefault(form.oid, form.key) != form.key:
+        if form.uncertain:
             self._seen.uncertain.add(form.oid)
         changed = change_rows(messages, rows, form, self._request.max_value_bytes)
         if self._new_labels is not None:

@@ -236,12 +236,12 @@ def test_each_form_of_a_table_has_the_numbers_of_its_columns(open_tables: OpenSt
         [(1, "id", "integer"), (2, "a", "integer"), (3, "b", "character varying(5)"), (4, "c", "numeric(5,1)")],
         [(1, "id", "integer"), (3, "b", "character varying(50)"), (4, "c", "numeric(5,1)")],
         [(1, "id", "integer"), (3, "b", "text"), (4, "c", "numeric(5,1)"), (-4, "temporary_one", "integer")],
-        [(1, "id", "integer"), (3, "bb", "text"), (4, "c", "numeric(9,1)"), (6, "d", "integer")],
+        [(1, "id", "integer"), (3, "bb", "text"), (4, "c", "numeric(9,1)"), (-4, "d", "integer")],
     ]
     changes = changes_of(batches, stream.oid("public.t"))
     assert window.ddl == tuple(f"{change.lsn >> 32:X}/{change.lsn & 0xFFFFFFFF:X}" for change in changes[1:])
     assert [str(change.values.get(4)) for change in changes] == ["None", "1.5", "2.5", "3.5", "12345.5"]
-    # The fourth form lacks column 6, which its last column might be under another name.
+    # The last column of the fourth form, and that of the fifth, may each be number 5 or number 6.
     assert window.uncertain == {stream.oid("public.t")}
 
 

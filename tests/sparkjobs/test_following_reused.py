@@ -1,0 +1,202 @@
+"""Columns, keys and labels that come, go and come again between two backups: nothing comes back in another's place.
+
+Each transaction's rows are told by the server itself; each of these moments is then looked up in the archive. Jobs run
+without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from holdfast.sources.postgresql.address import Address
+from sparkjobs import following
+from tests.support.followed import Followed, agree, comes_back, open_followed
+
+pytestmark = pytest.mark.service
+
+NewDatabase = Callable[..., Address]
+
+Steps = Sequence[str | Sequence[str]]
+"""Transactions, each of one statement or several."""
+
+
+@pytest.fixture
+def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
+    with open_followed(address, tmp_path / "archive") as opened:
+        yield opened
+
+
+@pytest.fixture(params=["one window", "a window for each transaction"])
+def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "one window":
+        monkeypatch.setattr(following, "_MOST_CHANGES", 1)
+        monkeypatch.setattr(following, "WINDOWS_AT_ONCE", 1)
+
+
+def follow(followed: Followed, made: Sequence[str], steps: Steps) -> None:
+    """Make tables, follow them through some transactions, and look at all of their moments."""
+    followed.make(made)
+    followed.note()
+    followed.back_up()
+    for step in steps:
+        followed.run(*([step] if isinstance(step, str) else step))
+    followed.back_up()
+    agree(followed, 1)
+
+
+def oids(followed: Followed) -> set[int]:
+    return {oid for (oid,) in followed.session.execute("select 't'::regclass::oid::int8")}
+
+
+def stale(followed: Followed) -> bool:
+    """Say whether the newest moment lacks what became of the table."""
+    moment = followed.moment("latest")
+    return bool(moment.tables()[str(min(oids(followed)))].stale)
+
+
+_ID = ["create table t (id int primary key)", "insert into t values (1)"]
+_TEXT = ["create table t (id int primary key, a text)", "insert into t values (1, 'one')"]
+_INT = ["create table t (id int primary key, a int)", "insert into t values (1, 1)"]
+
+AGAIN: dict[str, tuple[list[str], Steps]] = {
+    "added, dropped and added": (
+        _ID,
+        ["alter table t add z int", "insert into t values (2, 2)", "alter table t drop z", "alter table t add z int"],
+    ),
+    "added again with another length": (
+        _ID,
+        [
+            "alter table t add z varchar(9)",
+            "update t set z = 'old'",
+            "alter table t drop z",
+            "alter table t add z text default 'new'",
+        ],
+    ),
+    "dropped and added": (
+        _TEXT,
+        [["alter table t drop a", "alter table t add a text"], "insert into t values (2, 'x')"],
+    ),
+    "renamed and back, its name given to another": (
+        _TEXT,
+        [
+            "alter table t rename a to b",
+            "insert into t values (2, 'two')",
+            ["alter table t drop b", "alter table t add b text"],
+        ],
+    ),
+    "two that change places": (
+        _INT,
+        [
+            "alter table t add b int",
+            "update t set b = 5",
+            ["alter table t drop a", "alter table t rename b to a"],
+            "insert into t values (3, 3)",
+            "alter table t add b int default 8",
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", AGAIN)
+def test_a_column_does_not_come_back_with_values_of_another(
+    followed: Followed, case: str, new_database: NewDatabase
+) -> None:
+    made, steps = AGAIN[case]
+    follow(followed, made, steps)
+    assert not stale(followed)  # what could not be told has begun anew
+    comes_back(followed, "latest", new_database())
+
+
+def test_a_column_keeps_its_number_whatever_it_is_called(followed: Followed) -> None:
+    steps = [
+        "alter table t rename a to b",
+        "insert into t values (2, 'two')",
+        "update t set b = 'more'",
+        ["alter table t rename b to a", "alter table t add b text"],
+        "insert into t values (3, 'a', 'b')",
+    ]
+    followed.make(_TEXT)
+    followed.note()
+    followed.back_up()
+    for step in steps:
+        followed.run(*([step] if isinstance(step, str) else step))
+    assert "begun" not in followed.back_up()
+    agree(followed, 1, exactly=oids(followed))
+
+
+_FULL = [
+    "create table t (id int primary key, k int not null, v text)",
+    "alter table t replica identity full",
+    "insert into t values (1, 11, 'a'), (2, 12, 'b'), (3, 13, 'c')",
+]
+_DEFAULT = [_FULL[0], _FULL[2]]
+
+KEYS: dict[str, tuple[list[str], Steps]] = {
+    "dropped for a while": (
+        _FULL,
+        [["alter table t drop constraint t_pkey", "update t set id = id + 1", "alter table t add primary key (id)"]],
+    ),
+    "on another column for a while": (
+        _DEFAULT,
+        [
+            "update t set v = 'c' where id = 1",
+            ["alter table t drop constraint t_pkey", "alter table t add primary key (k)"],
+            "update t set v = 'z', id = 5 where k = 11",
+            "insert into t values (1, 15, 'q')",
+            ["alter table t drop constraint t_pkey", "alter table t add primary key (id)"],
+            "update t set v = 'zz' where id = 1",
+            "delete from t where id = 2",
+        ],
+    ),
+    "an identity without a key for a while": (
+        _DEFAULT,
+        [
+            "update t set v = 'x' where id = 1",
+            "alter table t replica identity nothing",
+            "insert into t values (4, 14, 'd')",
+            "alter table t replica identity default",
+            "update t set v = 'z' where id = 4",
+            "delete from t where id = 1",
+        ],
+    ),
+    "whole rows for a while": (
+        _DEFAULT,
+        [
+            "update t set v = 'x' where id = 1",
+            "alter table t replica identity full",
+            "update t set v = 'y', id = 7 where id = 1",
+            "alter table t replica identity default",
+            "update t set v = 'z' where id = 7",
+            "insert into t values (1, 20, 'n')",
+        ],
+    ),
+    "another index for a while": (
+        [
+            "create table t (id int not null, k int not null, v text)",
+            "create unique index tk on t (k)",
+            "create unique index ti on t (id)",
+            "alter table t replica identity using index tk",
+            "insert into t values (1, 1, 'a'), (2, 2, 'b')",
+        ],
+        [
+            "update t set v = 'x' where k = 1",
+            "alter table t replica identity using index ti",
+            "update t set k = 9 where id = 1",
+            "insert into t values (3, 1, 'c')",
+            "alter table t replica identity using index tk",
+            "update t set v = 'y' where k = 1",
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("windows")
+@pytest.mark.parametrize("case", KEYS)
+def test_rows_are_told_apart_by_the_key_that_they_had(followed: Followed, case: str, new_database: NewDatabase) -> None:
+    made, steps = KEYS[case]
+    follow(followed, made, steps)
+    assert not stale(followed)
+    comes_back(followed, "latest", new_database())
