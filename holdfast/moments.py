@@ -187,7 +187,7 @@ def fits(before: Catalog, now: Catalog, table: Table) -> bool:
         return False
     if old is None:  # it was made behind that, and a table's first heap has its own oid
         return table.filenode in (0, table.oid)
-    return not table.is_filled(old) and (not table.is_rewritten(old) or old.columns == table.columns)
+    return table.holds(old)
 
 
 def history_of(parts: TableParts, table: Table) -> TableHistory:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.model import Block, Born, FileRecord, Stream
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.catalog import Table
     from sparkjobs.driver import Job
 
 _LOOKS = 2
@@ -31,6 +32,7 @@ _UNCERTAIN = "its columns or its key were changed so that its changes do not tel
 _NEW = "it has no snapshot yet"
 _CAME_BACK = "it left the publication, or its partitioned table, and came back"
 _FILLED = "a column of it is not generated any more, and its older changes lack what it had"
+_RETYPED = "the type of a column was altered, and its older rows with it"
 _REWRITTEN = "its rows were written anew by ALTER TABLE, of which the log does not tell"
 
 
@@ -172,12 +174,7 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: b
     reasons = dict.fromkeys(rewritten, _REWRITTEN)
     reasons |= {oid: _FILLED for oid in both if new[oid].is_filled(old[oid])}
     reasons |= {oid: "its key was changed" for oid in both if not new[oid].has_key_of(old[oid])}
-    if now.types_altered(before):
-        reasons |= {
-            oid: "the type of a column was altered, and its older rows with it"
-            for oid in followed
-            if oid in new and new[oid].has_own_types
-        }
+    reasons |= {oid: _RETYPED for oid in followed if oid in new and _is_retyped(new[oid], before, now)}
     reasons |= {oid: _CAME_BACK if oid in was else _NEW for oid in stream.followed if oid not in followed}
     labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
     return Following(
@@ -187,3 +184,13 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: b
         tuple(each for each in born if each.oid not in reasons),
         tuple(sorted(old.keys() - new.keys())),
     )
+
+
+def _is_retyped(table: Table, before: Catalog, now: Catalog) -> bool:
+    """Say whether values may be written otherwise than they were.
+
+    A label that was added and renamed is seen in changes, but not inside of other values.
+    """
+    if not table.has_own_types:
+        return False
+    return now.types_altered(before) or (bool(now.labels_since(before)) and now.may_hide_labels(table))

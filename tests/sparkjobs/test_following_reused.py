@@ -200,3 +200,109 @@ def test_rows_are_told_apart_by_the_key_that_they_had(followed: Followed, case: 
     follow(followed, made, steps)
     assert not stale(followed)
     comes_back(followed, "latest", new_database())
+
+
+_SWAP = [
+    "alter type mood rename value 'sad' to 'x'",
+    "alter type mood rename value 'happy' to 'sad'",
+    "alter type mood rename value 'x' to 'happy'",
+]
+_MOOD = "create type mood as enum ('sad', 'happy')"
+_MOODS = [_MOOD, "create table t (id int primary key, m mood)", "insert into t values (1, 'sad')"]
+_ARRAYS = [_MOOD, "create table t (id int primary key, m mood[])", "insert into t values (1, '{sad,NULL}')"]
+_PAIRS = [
+    "create type pair as (a int, b text)",
+    "create table t (id int primary key, p pair)",
+    "insert into t values (1, '(1,x)')",
+]
+
+TYPES: dict[str, tuple[list[str], Steps]] = {
+    "labels that change places and back": (_MOODS, [_SWAP, "insert into t values (2, 'sad')", _SWAP]),
+    "labels of arrays that change places and back": (_ARRAYS, [_SWAP, "insert into t values (2, '{sad}')", _SWAP]),
+    "a label that is added, used and renamed": (
+        _MOODS,
+        [
+            "alter type mood add value 'tpyo'",
+            "insert into t values (2, 'tpyo')",
+            "alter type mood rename value 'tpyo' to 'typo'",
+        ],
+    ),
+    "one of arrays": (
+        _ARRAYS,
+        [
+            "alter type mood add value 'a \"b\"'",
+            "insert into t values (2, array['a \"b\"', 'sad']::mood[])",
+            "alter type mood rename value 'a \"b\"' to 'c'",
+        ],
+    ),
+    "one inside of a composite type": (
+        [_MOOD, "create type pair as (a int, m mood)", *_PAIRS[1:2], "insert into t values (1, '(1,sad)')"],
+        [
+            "alter type mood add value 'tpyo'",
+            "insert into t values (2, '(2,tpyo)')",
+            "alter type mood rename value 'tpyo' to 'typo'",
+        ],
+    ),
+    "an attribute that is added, used and dropped": (
+        _PAIRS,
+        [
+            "alter type pair add attribute c int",
+            "insert into t values (2, '(2,y,3)')",
+            "alter type pair drop attribute c",
+        ],
+    ),
+    "a column of a table whose rows are values": (
+        ["create table pair (a int, b text)", *_PAIRS[1:]],
+        ["alter table pair add c int", "insert into t values (2, '(2,y,3)')", "alter table pair drop c"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TYPES)
+def test_values_mean_what_they_meant(followed: Followed, case: str, new_database: NewDatabase) -> None:
+    made, steps = TYPES[case]
+    follow(followed, made, steps)
+    assert not stale(followed)
+    comes_back(followed, "latest", new_database())
+
+
+def test_labels_that_are_added_and_used_begin_nothing_anew(followed: Followed) -> None:
+    followed.make([_MOOD, "create table t (id int primary key, m mood, n mood[])"])
+    followed.note()
+    followed.back_up()
+    followed.run("alter type mood add value 'so so'")
+    followed.run(
+        "insert into t values (1, 'so so', '[3:6]={sad,NULL,\"so so\",happy}'), (2, null, '{}'), (3, null, null)"
+    )
+    assert "begun" not in followed.back_up()
+    agree(followed, 1, exactly=oids(followed))
+
+
+def test_a_moment_has_the_labels_that_its_arrays_have(followed: Followed, new_database: NewDatabase) -> None:
+    followed.make([*_ARRAYS, "create table u (id int primary key)"])
+    followed.back_up()
+    followed.run("alter type mood add value 'so so'")
+    followed.run("insert into t values (2, '{sad}'), (3, '{happy,so so}')")
+    at = followed.run("insert into u values (1)")
+    followed.run("alter table u add n int")
+    assert "begun" not in followed.back_up()
+    comes_back(followed, f"lsn:{at}", new_database())
+
+
+@pytest.mark.parametrize("key", ["primary key", ""])
+def test_a_generated_column_that_is_computed_otherwise_comes_back(
+    followed: Followed, key: str, new_database: NewDatabase
+) -> None:
+    followed.make(
+        [f"create table t (a int {key}, b int generated always as (a * 2) stored)", "insert into t values (1), (2)"]
+    )
+    followed.note()
+    followed.back_up()
+    if key:
+        followed.run("insert into t values (3)")
+    between = followed.run("alter table t alter b set expression as (a * 3)")
+    followed.run("insert into t values (4)")
+    assert followed.back_up()["begun"] == ["public.t"]
+    comes_back(followed, "latest", new_database())
+    for schema in ("earlier", "later"):
+        followed.restore(f"lsn:{between}", new_database(), schema=schema)

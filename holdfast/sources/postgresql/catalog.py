@@ -6,6 +6,7 @@ which a dump does not tell. It is read inside the snapshot, in the session that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 RECORD_VERSION = 1
 
+_LABEL = re.compile("label [0-9]+")
+"""What `types` calls one."""
+
+_OF_OTHERS = frozenset("crm")
+"""Of pg_type.typtype: composite types, ranges and multiranges."""
+
 _BY_INDEX, _BY_ALL, _BY_NOTHING = "ifn"
 """Of pg_class.relreplident."""
 
@@ -42,6 +49,7 @@ class Table(Record):
     :param filenode: of its heap: another one after every TRUNCATE and rewrite; 0 where a release did not record it.
     :param identity: numbers of the columns of the index that REPLICA IDENTITY USING INDEX names.
     :param form: changes with every change of its columns, also one that was taken back; "" where it is not recorded.
+    :param expressions: of generated columns, each behind its column's number.
     :param pages: of the heap, when the snapshot was taken; `size` also counts TOAST, in bytes.
     """
 
@@ -64,6 +72,7 @@ class Table(Record):
     identity: tuple[int, ...] = ()
     form: str = ""
     key_oid: int = 0
+    expressions: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -126,6 +135,16 @@ class Table(Record):
         """
         return self.filenode != before.filenode and (self.form != before.form or not self.form)
 
+    def holds(self, before: Table) -> bool:
+        """Say whether rows of what it was are rows of what it is, whatever became of them since.
+
+        :param before: what it was.
+        """
+        if self.is_filled(before):
+            return False
+        same = before.columns == self.columns and before.expressions == self.expressions
+        return same or not self.is_rewritten(before)
+
     def is_filled(self, before: Table) -> bool:
         """Say whether a column has become an ordinary one that was generated: changes until then do not hold it.
 
@@ -165,7 +184,9 @@ class Catalog(Record):
     :param role_details: what these are; None where a release has not recorded it yet, like what follows.
     :param tablespaces: that something is in, besides the database's own.
     :param large_objects: pg_largeobject, where the database has large objects.
-    :param types: how values of enums and composite types are written: by label or type, by what these are kept as.
+    :param types: how values of enums and composite types are written: by label or type, by what these are kept as, and
+        by its rows in the server's catalog.
+    :param enums: labels by `schema.name` of the type, and of that of its arrays.
     """
 
     record_version: int = RECORD_VERSION
@@ -182,6 +203,21 @@ class Catalog(Record):
     large_objects: Table | None = None
     large_object_groups: tuple[LargeObjectGroup, ...] = ()
     types: Mapping[str, str] = Field(default_factory=dict)
+    enums: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    def labels_since(self, before: Catalog) -> frozenset[str]:
+        """Return the labels that enums have, and had not before."""
+        return frozenset(
+            label for name, label in self.types.items() if _LABEL.fullmatch(name) and before.types.get(name) != label
+        )
+
+    def may_hide_labels(self, table: Table) -> bool:
+        """Say whether labels of enums may be inside of values, as in those of composite types."""
+        return any(
+            (column.is_array or column.kind in _OF_OTHERS) and f"{column.base_schema}.{column.base}" not in self.enums
+            for column in table.columns
+            if column.base_schema != "pg_catalog"
+        )
 
     def types_altered(self, before: Catalog) -> bool:
         """Say whether values of enums or composite types are written otherwise than before."""
@@ -259,7 +295,10 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
   (select count(*) || ':' || coalesce(sum(pg_catalog.hashtextextended(f.attnum || ' ' || f.xmin, 0)), 0)
     from pg_catalog.pg_attribute f where f.attrelid = c.oid and f.attnum > 0) as form,
   coalesce((select p.oid::int8 from pg_catalog.pg_constraint p where p.conrelid = c.oid and p.contype = 'p'
-    and not p.condeferrable), 0) as key_oid
+    and not p.condeferrable), 0) as key_oid,
+  array(select d.adnum || ' ' || pg_catalog.pg_get_expr(d.adbin, d.adrelid) from pg_catalog.pg_attrdef d,
+    pg_catalog.pg_attribute att where d.adrelid = c.oid and att.attrelid = c.oid and att.attnum = d.adnum
+    and att.attgenerated <> '' order by d.adnum) as expressions
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   left join pg_catalog.pg_am a on a.oid = c.relam
 where c.relkind in ('r', 'p', 'f') and {USER_SCHEMA} and {NO_EXTENSION}
@@ -315,13 +354,34 @@ select r.rolname from pg_catalog.pg_roles r, (
 order by 1
 """
 
-# A label may be renamed and a composite type altered, and nothing in the tables that have such values shows it.
+# A label may be renamed and a composite type altered, and nothing in the tables that have such values shows it. What is
+# taken back leaves another version of its row.
 _TYPES = """
 select 'label ' || oid, enumlabel::text from pg_catalog.pg_enum
+union all
+select 'label row ' || oid, xmin::text from pg_catalog.pg_enum
 union all
 select 'type ' || c.reltype, pg_catalog.string_agg(a.attnum || ' ' || a.atttypid, ', ' order by a.attnum)
 from pg_catalog.pg_class c join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 where c.relkind = 'c' group by c.reltype
+union all
+select 'type rows ' || c.reltype, pg_catalog.string_agg(a.attnum || ' ' || a.xmin, ', ' order by a.attnum)
+from pg_catalog.pg_class c join pg_catalog.pg_type t on t.oid = c.reltype
+join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+where c.relkind in ('c', 'r', 'p', 'f') and exists (
+  select from pg_catalog.pg_attribute u where u.atttypid in (t.oid, t.typarray) and u.attrelid >= 16384)
+group by c.reltype
+order by 1
+"""
+
+_ENUMS = """
+with labels as (
+  select enumtypid, pg_catalog.array_agg(enumlabel::text order by enumsortorder) as labels
+  from pg_catalog.pg_enum group by enumtypid
+)
+select n.nspname || '.' || t.typname, l.labels from labels l
+join pg_catalog.pg_type e on e.oid = l.enumtypid join pg_catalog.pg_type t on t.oid in (e.oid, e.typarray)
+join pg_catalog.pg_namespace n on n.oid = t.typnamespace
 order by 1
 """
 
@@ -398,4 +458,5 @@ def read_catalog(
         large_objects=large_objects,
         large_object_groups=read_groups(connection) if large_objects else (),
         types=dict(connection.execute(_TYPES).fetchall()),
+        enums={name: tuple(labels) for name, labels in connection.execute(_ENUMS)},
     )

@@ -7,6 +7,7 @@ of ADBC's, or of the largest message.
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -26,7 +27,7 @@ from holdfast.sources.postgresql.pgoutput_tuples import ProtocolError
 from holdfast.sources.postgresql.session import NOTICE_CLIENTS, SETTINGS_QUERY
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.arrow_session import ArrowSession
@@ -104,7 +105,8 @@ class Window:
     :param ddl: positions of commits with which tables were seen first, or to have other columns than before, or new
         labels; the first and last ones seen of tables that come and go in between.
     :param defined: positions of commits that changed definitions, where event triggers tell the log.
-    :param uncertain: oids of tables with a column that could not be told, or several keys: they need a new snapshot.
+    :param uncertain: oids of tables with a column that could not be told, another key, or a label that is gone: they
+        need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
     """
 
@@ -164,7 +166,7 @@ class WindowReader:
         self._forms: dict[Relation, ChangeForm] = {}
         self._columns: dict[int, tuple[tuple[str, str], ...] | None] = {}
         self._seen = _Seen()
-        self._new_labels = _new_labels(request.before, request.after)
+        self._labels = _labels(request.before, request.after)
         self._recorded = _recorded(request.before, request.after)
         self._touched = False
         self._said: list[_Said] = []
@@ -220,8 +222,8 @@ class WindowReader:
         if form.uncertain:
             self._seen.uncertain.add(form.oid)
         changed = change_rows(messages, rows, form, self._request.max_value_bytes)
-        if self._new_labels is not None:
-            self._note_labels(form, changed, self._new_labels)
+        if self._labels is not None:
+            self._note_labels(form, changed, self._labels)
         return ChangeBatch(form, changed, int(lsn[0]), int(lsn[-1]))
 
     def _comes_and_goes(self, oid: int) -> bool:
@@ -236,13 +238,23 @@ class WindowReader:
             self._seen.ddl.add(position)
         self._columns[form.oid] = columns
 
-    def _note_labels(self, form: ChangeForm, rows: pa.RecordBatch, labels: pa.Array) -> None:
-        """Note where a label first comes up that enums had not before: an older schema does not take it."""
+    def _note_labels(self, form: ChangeForm, rows: pa.RecordBatch, labels: _Labels) -> None:
+        """Note where labels come up that enums had not before, or have no more.
+
+        An older schema does not take the ones, and nobody knows what became of the others.
+        """
         for place, column in enumerate(form.columns):
-            if column.kind == "e":
-                first = pc.index(pc.is_in(rows.column(place), labels), value=True).as_py()
-                if first >= 0:
-                    self._seen.ddl.add(rows.column(-4)[first].as_py())
+            known = labels.known.get(f"{column.base_schema}.{column.base}")
+            if known is None:
+                continue
+            values = rows.column(place)
+            some = values.drop_null()
+            found = _elements(some) if column.is_array else _Elements(some, some)
+            if (first := pc.index(pc.is_in(found.labels, labels.new), value=True).as_py()) >= 0:
+                row = pc.index(values, found.written[first])
+                self._seen.ddl.add(rows.column(-4)[row.as_py()].as_py())
+            if not pc.all(pc.is_in(found.labels, known), min_count=0).as_py():
+                self._seen.uncertain.add(form.oid)
 
     def _finish(self, messages: Messages, touching: list[Int64s], said: list[_Said]) -> None:
         """Note which of the transactions that ended in this batch count, and what they said."""
@@ -271,12 +283,43 @@ class WindowReader:
         self._seen.end = max(self._seen.end, messages.passed, *commits.end_lsn[-1:].tolist())
 
 
-def _new_labels(before: Catalog | None, after: Catalog | None) -> pa.Array | None:
-    """Return what was added to enums between two catalogs; None: nothing."""
-    if before is None or after is None:
+class _Labels(NamedTuple):
+    """What became of enums.
+
+    :param new: all labels that were added.
+    :param known: by type, as a catalog names it, the labels that it has now.
+    """
+
+    new: pa.Array
+    known: Mapping[str, pa.Array]
+
+
+def _labels(before: Catalog | None, after: Catalog | None) -> _Labels | None:
+    """Return what became of enums between two catalogs; None: nothing."""
+    if before is None or after is None or not (added := after.labels_since(before)):
         return None
-    added = sorted({label for name, label in after.types.items() if before.types.get(name) != label})
-    return pa.array(added) if added else None
+    return _Labels(pa.array(sorted(added)), {name: pa.array(labels) for name, labels in after.enums.items()})
+
+
+_ELEMENT: Final = re.compile(r'^\[[^{]*|"((?:[^"\\]|\\.)*)"|([^{},"]+)')
+"""Of an array of enums, as text, where bounds may come first."""
+
+
+class _Elements(NamedTuple):
+    """Labels of an enum in a column, each with the value that it comes in first."""
+
+    labels: pa.Array
+    written: pa.Array
+
+
+def _elements(arrays: pa.Array) -> _Elements:
+    """Return the labels that are in arrays of an enum, in the order in which they come."""
+    first: dict[str, str] = {}
+    for text in pc.unique(arrays).to_pylist():
+        for quoted, plain in _ELEMENT.findall(text):
+            if (quoted or plain) and plain != "NULL":
+                first.setdefault(re.sub(r"\\(.)", r"\1", quoted) if quoted else plain, text)
+    return _Elements(pa.array(first, pa.string()), pa.array(first.values(), pa.string()))
 
 
 def _recorded(before: Catalog | None, after: Catalog | None) -> frozenset[int] | None:
