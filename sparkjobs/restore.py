@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, qualified
-from holdfast.sources.postgresql.stages import keys_of
+from holdfast.sources.postgresql.stages import built_on, keys_of
 from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
@@ -165,15 +165,20 @@ class Restoring:
             plan = make_plan(self._catalog, entries, found, globs=wish.tables, maps=wish.maps, stored=stored)
         except UsageError as error:
             raise self._moment.explained(error) from error
-        plan = replace(plan, borrowed=plan.borrowed | keys_of(plan.entries, self._of_other_moments()))
+        given_up = keys_of(plan.entries, self._of_other_moments()) | built_on(plan.entries, self._older())
+        plan = replace(plan, borrowed=plan.borrowed | given_up)
         return plan if self._wish.keep_tablespaces else without_tablespaces(plan)
 
     def _of_other_moments(self) -> set[int]:
         """Return the oids of the tables whose rows may be of another moment than what is defined, and not fit it."""
+        if self._moment.is_snapshot or self._moment.doubt is None:
+            return self._older()
+        return {table.oid for table in self._catalog.with_rows()}
+
+    def _older(self) -> set[int]:
+        """Return the oids of the tables whose rows are older than the moment."""
         if self._moment.is_snapshot:
             return set()
-        if self._moment.doubt is not None:
-            return {table.oid for table in self._catalog.with_rows()}
         exact = {int(table) for table, parts in self._parts.items() if not parts.stale}
         return {table.oid for table in self._catalog.with_rows()} - exact
 
@@ -294,7 +299,7 @@ class Restoring:
                 load.raise_sequences(self._session, plan.sequences)
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)
-            load.refresh_views(sessions, plan.materialized_views)
+            late = (*late, *load.refresh_views(sessions, plan.materialized_views))
             job.say(*load.analyze(sessions, plan.to_analyze()))
             job.log.progress("comparing with the archive", rows=rows, size=size)
             expected = loading.expected()

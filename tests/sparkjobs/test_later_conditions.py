@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from holdfast.errors import ReportedError
@@ -222,6 +223,167 @@ def test_conditions_of_tables_that_are_not_followed_give_way_to_their_older_rows
         "NOT NULL of a of public.parted",
     }
     assert rows(target) == older
+
+
+OLDER: dict[str, tuple[tuple[str, ...], tuple[tuple[str, ...], ...], set[str]]] = {
+    "a unique index": (
+        ("create table bare (a int, b int)", "insert into bare values (1, 1), (1, 2)"),
+        (("delete from bare where b = 2",), ("create unique index only_one on bare (a)",)),
+        {"index public.only_one"},
+    ),
+    "an index of an expression": (
+        ("create table bare (a int)", "insert into bare values (0), (1)"),
+        (("delete from bare where a = 0",), ("create index parts on bare ((1 / a))", "comment on index parts is 'x'")),
+        {"index public.parts", "comment public.INDEX parts"},
+    ),
+    "a condition that excludes": (
+        ("create table bare (r int4range)", "insert into bare values ('[1,5)'), ('[2,7)')"),
+        (("delete from bare where r @> 1",), ("alter table bare add constraint apart exclude using gist (r with &&)",)),
+        {"constraint public.bare apart"},
+    ),
+    "a primary key, and what needs it": (
+        (
+            "create table bare (a int, b int)",
+            "alter table bare replica identity nothing",
+            "insert into bare values (1, 1), (1, 2)",
+        ),
+        (
+            ("delete from bare where b = 2", "insert into bare values (2, 2), (3, 3)"),
+            ("alter table bare add constraint one primary key (a)",),
+            ("alter table plain add constraint to_one foreign key (id) references bare not valid",),
+            ("create view grouped as select a, b from bare group by a",),
+        ),
+        {"constraint public.bare one", "foreign key public.plain to_one", "rule public.grouped _RETURN"},
+    ),
+    "a key of a partitioned table": (
+        (
+            "create table parted (a int, b int) partition by list (b)",
+            "create table parted_1 partition of parted for values in (1)",
+            "create table parted_2 partition of parted for values in (2)",
+            "insert into parted values (1, 1), (1, 1), (1, 2)",
+        ),
+        (("truncate parted_1",), ("alter table parted add constraint one unique (a, b) deferrable",)),
+        {"constraint public.parted_1 parted_1_a_b_key", "attached index public.parted_1_a_b_key"},
+    ),
+    "the bound of a partition": (
+        (
+            "create table parted (a int, b int) partition by list (b)",
+            "create table parted_1 partition of parted for values in (1)",
+            "create table parted_2 partition of parted for values in (2)",
+            "create index on parted (a)",
+            "insert into parted values (1, 1), (2, 2)",
+        ),
+        (
+            ("alter table parted detach partition parted_1", "update parted_1 set b = 3"),
+            ("alter table parted attach partition parted_1 for values in (3)",),
+        ),
+        {"partition public.parted_1 of public.parted", "attached index public.parted_1_a_idx"},
+    ),
+    "a partition beside the default one": (
+        (
+            "create table parted (a int, b int) partition by list (b)",
+            "create table rest_of_it partition of parted default",
+            "insert into parted values (1, 1), (2, 2)",
+        ),
+        (("delete from parted where b = 2",), ("create table parted_2 partition of parted for values in (2)",)),
+        {"partition public.rest_of_it of public.parted"},
+    ),
+    "conditions of domains": (
+        (
+            "create domain digit as int",
+            "create table bare (a digit, b word)",
+            "insert into bare values (1, 'bad'), (null, 'good')",
+        ),
+        (
+            ("update plain set d = 'good'", "delete from bare"),
+            ("alter domain word add constraint fine check (value <> 'bad')", "alter domain digit set not null"),
+        ),
+        {"CHECK fine of domain public.word", "NOT NULL of domain public.digit"},
+    ),
+    "a condition of what it inherits from": (
+        (
+            "create table above (a int)",
+            "create table bare () inherits (above)",
+            "insert into bare values (1), (null)",
+        ),
+        (("delete from bare where a is null",), ("alter table above add constraint more check (a is not null)",)),
+        {"CHECK more of public.above"},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OLDER)
+def test_what_older_rows_break_is_left_out_and_can_be_made_when_they_are_mended(
+    followed: Followed, new_database: NewDatabase, what: str
+) -> None:
+    made, since, expected = OLDER[what]
+    followed.make(made)
+    followed.back_up("full")
+    older = rows(followed.address)
+    change(followed, *since)
+    target = new_database()
+
+    said = followed.restore("latest", target)
+
+    stale = {each["table"] for each in said["stale"]}
+    there = rows(target)
+    assert {name: there[name] for name in stale} == {name: older.get(name, []) for name in stale}
+    found = left_out(said)
+    assert found.keys() >= expected
+    with connect(target) as session:
+        for name in stale:
+            session.execute(f"delete from {name}".encode())
+        for each in found.values():
+            session.execute(each.encode())
+
+
+def test_a_key_that_older_rows_break_is_left_out_of_a_restore_of_tables_beside_others(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    made, since, expected = OLDER["a primary key, and what needs it"]
+    followed.make(made)
+    followed.back_up("full")
+    change(followed, *since)
+    target = new_database()
+    with connect(target) as session:
+        session.execute("create table public.mine (id int)")
+
+    said = followed.restore("latest", target, "public.plain", "public.bare")
+
+    assert left_out(said).keys() >= {each for each in expected if "grouped" not in each}
+    assert nothing_is_left(target)
+
+
+def test_a_domain_that_the_target_had_keeps_its_condition(followed: Followed, new_database: NewDatabase) -> None:
+    followed.make(("create table bare (b word)", "insert into bare values ('bad')"))
+    followed.back_up("full")
+    change(
+        followed,
+        ("update plain set d = 'good'", "delete from bare"),
+        ("alter domain word add constraint fine check (value <> 'bad')",),
+    )
+    target = new_database()
+    with connect(target) as session:
+        session.execute("create domain public.word as text constraint fine check (value <> 'bad')")
+
+    with pytest.raises(ReportedError, match="fine"):
+        followed.restore("latest", target, "public.bare")
+
+    with connect(target) as session, pytest.raises(psycopg.errors.CheckViolation):
+        session.execute("select 'bad'::public.word")
+
+
+def test_a_materialized_view_that_cannot_be_filled_is_left_empty_and_named(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.make(("create materialized view shares as select 6 / a as share from plain",))
+    change(followed, ("update plain set a = 0 where id = 1",))
+    target = new_database()
+
+    said = followed.restore("latest", target)
+
+    assert left_out(said) == {"rows of materialized view public.shares": 'refresh materialized view "public"."shares";'}
+    assert rows(target) == rows(followed.address)
 
 
 def test_what_is_aside_goes_with_a_restore_of_tables_that_failed(followed: Followed, new_database: NewDatabase) -> None:

@@ -14,7 +14,8 @@ from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_query
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.loose import MisfitError, step_of
-from holdfast.sources.postgresql.session import connect, server_error
+from holdfast.sources.postgresql.plan import NotRestored
+from holdfast.sources.postgresql.session import BY_ROWS, connect, server_error
 from holdfast.sources.postgresql.sql import literal, qualified
 
 if TYPE_CHECKING:
@@ -192,16 +193,26 @@ def raise_sequences(session: Connection, sequences: Sequence[SequenceValue]) -> 
         )
 
 
-def refresh_views(sessions: Sessions, views: Sequence[Relation]) -> None:
-    """Fill the materialised views that were filled, one after the other: those that others read come first."""
+def refresh_views(sessions: Sessions, views: Sequence[Relation]) -> tuple[NotRestored, ...]:
+    """Fill the materialised views that were filled, one after the other: those that others read come first.
 
-    def refresh(session: Connection, view: Relation) -> None:
+    What they hold is not in the archive. Where their query fails on the rows that are here, or a unique index of
+    theirs does not take what comes, they stay empty, and are returned with the server's words.
+    """
+
+    def refresh(session: Connection, view: Relation) -> NotRestored | None:
         name = qualified(view.relation_schema, view.name)
-        with once(session, f"refresh {name}") as is_new:
-            if is_new:
-                session.execute(f"refresh materialized view {name}".encode())
+        statement = f"refresh materialized view {name}"
+        try:
+            with once(session, f"refresh {name}") as is_new:
+                if is_new:
+                    session.execute(statement.encode())
+        except BY_ROWS as error:
+            reason = " ".join(str(error).split())
+            return NotRestored(f"rows of materialized view {view.relation_schema}.{view.name}", reason, f"{statement};")
+        return None
 
-    sessions.run(views, refresh, at_once=1)
+    return tuple(filter(None, sessions.run(views, refresh, at_once=1)))
 
 
 def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -213,6 +224,8 @@ def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[s
     def gather(session: Connection, name: tuple[str, str]) -> str:
         try:
             session.execute(f"analyze {qualified(*name)}".encode())
+        except psycopg.errors.UndefinedTable:  # a view that needs what was left out
+            return ""
         except psycopg.DataError as error:
             return f"{qualified(*name)} has no statistics: ANALYZE fails on its values ({type(error).__name__})"
         return ""

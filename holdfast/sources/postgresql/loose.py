@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.errors import RefusedError
+from holdfast.sources.postgresql.conditions import drop_condition
 from holdfast.sources.postgresql.ledger import LEDGER, ROWS_ASIDE, note_result, once
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.session import server_error
@@ -37,17 +38,6 @@ select a.attname::text, pg_catalog.concat(
 from pg_catalog.pg_attribute a where a.attrelid = %s::regclass and a.attnum > 0 and not a.attisdropped
 """
 """What a column is beside its name and type, without any condition on its values."""
-
-
-_CONDITION = """
-select c.conname::text, pg_catalog.pg_get_constraintdef(c.oid) from pg_catalog.pg_constraint c
-where c.conrelid = %s::regclass and c.conname = %s and c.contype = 'c'
-"""
-
-_ROOT = """
-select coalesce((select relid::regclass::text from pg_catalog.pg_partition_ancestors(%s::regclass)
-  with ordinality a (relid, place) order by place desc limit 1), %s::regclass::text)
-"""
 
 
 class MisfitError(RefusedError):
@@ -119,7 +109,7 @@ def bring_back(session: Connection, table: Table, *, is_lenient: bool = False) -
                 return
             session.execute("set local synchronous_commit = off")
             while (error := _refused(session, insert)) is not None:
-                condition = _drop_condition(session, target, error) if is_lenient else None
+                condition = drop_condition(session, target, error) if is_lenient else None
                 if condition is None:
                     raise error
                 dropped.append(condition)
@@ -145,29 +135,6 @@ def _refused(session: Connection, statement: str) -> psycopg.IntegrityError | No
     except psycopg.IntegrityError as error:
         return error
     return None
-
-
-def _drop_condition(session: Connection, table: str, error: psycopg.IntegrityError) -> NotRestored | None:
-    """Drop the condition that was broken, of a partition that of its root; None where it is none of the table's own."""
-    row = session.execute(_ROOT, (table, table)).fetchone()
-    root = row[0] if row else table
-    column, name = error.diag.column_name, error.diag.constraint_name
-    if isinstance(error, psycopg.errors.NotNullViolation) and column:
-        what, drop = f"NOT NULL of {column}", f"alter column {ident(column)} drop not null"
-        add = f"alter column {ident(column)} set not null"
-    elif isinstance(error, psycopg.errors.CheckViolation) and name and error.diag.table_name:
-        found = session.execute(_CONDITION, (table, name)).fetchone()
-        if found is None:
-            return None
-        what, drop, add = f"CHECK {name}", f"drop constraint {ident(name)}", f"add constraint {ident(name)} {found[1]}"
-    else:
-        return None
-    try:
-        with session.transaction():
-            session.execute(f"alter table {root} {drop}".encode())
-    except psycopg.ProgrammingError:  # a condition of another table, which this one inherits
-        return None
-    return NotRestored(f"{what} of {root}", "rows of another moment break it", f"alter table {root} {add};")
 
 
 def _moved(table: Table) -> str:

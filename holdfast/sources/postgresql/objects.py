@@ -16,8 +16,8 @@ from holdfast.sources.postgresql.large_objects import create_large_objects
 from holdfast.sources.postgresql.ledger import noted, once
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.selection import ATTACHED, FOLLOWERS
-from holdfast.sources.postgresql.session import server_error
-from holdfast.sources.postgresql.stages import after, stages
+from holdfast.sources.postgresql.session import BY_ROWS, server_error
+from holdfast.sources.postgresql.stages import FOREIGN_KEY, after, stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,8 +84,9 @@ def _create_beside(session: Connection, entries: Sequence[Entry]) -> None:
 def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
     """Create indexes, constraints and whatever else follows the rows.
 
-    A foreign key to a table that the target had before may fail for reasons that lie in that table, and one of a
-    table whose rows are of another moment because of these. It is left out then, and returned with the server's words.
+    A foreign key to a table that the target had before may fail for reasons that lie in that table; keys and indexes of
+    a table whose rows are of another moment because of these. They are left out then, with what needs them, and
+    returned with the server's words.
 
     :param sessions: with `SETTINGS`; indexes and keys use all of them.
     :raises HoldfastError: anything else could not be created.
@@ -100,18 +101,18 @@ def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...
 
 
 def _create_once(plan: RestorePlan, session: Connection, entry: Entry) -> NotRestored | None:
-    borrowed = entry.id in plan.borrowed
+    borrowed, is_key = entry.id in plan.borrowed, entry.kind == FOREIGN_KEY
     is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
     try:
         with once(session, f"create {entry.id} {entry.kind}") as is_new:
             if not is_new:
                 return None
-            if borrowed:
+            if borrowed and is_key:
                 session.execute(f"set local lock_timeout = {int(LOCK_WAIT_S * 1000)}")
             with noted(session) if is_object else nullcontext():
                 _run(session, entry)
     except HoldfastError as error:
-        if not borrowed or session.broken:
+        if session.broken or not (borrowed and (is_key or isinstance(error.__cause__, BY_ROWS))):
             raise
         return NotRestored(entry.label, " ".join(str(error.__cause__ or error).split()), entry.sql)
     return None

@@ -61,8 +61,8 @@ class RestorePlan:
     """All that a restore will do to its target, and what it will not.
 
     :param entries: what is created, with its SQL as it will run, in this order.
-    :param borrowed: numbers of the foreign keys among them that rows may not satisfy: those that lead to tables the
-        target has already, and those of tables whose rows are of another moment.
+    :param borrowed: numbers of those that rows may not satisfy: foreign keys that lead to tables the target has
+        already, keys and indexes of tables whose rows are of another moment, and what needs one of these.
     :param renamed: indexes, sequences and statistics whose names are taken or follow their table's.
     :param touches: what of the target's own is locked or changed, in words.
     :param unchanged: what speaks of mapped names in texts that are not rewritten.

@@ -43,6 +43,15 @@ _OPTIONAL = {"transaction_timeout": "0", "idle_session_timeout": "0"}
 NOTICE_CLIENTS = "set client_connection_check_interval = '5s'"
 """Else a long statement goes on for a client that was killed, and keeps its locks, or its slot."""
 
+BY_ROWS = (
+    psycopg.IntegrityError,
+    psycopg.DataError,
+    psycopg.ProgrammingError,
+    psycopg.errors.RaiseException,
+    psycopg.errors.ObjectNotInPrerequisiteState,
+)
+"""What a server says where rows are in the way, or what needs something that is not there; no disk that is full."""
+
 _CONNECT_TIMEOUT_S = 15
 
 

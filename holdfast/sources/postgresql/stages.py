@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.toc import Entry
 
 _BUILT = frozenset({"INDEX", "CONSTRAINT"})
-_KEY = "FK CONSTRAINT"
+FOREIGN_KEY = "FK CONSTRAINT"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def stages(entries: Iterable[Entry]) -> tuple[Stage, ...]:
     """
     waiting = [entry for entry in entries if entry.section == "post-data"]
     built = _built(waiting)
-    keys = {entry.id for entry in waiting if entry.kind == _KEY}
+    keys = {entry.id for entry in waiting if entry.kind == FOREIGN_KEY}
     slow = built | keys
     rest = [entry for entry in waiting if entry.id not in slow]
     order = {entry.id: place for place, entry in enumerate(waiting)}
@@ -51,7 +51,22 @@ def keys_of(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int]
     """
     trees = _trees(entries)
     meant = {trees[entry.id] for entry in entries if entry.is_relation and entry.oid in tables}
-    return frozenset(entry.id for entry in entries if entry.kind == _KEY and meant.intersection(_locked(entry, trees)))
+    return frozenset(
+        entry.id for entry in entries if entry.kind == FOREIGN_KEY and meant.intersection(_locked(entry, trees))
+    )
+
+
+def built_on(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int]:
+    """Return the numbers of the indexes and keys of tables, and of everything that needs one of these.
+
+    :param tables: their oids in the source.
+    """
+    relations = {entry.id for entry in entries if entry.is_relation and entry.oid in tables}
+    found = {entry.id for entry in entries if entry.kind in _BUILT and relations.intersection(entry.needs)}
+    for entry in entries:  # what is needed comes first
+        if found.intersection(entry.needs):
+            found.add(entry.id)
+    return frozenset(found)
 
 
 def _built(entries: Sequence[Entry]) -> set[int]:
@@ -95,7 +110,7 @@ def after(stage: Stage, entries: Iterable[Entry]) -> dict[int, set[int]]:
 
 def _locked(entry: Entry, trees: Mapping[int, int]) -> set[int]:
     """Return what an index, a constraint or a foreign key locks; the last one with all partitions."""
-    if entry.kind == _KEY:
+    if entry.kind == FOREIGN_KEY:
         return {trees.get(each, each) for each in entry.needs}
     return {each for each in entry.needs if each in trees}
 

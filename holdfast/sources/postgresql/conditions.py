@@ -1,0 +1,142 @@
+"""Conditions that give way to rows of another moment: found by what a server says of them, dropped, and named.
+
+Beside other things, only what the restore itself has made gives way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.sources.postgresql.ledger import LEDGER
+from holdfast.sources.postgresql.plan import NotRestored
+from holdfast.sources.postgresql.sql import ident
+
+if TYPE_CHECKING:
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_REASON = "rows of another moment break it"
+
+_ABOVE = f"""
+with recursive above (relation, height) as (
+  select %(table)s::regclass::oid, 0
+  union all select i.inhparent, height + 1 from above join pg_catalog.pg_inherits i on i.inhrelid = relation
+), own (relation, height) as (
+  select relation, height from above where not exists (select from {LEDGER}.created)
+    or ('pg_catalog.pg_class'::regclass::oid, relation) in (select class, object from {LEDGER}.created)
+)
+"""
+"""A table with all that it inherits from: what is dropped there is dropped here, too."""
+
+_CHECK = f"""
+{_ABOVE} select relation::regclass::text, pg_catalog.pg_get_constraintdef(c.oid)
+from own join pg_catalog.pg_constraint c on c.conrelid = relation and c.conname = %(name)s and c.contype = 'c'
+order by height desc limit 1
+"""
+
+_NOT_NULL = f"""
+{_ABOVE} select relation::regclass::text
+from own join pg_catalog.pg_attribute a on a.attrelid = relation and a.attname = %(name)s and a.attnotnull
+order by height desc limit 1
+"""
+
+_BOUND = f"""
+{_ABOVE} select i.inhparent::regclass::text, relation::regclass::text, pg_catalog.pg_get_expr(c.relpartbound, c.oid)
+from own join pg_catalog.pg_class c on c.oid = relation and c.relispartition
+join pg_catalog.pg_inherits i on i.inhrelid = relation where height = 0
+"""
+
+_OF_DOMAIN = f"""
+select t.oid::regtype::text, (select pg_catalog.pg_get_constraintdef(c.oid) from pg_catalog.pg_constraint c
+  where c.contypid = t.oid and c.conname = %(name)s)
+from pg_catalog.pg_type t join pg_catalog.pg_namespace n on n.oid = t.typnamespace
+where n.nspname = %(schema)s and t.typname = %(domain)s and (not exists (select from {LEDGER}.created)
+  or ('pg_catalog.pg_type'::regclass::oid, t.oid) in (select class, object from {LEDGER}.created))
+"""
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """A condition that rows break.
+
+    :param what: it is, for people.
+    :param on: what it belongs to, as ALTER names it.
+    :param drop: what ends it there; `add` begins it again.
+    """
+
+    what: str
+    on: str
+    drop: str
+    add: str
+
+
+def drop_condition(session: Connection, table: str, error: psycopg.IntegrityError) -> NotRestored | None:
+    """Drop the condition that rows of a table break; None where it is none that gives way.
+
+    :param table: as the server writes it.
+    """
+    condition = _broken(session, table, error)
+    if condition is None:
+        return None
+    try:
+        with session.transaction():
+            session.execute(f"alter {condition.on} {condition.drop}".encode())
+    except psycopg.ProgrammingError:  # it is inherited from what gives no way
+        return None
+    return NotRestored(condition.what, _REASON, f"alter {condition.on} {condition.add};")
+
+
+def _broken(session: Connection, table: str, error: psycopg.IntegrityError) -> _Condition | None:
+    is_check = isinstance(error, psycopg.errors.CheckViolation)
+    if not is_check and not isinstance(error, psycopg.errors.NotNullViolation):
+        return None
+    if error.diag.datatype_name:
+        return _of_domain(session, error, is_check=is_check)
+    if not is_check:
+        return _not_null(session, table, error.diag.column_name)
+    name = error.diag.constraint_name
+    return _check(session, table, name) if name else _bound(session, table)
+
+
+def _check(session: Connection, table: str, name: str) -> _Condition | None:
+    row = session.execute(_CHECK, {"table": table, "name": name}).fetchone()
+    return None if row is None else _constraint(f"CHECK {name} of {row[0]}", f"table {row[0]}", name, row[1])
+
+
+def _not_null(session: Connection, table: str, name: str | None) -> _Condition | None:
+    row = session.execute(_NOT_NULL, {"table": table, "name": name}).fetchone()
+    if row is None or name is None:
+        return None
+    column = f"alter column {ident(name)}"
+    return _Condition(
+        f"NOT NULL of {name} of {row[0]}", f"table {row[0]}", f"{column} drop not null", f"{column} set not null"
+    )
+
+
+def _bound(session: Connection, table: str) -> _Condition | None:
+    """Return what makes a table a partition, whose rows need not be within a bound without that."""
+    row = session.execute(_BOUND, {"table": table}).fetchone()
+    if row is None:
+        return None
+    root, partition, bound = row
+    what = f"partition {partition}"
+    return _Condition(f"{what} of {root}", f"table {root}", f"detach {what}", f"attach {what} {bound}")
+
+
+def _of_domain(session: Connection, error: psycopg.IntegrityError, *, is_check: bool) -> _Condition | None:
+    named = error.diag
+    names = {"name": named.constraint_name, "schema": named.schema_name, "domain": named.datatype_name}
+    domain, check = session.execute(_OF_DOMAIN, names).fetchone() or (None, None)
+    if domain is None:
+        return None
+    on = f"domain {domain}"
+    if not is_check:
+        return _Condition(f"NOT NULL of {on}", on, "drop not null", "set not null")
+    name = named.constraint_name
+    return _constraint(f"CHECK {name} of {on}", on, name, check) if name and check else None
+
+
+def _constraint(what: str, on: str, name: str, definition: str) -> _Condition:
+    return _Condition(what, on, f"drop constraint {ident(name)}", f"add constraint {ident(name)} {definition}")
