@@ -70,7 +70,9 @@ class ArchivedTable:
             locks.acquire(store, "query", owner=Owner(), purpose=f"reading {self.label}", wait=LOCK_WAIT_S) as held,
             TemporaryDirectory(prefix="holdfast-table-") as spill,
         ):
-            moment = resolve(Archive.open(store).state, store, self.source, f"lsn:{self.position}", self.taken)
+            moment = resolve(
+                Archive.open(store, before_damage=True).state, store, self.source, f"lsn:{self.position}", self.taken
+            )
             catalog = catalog_of(store, moment)
             table = next(each for each in catalog.tables if str(each.oid) == part)
             fit, unfit = parts_of(store, moment, catalog)

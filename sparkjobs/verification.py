@@ -66,7 +66,7 @@ class _SparkReading:
 
 def verify(job: Job, scope: Scope) -> dict[str, Any]:
     """Verify and return what was found; damage is part of that, and no error of the job."""
-    archive = Archive.open(job.store)
+    archive = Archive.open(job.store, before_damage=True)
     job.log.progress("looking at commits and sizes")
     found = verify_and_remember(
         archive,

@@ -59,6 +59,8 @@ class Archive:
     state: State
     _since_checkpoint: int = 0
     """How many commits were read beyond the newest checkpoint, or made since."""
+    _stops: bool = False
+    """Before a commit that is damaged or missing."""
 
     @classmethod
     def create(
@@ -98,10 +100,12 @@ class Archive:
         return cls.open(store)
 
     @classmethod
-    def open(cls, store: ObjectStore, *, recovering: bool = False) -> Self:
+    def open(cls, store: ObjectStore, *, recovering: bool = False, before_damage: bool = False) -> Self:
         """Open an archive: read its identity, its newest checkpoint, and the commits since.
 
         :param recovering: also one that is a replica which is being made anew.
+        :param before_damage: stop before a commit that is damaged or missing, to read what was before it: `cut_off` of
+            the state says why. Nothing can be added then.
         :raises UsageError: there is no archive, or it needs a newer release.
         :raises DamagedError: the identity or a commit is missing, cut or not what it should be; or it is such one.
         """
@@ -122,6 +126,7 @@ class Archive:
 
         identity = Identity.from_bytes(body, IDENTITY_KEY)
         archive = cls(store, identity, read_newest(store, identity.id) or State.begun(identity.format))
+        archive._stops = before_damage
         archive.refresh()
         place = archive.state.log
         if place is not None and place.recovering and not recovering:
@@ -133,25 +138,27 @@ class Archive:
 
     def refresh(self) -> None:
         """Read on to the newest commit."""
-        commits = tuple(self._read(self._new_keys()))
-        self.state = self.state.after(commits)
-        self._since_checkpoint += len(commits)
+        known = self.state.sequence
+        self.state = self.state.before_damage(self._new()) if self._stops else self.state.after(self._new())
+        self._since_checkpoint += self.state.sequence - known
 
     def settled(self) -> State:
         """Return the state by which one decides what is to go: without what may still be taken back."""
         return self.state
 
-    def _new_keys(self) -> Sequence[str]:
-        """Return the keys of commits that were not read yet; the newest that was must be there still."""
+    def _new(self) -> Iterator[Commit]:
+        """Read the commits that were not read yet; the newest that was must be there still."""
         here = self.state.sequence
         after = commit_key(here - 1) if here > 1 else ""
         keys = [found.key for found in self.store.list(COMMITS, start_after=after).objects]
-        for expected, key in enumerate(keys, here or 1):
-            if key != commit_key(expected):
-                raise missing_commit(expected, key)
         if here and not keys:
             raise missing_commit(here)
-        return keys[1:] if here else keys
+        numbered = enumerate(keys, here or 1)
+        hole = next(((number, key) for number, key in numbered if key != commit_key(number)), None)
+        whole = keys if hole is None else keys[: keys.index(hole[1])]
+        yield from self._read(whole[1:] if here else whole)
+        if hole is not None:
+            raise missing_commit(*hole)
 
     def _read(self, keys: Sequence[str]) -> Iterator[Commit]:
         with ThreadPoolExecutor(_READERS) as pool:
@@ -189,6 +196,8 @@ class Archive:
         identity = str(uuid.uuid4())
         while True:
             self.refresh()
+            if self.state.cut_off:
+                raise DamagedError(self.state.cut_off)
             check_writable(self.state)
             change = plan(self.state)
             validate(self.state, change)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.commits import commit_key, read_commit
+from holdfast.archive.commits import COMMITS, commit_key, number_of, read_commit
 from holdfast.archive.state import State
 from holdfast.errors import DamagedError
 
@@ -51,6 +51,21 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
         words = "the checkpoint tells something else than the commits: remove the objects under checkpoints/"
         found.append((state.sequence, f"{words}, which costs nothing but time"))
     return found
+
+
+def commits_behind(archive: Archive) -> tuple[list[Commit], list[tuple[int, str]]]:
+    """Return the commits behind a state that damage cuts off, and those that cannot be read, each with what is wrong.
+
+    The first one that cannot be read is what cuts it off.
+    """
+    here = archive.state.sequence
+    keys = [found.key for found in archive.store.list(COMMITS, start_after=commit_key(max(here - 1, 0))).objects]
+    first = here if here and commit_key(here) not in keys else here + 1
+    numbers = range(first, max(filter(None, map(number_of, keys)), default=first) + 1)
+    found = dict(zip(numbers, _read(archive.store, numbers), strict=True))
+    bad = {number: str(each) for number, each in found.items() if isinstance(each, DamagedError)}
+    bad.setdefault(first, archive.state.cut_off)
+    return [each for each in found.values() if not isinstance(each, DamagedError)], sorted(bad.items())
 
 
 def _groups(first: int, last: int) -> Iterator[range]:

@@ -20,6 +20,12 @@ def commit_key(sequence: int) -> str:
     return f"{COMMITS}{sequence:020d}.json"
 
 
+def number_of(key: str) -> int | None:
+    """Return the number of the commit that has a key; None where it is none of a commit."""
+    name = key.removeprefix(COMMITS).removesuffix(".json")
+    return int(name) if name.isdecimal() and commit_key(int(name)) == key else None
+
+
 def parse_commit(key: str, body: bytes) -> Commit:
     """Return the commit that is stored under a key.
 

@@ -58,6 +58,7 @@ class Copied:
     :param files, size: that were copied, and their bytes.
     :param skipped: files that were there.
     :param replaced: files that were there and were not what had been written; they count as copied, too.
+    :param left_out: why the commits behind that one are not copied; "" where there are none.
     """
 
     archive: Identity
@@ -67,6 +68,7 @@ class Copied:
     size: int
     skipped: int
     replaced: int = 0
+    left_out: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,9 @@ class Progress:
     all_size: int
 
 
-def plan(source: ObjectStore, target: ObjectStore) -> Copied:
+def plan(source: ObjectStore, target: ObjectStore, *, before_damage: bool = False) -> Copied:
     """Return what a copy would do; nothing is written. Parameters and errors as for `copy`."""
-    archive, since = _examine(source, target)
+    archive, since = _examine(source, target, before_damage)
     sizes = _sizes(target)
     files = _files(archive.state)
     missing = [file for file in files if sizes.get(file.path) != file.size]
@@ -93,6 +95,7 @@ def plan(source: ObjectStore, target: ObjectStore) -> Copied:
         size=sum(file.size for file in missing),
         skipped=len(files) - len(missing),
         replaced=sum(file.path in sizes for file in missing),
+        left_out=archive.state.cut_off,
     )
 
 
@@ -101,6 +104,7 @@ def copy(
     target: ObjectStore,
     *,
     deep: bool = False,
+    before_damage: bool = False,
     wait: float = 0.0,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Copied:
@@ -110,6 +114,8 @@ def copy(
 
     :param target: an empty place, or a copy of this archive to which nothing was added.
     :param deep: read the files that are there already, too, and replace those that are not what was written.
+    :param before_damage: copy what was committed before a commit that is damaged or missing, and leave out what is
+        behind it: an archive to go on with.
     :param wait: seconds to wait for locks that others hold.
     :param on_progress: called for every file, from any thread.
     :raises UsageError: there is no archive, or the target is no place for a copy of it.
@@ -117,7 +123,7 @@ def copy(
         or it would hold in the clear what is encrypted.
     :raises DamagedError: a file or commit of the source is not what was written; nothing of it is in the copy.
     """
-    _examine(source, target)  # nothing is written, not even a lock, where nothing can be copied
+    _examine(source, target, before_damage)  # nothing is written, not even a lock, where nothing can be copied
     with ExitStack() as held:
         chunk = held.enter_context(ExitStack())
         take = partial(locks.acquire, owner=Owner(), purpose=f"copy of {source.url} to {target.url}")
@@ -126,7 +132,7 @@ def copy(
             operation: stack.enter_context(take(store, operation, wait=wait))
             for store, operation, stack in sorted(sides, key=lambda each: each[0].url)
         }
-        archive, since = _examine(source, target)
+        archive, since = _examine(source, target, before_damage)
         log = _begin(archive, target)
         held.push(log)
         copying = _Copying(archive, target, deep=deep, on_progress=on_progress)
@@ -150,14 +156,14 @@ def copy(
         return result
 
 
-def _examine(source: ObjectStore, target: ObjectStore) -> tuple[Archive, int]:
+def _examine(source: ObjectStore, target: ObjectStore, before_damage: bool) -> tuple[Archive, int]:
     """Open the source, and return with it the newest commit that the target has without a hole; 0 for none.
 
     :raises UsageError, RefusedError: the target is no place for a copy of it.
     """
     if source.url == target.url:
         raise UsageError(f"{source.url} cannot be copied to itself: name another place")
-    archive = Archive.open(source)
+    archive = Archive.open(source, before_damage=before_damage)
     if source.is_encrypted and target.key is None:
         raise RefusedError(
             f"{source.url} is encrypted, and the copy would not be: say where the key of {target.url} is, "
@@ -368,6 +374,7 @@ class _Copying:
             size=sum(file.size for file in self._copied.values()),
             skipped=sum(file.path not in self._copied for file in _files(state)),
             replaced=self._replaced,
+            left_out=state.cut_off,
         )
 
 

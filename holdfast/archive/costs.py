@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
+    from holdfast.archive.model import Block, Commit
     from holdfast.archive.named import NamedFile
     from holdfast.archive.placed import Placed
     from holdfast.archive.points import Interval
@@ -80,6 +81,20 @@ class Costs:
         """Return what cannot be restored whole without the blocks of one source that a commit added."""
         blocks = {placed.id for placed in self._state.blocks.values() if placed.commit == commit}
         return self._over(source, lambda stretch: stretch.spans_of_blocks(blocks))
+
+    def behind(self, commits: Iterable[Commit]) -> tuple[Cost, ...]:
+        """Return what was backed up in commits behind a state that damage cuts off: nothing of it can be restored."""
+        blocks: dict[str, list[tuple[int, Block]]] = {}
+        for commit in commits:
+            for block in commit.add:
+                if not block.parts and block.after is None:
+                    blocks.setdefault(block.source.name, []).append((commit.sequence, block))
+        return tuple(self._since(source, found) for source, found in sorted(blocks.items()))
+
+    def _since(self, source: str, blocks: Sequence[tuple[int, Block]]) -> Cost:
+        numbers, times = [number for number, _ in blocks], [block.covers.to_time for _, block in blocks]
+        here = [each.end for each in intervals(self._state, source)]
+        return Cost(source, max(here, default=min(times)), max(times), numbers[0], numbers[-1], len(blocks))
 
     def _over(self, source: str, spans_in: Callable[[_Stretch], Iterable[Span]]) -> tuple[Cost, ...]:
         if source not in self._sources:

@@ -15,7 +15,7 @@ from holdfast.archive import cuts
 from holdfast.archive.blocks import read_batches
 from holdfast.archive.model import iso
 from holdfast.archive.timeline import Chain, Moment, chains, to_of, told
-from holdfast.errors import RefusedError, UsageError
+from holdfast.errors import DamagedError, RefusedError, UsageError
 from holdfast.position import between_records, parse_position, show_position
 
 if TYPE_CHECKING:
@@ -229,10 +229,25 @@ def resolve(state: State, store: ObjectStore, source: str, at: str) -> Moment:
     :param store: where a time's place among a block's transactions is looked up.
     :raises UsageError: not such an expression, or a time without a zone.
     :raises RefusedError: that moment is not restorable; the nearest ones are named.
+    :raises DamagedError: it may be in a commit that cannot be read; what can be restored is named.
     """
     found = intervals(state, source)
+    newest = ([interval for interval in found if interval.whole] or found)[-1]
+    try:
+        return _find(state, store, source, at, found, newest)
+    except RefusedError as error:
+        if not state.cut_off:
+            raise
+        last = f"the newest before that is commit:{newest.placed.number}, {iso(newest.end)}"
+        raise DamagedError(f"{error}; {state.cut_off} Perhaps it is behind that; {last}") from error
+
+
+def _find(
+    state: State, store: ObjectStore, source: str, at: str, found: Sequence[Interval], newest: Interval
+) -> Moment:
     if at == "latest":
-        newest = ([interval for interval in found if interval.whole] or found)[-1]
+        if state.cut_off:
+            raise RefusedError("the latest moment is not known")
         return _moment(source, newest, newest.last, newest.end)
     if at.startswith("commit:"):
         return _by_commit(found, source, at)

@@ -1,19 +1,23 @@
-"""Put damaged or missing files of an archive back from a copy of it."""
+"""Put damaged or missing files of an archive, and its newest commits, back from a copy of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from holdfast.archive.commits import commit_key, number_of, parse_commit, read_commit
 from holdfast.archive.named import files_of
 from holdfast.archive.placed import load
 from holdfast.archive.transfer import replace_file
 from holdfast.errors import DamagedError, UsageError
+from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.archive.archive import Archive
+    from holdfast.archive.model import Commit
+    from holdfast.storage import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,10 @@ def check_copy(archive: Archive, copy: Archive) -> None:
 def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Callable[[], None]) -> Repaired:
     """Put files back, each after its checksum in the copy was compared with what the archive's commits say.
 
-    A file that the copy does not have, or not whole, stays as it is. Commits are not put back.
+    A file that the copy does not have, or not whole, stays as it is. So does a commit, unless the commits on both sides
+    of it say that it is theirs.
 
-    :param paths: of the damaged files.
+    :param paths: of the damaged files and commits.
     :param check: raises if the locks of this work are no longer held.
     """
     load(archive.state.blocks.values())
@@ -54,14 +59,54 @@ def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Call
     files: list[str] = []
     left: dict[str, str] = {}
     for path in paths:
-        if path not in named:
+        number = number_of(path)
+        if path not in named and number is None:
             left[path] = "it is no file of a block: see the runbook 'An archive is damaged'"
             continue
         check()
         try:
-            replace_file(copy.store, archive.store, named[path].record)
+            if number is not None:
+                _put_commit_back(archive.store, copy.store, number)
+            else:
+                replace_file(copy.store, archive.store, named[path].record)
         except DamagedError as error:
             left[path] = str(error)
         else:
             files.append(path)
     return Repaired(tuple(files), left)
+
+
+def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None:
+    """Put a commit back, in the bytes that the copy has.
+
+    :raises DamagedError: the copy does not have it, or another one, or nothing can tell.
+    """
+    key = commit_key(number)
+    commit = read_commit(copy, number)
+    if number > 1 and read_commit(store, number - 1).id != commit.parent:
+        raise DamagedError(f"{key} of {copy.url} does not follow the commit before it here: both went different ways")
+    if not _is_followed(store, copy, commit):
+        raise DamagedError(
+            f"no commit behind it tells whether {key} of {copy.url} is the one that was made here. Where nothing was "
+            "added to that copy by itself, it is: put it back by hand"
+        )
+    body = copy.get(key)
+    store.delete(key)
+    store.create(key, body)
+
+
+def _is_followed(store: ObjectStore, copy: ObjectStore, commit: Commit) -> bool:
+    """Say whether a commit of a copy leads to one that is whole here, if need be by others of the copy."""
+    while True:
+        key = commit_key(commit.sequence + 1)
+        try:
+            return parse_commit(key, store.get(key)).parent == commit.id
+        except (DamagedError, ObjectNotFound):
+            pass
+        try:
+            following = read_commit(copy, commit.sequence + 1)
+        except DamagedError:
+            return False
+        if following.parent != commit.id:
+            return False
+        commit = following

@@ -53,6 +53,8 @@ class State:
     """The position up to which each source's changes are here, where they are followed."""
     log: LogPlace | None = None
     """Where a replica stands in its archive's update log; None: the archive is at one place only."""
+    cut_off: str = ""
+    """Why the commits behind it cannot be read, where an archive was opened as far as that goes."""
     aside: Mapping[str, Removed] = field(default_factory=dict)
     """Blocks that are no part of the archive, and whose files nobody removes: other replicas never had them."""
 
@@ -84,6 +86,21 @@ class State:
         folded = _Fold(self)
         for commit in commits:
             folded.add(commit)
+        return folded.state
+
+    def before_damage(self, commits: Iterable[Commit]) -> State:
+        """Return the state after those of the next commits that come before one which is damaged or missing.
+
+        :param commits: raises DamagedError where that one is.
+        """
+        whole: list[Commit] = []
+        folded = _Fold(self)
+        try:
+            for commit in commits:
+                folded.add(commit)
+                whole.append(commit)
+        except DamagedError as error:
+            return replace(self.after(whole), cut_off=str(error))
         return folded.state
 
 

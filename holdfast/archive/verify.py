@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.chain import broken_commits
+from holdfast.archive.chain import broken_commits, commits_behind
 from holdfast.archive.chunks import Chunks
 from holdfast.archive.commits import commit_key
 from holdfast.archive.costs import Costs
@@ -54,6 +54,9 @@ _REMEMBERED_EVERY_S: Final = 60.0
 BACKUP: Final = "the backup"
 """What a commit holds."""
 
+THE_ARCHIVE: Final = "the archive"
+"""Stands for the source of a commit of which nobody knows what it holds."""
+
 
 @dataclass(frozen=True)
 class Damage:
@@ -67,7 +70,7 @@ class Damage:
     :param source: "" of a commit that holds no backup.
     :param costs: what cannot be restored whole without it.
     :param replaceable: it is a file of a block, and missing or not what was written: a copy or another replica may have
-        it. Commits are put back by hand, and what was written so is the same at every place.
+        it. Commits only a copy has, and what was written so is the same at every place.
     """
 
     what: str
@@ -80,7 +83,10 @@ class Damage:
 
     def __str__(self) -> str:
         holds = f"it holds {self.table} of {self.source}, restore point commit:{self.commit}"
-        said = f"{self.what}; {holds if self.source else f'it is commit {self.commit}, which holds no backup'}"
+        if self.source in ("", THE_ARCHIVE):
+            what = "and nobody knows what it holds" if self.source else "which holds no backup"
+            holds = f"it is commit {self.commit}, {what}"
+        said = f"{self.what}; {holds}"
         return f"{said}; needed for {', '.join(map(str, self.costs))}" if self.costs else said
 
     def describe(self) -> dict[str, Any]:
@@ -234,7 +240,7 @@ class Verifier:
             progress, since = self._read_files(progress, remember=remember)
         if remember:
             write_progress(self._store, progress)
-        damage = (*_lost_commits(self._archive), *self._told())
+        damage = (*self._behind(), *_lost_commits(self._archive), *self._told())
         return Verification(
             commits=self._archive.state.sequence,
             blocks=len(self._archive.state.blocks),
@@ -340,12 +346,22 @@ class Verifier:
         with ThreadPoolExecutor(_READERS) as pool:
             return list(pool.map(read, files))
 
+    def _behind(self) -> Iterator[Damage]:
+        """Yield the commits that cut the archive's state off, and what was backed up behind the first of them."""
+        state = self._archive.state
+        if not state.cut_off:
+            return
+        whole, bad = commits_behind(self._archive)
+        costs = Costs(state).behind(whole)
+        for number, said in bad:
+            yield Damage(said, BACKUP, THE_ARCHIVE, number, commit_key(number), costs)
+
     def _told(self) -> Iterator[Damage]:
         state = self._archive.state
         costs = Costs(state)
         for commit, said in sorted(self._broken.items()):
             sources = {placed.source for placed in state.blocks.values() if placed.commit == commit}
-            for source in sorted(sources) or ["the archive"]:
+            for source in sorted(sources) or [""]:
                 yield Damage(said, BACKUP, source, commit, commit_key(commit), costs.of_commit(source, commit))
         for file, problem in self._damaged.values():
             if file.block in state.blocks:
@@ -375,6 +391,7 @@ def _lost_commits(archive: Archive) -> Iterator[Damage]:
     if archive.state.log is not None:
         return
     since = archive.state.at
+    behind = archive.state.sequence + bool(archive.state.cut_off)
     last = {found.key.rpartition("/")[0]: found for found in archive.store.list("runs/").objects}
     for found in last.values():
         if since is not None and found.modified < since:
@@ -384,7 +401,7 @@ def _lost_commits(archive: Archive) -> Iterator[Damage]:
         except DamagedError:  # nothing that can be restored depends on it
             continue
         number = result.get("commit")
-        if isinstance(number, int) and number > archive.state.sequence and not _is_there(archive, commit_key(number)):
+        if isinstance(number, int) and number > behind and not _is_there(archive, commit_key(number)):
             what = f"{commit_key(number)} is missing, which {found.key} says was made: put it back from a copy"
             yield Damage(what, BACKUP, str(result.get("source") or ""), number, commit_key(number))
 

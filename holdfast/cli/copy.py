@@ -35,6 +35,13 @@ def copy(
     deep: Annotated[
         bool, typer.Option("--deep", help="Read what is there already, too, and replace what is damaged.")
     ] = False,
+    before_damage: Annotated[
+        bool,
+        typer.Option(
+            "--before-damage",
+            help="Leave out a commit that is damaged or missing, and all behind it: the copy is one to go on with.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be copied, and change nothing.")] = False,
     wait: Wait = 0,
     as_json: Json = False,
@@ -44,9 +51,11 @@ def copy(
     source = places.archive_store(url)
     target = places.archive_store(to, to_key, source.key)
     if dry_run:
-        done = copying.plan(source, target)
+        done = copying.plan(source, target, before_damage=before_damage)
     else:
-        done = copying.copy(source, target, deep=deep, wait=wait, on_progress=_Teller(output))
+        done = copying.copy(
+            source, target, deep=deep, before_damage=before_damage, wait=wait, on_progress=_Teller(output)
+        )
     value = _described(source, target, done) | ({"dry_run": True} if dry_run else {})
     output.result(value, lambda console: _show(console, value))
 
@@ -80,6 +89,7 @@ def _described(source: ObjectStore, target: ObjectStore, done: Copied) -> dict[s
         "bytes": done.size,
         "skipped": done.skipped,
         "replaced": done.replaced,
+        "left_out": done.left_out or None,
     }
 
 
@@ -91,3 +101,5 @@ def _show(console: Console, value: dict[str, Any]) -> None:
         f"{value['skipped']:,} were there; {value['commits']:,} commits, up to commit {value['commit']}",
         markup=False,
     )
+    if value["left_out"]:
+        console.print(f"left out is what is behind that: {value['left_out']}", markup=False)

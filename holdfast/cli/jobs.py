@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
+_READ_ON = ("restore", "verification")
+"""Operations that read what is before a commit which is damaged."""
+
 
 def run_job(
     operation: str,
@@ -50,7 +53,8 @@ def run_job(
     :param unlocked: take none, and write nothing to the archive: of an operation that only reads it.
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
-    Archive.open(store)  # nothing is written, not even a lock, where there is no archive
+    # Nothing is written, not even a lock, where there is no archive.
+    Archive.open(store, before_damage=operation in _READ_ON)
     if address is not None:
         connect(address).close()
     jobs.check_java()
@@ -137,7 +141,7 @@ def _result_of(
     """
     if record is not None and record.result is not None:
         return record.result
-    state = Archive.open(store).state
+    state = Archive.open(store, before_damage=True).state
     if operation == "backup" and (placed := state.finished_by(run)) is not None:
         return {"commit": placed.number, **summary(placed.block)}
     if record is not None and record.error is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.table import Column, Table
 
 from holdfast.archive import points
@@ -11,6 +12,7 @@ from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at 
 from holdfast.cli.output import Output
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
 from holdfast.cli.replica_options import Store  # noqa: TC001 - typer reads it at run time
+from holdfast.errors import DamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +27,8 @@ def show_points(url: Url, consistency: Consistent = None, store: Store = None, a
     value = {**points.describe(opened.state), "read_from": opened.describe()}
     say_read_from(output, value["read_from"])
     output.result(value, lambda console: _show_points(console, value))
+    if opened.state.cut_off:
+        raise typer.Exit(DamagedError.exit_code)
 
 
 def _interval_columns() -> tuple[Column, ...]:

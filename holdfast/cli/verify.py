@@ -9,8 +9,9 @@ import typer
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.locks import HistoryReader
+from holdfast.archive.points import source_names
 from holdfast.archive.repair import check_copy, repair
-from holdfast.archive.verify import Scope, verify_and_remember
+from holdfast.archive.verify import THE_ARCHIVE, Scope, verify_and_remember
 from holdfast.cli import places
 from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
@@ -71,7 +72,7 @@ def verify(
     store = places.archive_store(url)
     copy = places.archive_store(repair_from, default_key=store.key) if repair_from else None
     if copy is not None:
-        check_copy(Archive.open(store), Archive.open(copy))
+        check_copy(_opened(store), Archive.open(copy))
     value = (
         run_job("verification", store, scope.arguments(), wait=wait, output=output)
         if spark
@@ -84,17 +85,21 @@ def verify(
         output.say(f"holdfast: {left} of {value['files']} files are damaged or missing")
         repaired = value.get("repaired", ())
         elsewhere = any(each["replaceable"] and each["file"] not in repaired for each in value["costs"])
-        if elsewhere and (place := Archive.open(store).state.log) is not None:
+        if elsewhere and (place := _opened(store).state.log) is not None:
             output.say(f"holdfast replica recover {place.replica} --damaged fetches them from another replica")
         raise typer.Exit(4)
 
 
+def _opened(store: ObjectStore) -> Archive:
+    return Archive.open(store, before_damage=True)
+
+
 def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output) -> dict[str, Any]:
-    Archive.open(store)  # nothing is written, not even a lock, where there is no archive
+    _opened(store)  # nothing is written, not even a lock, where there is no archive
     owner = Owner()
     with locks.acquire(store, "verification", owner=owner, purpose="verification", wait=wait) as held:
         found = verify_and_remember(
-            Archive.open(store),
+            _opened(store),
             scope,
             reading=HistoryReader(store, owner=owner, purpose="verification", wait=wait),
             check=held.check,
@@ -106,7 +111,9 @@ def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output) 
 def _repair(store: ObjectStore, copy: ObjectStore, damage: Sequence[dict[str, Any]], wait: float) -> dict[str, Any]:
     """Put files back under the locks of a repair; returns which, and why not the others."""
     owner = Owner()
-    sources = sorted({each["source"] for each in damage})
+    named = {each["source"] for each in damage}
+    known = source_names(_opened(store).state)
+    sources = [name for name in known if name in named or THE_ARCHIVE in named]
     with (
         locks.acquire(store, "repair", sources=sources, owner=owner, purpose="repair", wait=wait) as held,
         locks.acquire(copy, "source-side", owner=owner, purpose=f"repair of {store.url}", wait=wait) as beside,
@@ -116,7 +123,7 @@ def _repair(store: ObjectStore, copy: ObjectStore, damage: Sequence[dict[str, An
             held.check()
             beside.check()
 
-        done = repair(Archive.open(store), Archive.open(copy), [each["file"] for each in damage], check=check)
+        done = repair(_opened(store), Archive.open(copy), [each["file"] for each in damage], check=check)
     return {"repaired": list(done.files), "not_repaired": dict(done.left)}
 
 

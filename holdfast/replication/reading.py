@@ -66,11 +66,15 @@ class Opened:
             "entries_behind": self.behind,
             "commit": self.state.sequence,
             "committed_at": iso(at) if at else None,
+            "cut_off": self.state.cut_off or None,
         }
 
 
 def words_of(read_from: Mapping[str, Any]) -> str:
-    """Return in words what `Opened.describe` tells; "" for an archive at one place."""
+    """Return in words what `Opened.describe` tells; "" for an archive at one place that is whole."""
+    if read_from["cut_off"]:
+        before = f"read is what was committed before that, up to commit {read_from['commit']}"
+        return f"{read_from['cut_off']} {before} of {read_from['committed_at']}"
     if read_from["replica"] is None:
         return ""
     behind = read_from["entries_behind"]
@@ -85,13 +89,18 @@ def words_of(read_from: Mapping[str, Any]) -> str:
 def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: str | None = None) -> Opened:
     """Open an archive to read it: pin one commit, and for a sequential read ask the coordination store afterwards.
 
+    Where a commit is damaged, an eventual read is of what comes before it; `cut_off` of the state says so.
+
     :param address: of the coordination store; None for what the environment says.
+    :raises DamagedError: of what is here nothing can be read.
     :raises BusyError: a sequential read, and this replica is not far enough.
     :raises LostReplicaError: a sequential read, and the replica has to be recovered first.
     :raises UsageError: a sequential read of a replica, and nothing says where its store is.
     :raises HoldfastError: a sequential read, and the store cannot be reached.
     """
-    archive = Archive.open(store)
+    archive = Archive.open(store, before_damage=consistency == "eventual")
+    if archive.state.cut_off and not archive.state.blocks:
+        raise DamagedError(archive.state.cut_off)
     if consistency == "eventual" or archive.state.log is None:
         return Opened(store, archive.identity.id, archive.state, consistency)
     from holdfast.replication.store import opened

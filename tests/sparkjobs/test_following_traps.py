@@ -17,9 +17,9 @@ import psycopg
 import pytest
 
 from holdfast import backups
-from holdfast.archive import points
+from holdfast.archive import copying, locks, points
 from holdfast.archive.commits import commit_key
-from holdfast.errors import RefusedError
+from holdfast.errors import DamagedError, RefusedError
 from holdfast.following import expected_stream, newest_with_stream
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
@@ -28,6 +28,8 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from holdfast.sources.postgresql.sql import ident
 from holdfast.sources.postgresql.stream_readiness import check_stream
+from holdfast.storage import open_store
+from locking import Owner
 from sparkjobs import following
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.servers import create_database
@@ -216,6 +218,37 @@ def test_an_archive_that_has_lost_its_newest_commits_goes_on_with_a_full_backup_
     truth = dict(followed.moments)
     followed.moments[:] = [(each, truth[each]) for each in (before, after)]
     agree(followed, exactly=oids(followed, "t"))
+
+
+def test_what_was_before_a_damaged_commit_is_restored_and_a_copy_of_it_goes_on(
+    followed: Followed, new_database: NewDatabase, tmp_path: Path
+) -> None:
+    followed.run("create table t (id int primary key)", "insert into t values (0)")
+    followed.back_up()
+    before = followed.run("insert into t values (1)")
+    followed.back_up()
+    kept = followed.archive().state.sequence
+    lost = followed.run("insert into t values (2)")
+    followed.back_up()
+    followed.run("insert into t values (3)")
+    followed.back_up()
+    followed.store.put(commit_key(kept + 1), b"{}")
+    for at in ("latest", f"lsn:{lost}", f"commit:{kept + 2}"):
+        with pytest.raises(DamagedError, match=rf"{commit_key(kept + 1)} is.*the newest before that is commit:{kept},"):
+            followed.restore(at, new_database())
+    with pytest.raises(DamagedError, match="is damaged"):
+        followed.back_up()
+    for at in (f"lsn:{before}", f"commit:{kept}"):
+        said = followed.restore(at, new_database())
+        assert (said["rows"], said["equal"]) == (2, True)
+        assert commit_key(kept + 1) in said["read_from"]["cut_off"]
+    copied = copying.copy(followed.store, open_store(str(tmp_path / "copy")), before_damage=True)
+    assert (copied.commit, commit_key(kept + 1) in copied.left_out) == (kept, True)
+    followed.store = open_store(str(tmp_path / "copy"))
+    with locks.acquire(followed.store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
+        followed.held = held
+        assert followed.back_up()["kind"] == "full"
+        assert followed.restore("latest", new_database())["rows"] == 4
 
 
 def test_a_check_finds_what_the_next_backup_would(followed: Followed) -> None:

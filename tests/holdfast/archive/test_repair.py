@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.archive import Archive
+from holdfast.archive import Archive, Change
+from holdfast.archive.commits import commit_key
 from holdfast.archive.copying import copy
 from holdfast.archive.repair import check_copy, repair
 from holdfast.archive.verify import verify
@@ -35,7 +36,7 @@ def files(store: ObjectStore) -> list[str]:
 
 
 def mend(store: ObjectStore, copied: ObjectStore, paths: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    done = repair(Archive.open(store), Archive.open(copied), paths, check=lambda: None)
+    done = repair(Archive.open(store, before_damage=True), Archive.open(copied), paths, check=lambda: None)
     return done.files, dict(done.left)
 
 
@@ -67,11 +68,52 @@ def test_a_file_that_the_copy_has_not_whole_stays_as_it_is_and_the_others_are_pu
     assert (store.get(first), store.get(second)) == (b"damaged", b"damaged")
 
 
-def test_commits_are_left_to_people(store: ObjectStore, copied: ObjectStore) -> None:
-    commit = store.list("commits/").objects[0].key
-    assert mend(store, copied, [commit])[1] == {
-        commit: "it is no file of a block: see the runbook 'An archive is damaged'"
+def test_what_is_no_file_of_a_block_and_no_commit_is_left_to_people(store: ObjectStore, copied: ObjectStore) -> None:
+    assert mend(store, copied, ["archive.json"])[1] == {
+        "archive.json": "it is no file of a block: see the runbook 'An archive is damaged'"
     }
+
+
+def add_commits(store: ObjectStore, *reasons: str) -> None:
+    for reason in reasons:
+        change = Change(kind="vacuum", reason=reason)
+        Archive.open(store).add(lambda state, change=change: change, check=lambda: None, fence=None)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("damaged", [(1,), (2,), (2, 3), (1, 2, 3)])
+def test_commits_are_put_back_where_those_beside_them_say_that_they_are_theirs(
+    store: ObjectStore, tmp_path: Path, damaged: tuple[int, ...]
+) -> None:
+    add_commits(store, "one", "two")
+    copied = open_store(str(tmp_path / "other"))
+    copy(store, copied)
+    keys = [commit_key(number) for number in damaged]
+    written = {key: store.get(key) for key in keys}
+    for key in keys[:-1]:
+        store.put(key, store.get(key).replace(b"{", b"[", 1))
+    store.delete(keys[-1])
+    found = [each.path for each in verify(Archive.open(store, before_damage=True)).damage]
+    assert found == keys
+    assert mend(store, copied, found) == (tuple(keys), {})
+    assert {key: store.get(key) for key in keys} == written
+    assert verify(Archive.open(store), deep=True).damage == ()
+
+
+def test_a_commit_of_a_copy_that_went_another_way_is_not_put_in(store: ObjectStore, copied: ObjectStore) -> None:
+    for place in (store, copied):
+        add_commits(place, f"only at {place.url}", "next")
+    tip, before = commit_key(4), commit_key(3)
+    store.put(before, b"damaged")
+    assert "no commit behind it tells" in mend(store, copied, [before])[1][before]
+    store.put(tip, b"damaged")
+    assert "no commit behind it tells" in mend(store, copied, [before])[1][before]
+    assert store.get(before) == b"damaged"
+
+
+def test_the_newest_commit_is_left_to_people(store: ObjectStore, copied: ObjectStore) -> None:
+    key = commit_key(2)
+    store.put(key, b"damaged")
+    assert "put it back by hand" in mend(store, copied, [key])[1][key]
 
 
 def test_another_archive_or_the_same_place_is_no_copy(store: ObjectStore, tmp_path: Path) -> None:

@@ -198,8 +198,8 @@ def test_a_newer_format_is_refused_by_every_command(
     assert (code, "needs a reader of format 9" in sentence, "Upgrade holdfast" in sentence) == (2, True, True)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_damaged_commit_is_named_by_every_command(
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each[0] != "verify"])
+def test_a_damaged_commit_is_named_by_every_command_that_needs_it(
     holdfast: RunCommand, command: list[str], filled: ObjectStore
 ) -> None:
     filled.put(commit_key(1), b'{"format": 1')

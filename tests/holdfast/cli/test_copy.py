@@ -34,6 +34,7 @@ def test_a_copy_tells_what_was_copied_and_what_was_there(holdfast: RunCommand, f
         "bytes": size,
         "skipped": 0,
         "replaced": 0,
+        "left_out": None,
     }
     again = holdfast("copy", filled.url, to)
     assert again.out == f"copied shop to {to}: 0 files (0 B), 2 were there; 0 commits, up to commit 1\n"

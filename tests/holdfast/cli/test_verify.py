@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.archive import Archive
+from holdfast.archive import Archive, Change
+from holdfast.archive.commits import commit_key
+from holdfast.archive.model import iso
 from holdfast.archive.scrub import RUN
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock, inspect
+from tests.support.archives import make_block
 from tests.support.command import RunCommand
+
+LATER = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
 def one_sentence(err: str) -> str:
@@ -148,3 +154,41 @@ def test_nothing_is_looked_at_where_the_copy_is_none(holdfast: RunCommand, fille
     done = holdfast("verify", filled.url, "--repair-from", str(tmp_path / "other"))
     assert (done.code, done.out) == (2, "")
     assert "is no copy of" in done.err
+
+
+def test_a_damaged_commit_is_told_with_what_is_behind_it_and_put_back_from_a_copy(
+    holdfast: RunCommand, filled: ObjectStore, tmp_path: Path
+) -> None:
+    change = Change(kind="vacuum", reason="nothing")
+    Archive.open(filled).add(lambda state: change, check=lambda: None, fence=None)
+    (placed,) = Archive.open(filled).state.blocks.values()
+    covers = make_block(position="0/200", at=LATER).covers
+    again = Change(kind="backup", add=(placed.block.model_copy(update={"id": "later", "covers": covers}),))
+    Archive.open(filled).add(lambda state: again, check=lambda: None, fence=None)
+    copied = str(tmp_path / "copy")
+    assert holdfast("copy", filled.url, copied).code == 0
+    key = commit_key(2)
+    filled.put(key, b"damaged")
+
+    done = holdfast("points", filled.url, "--json")
+    assert (done.code, done.value["read_from"]["commit"]) == (4, 1)
+    assert key in done.value["read_from"]["cut_off"]
+    assert [each["commit"] for each in done.value["sources"][0]["intervals"]] == [1]
+    assert "read is what was committed before that, up to commit 1" in holdfast("points", filled.url).err
+
+    done = holdfast("verify", filled.url, "--json")
+    assert done.code == 4
+    (costs,) = done.value["costs"]
+    assert (costs["file"], costs["commit"], costs["source"]) == (key, 2, "the archive")
+    assert [(each["first"], each["to"]) for each in costs["needed_for"]] == [("commit:3", iso(LATER))]
+
+    for beside in (["--before-damage", "--dry-run"], ["--before-damage"]):
+        done = holdfast("copy", filled.url, str(tmp_path / "before"), *beside, "--json")
+        assert (done.code, done.value["commit"]) == (0, 1)
+        assert key in done.value["left_out"]
+    assert holdfast("points", str(tmp_path / "before")).code == 0
+
+    done = holdfast("verify", filled.url, "--repair-from", copied, "--json")
+    assert done.value["repaired"] == [key]
+    assert holdfast("verify", filled.url, "--deep").code == 0
+    assert holdfast("points", filled.url).code == 0
