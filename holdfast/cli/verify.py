@@ -88,6 +88,9 @@ def verify(
         if elsewhere and (place := _opened(store).state.log) is not None:
             output.say(f"holdfast replica recover {place.replica} --damaged fetches them from another replica")
         raise typer.Exit(4)
+    if any(each["source"] == THE_ARCHIVE for each in value["costs"]):
+        output.say("holdfast: what is behind the commits that were put back was not looked at: run it once more")
+        raise typer.Exit(4)
 
 
 def _opened(store: ObjectStore) -> Archive:
