@@ -11,11 +11,13 @@ from pydantic import TypeAdapter
 from holdfast.archive import points
 from holdfast.archive.blocks import read_file
 from holdfast.archive.history import TableHistory
+from holdfast.archive.shape import Shape
 from holdfast.archive.timeline import to_of
-from holdfast.errors import UsageError
+from holdfast.errors import RefusedError, UsageError
 from holdfast.fields import field_id, numbered
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.catalog import Catalog, SequenceValue
+from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.conform import conform
 from holdfast.sources.postgresql.forms import schema_of
 
@@ -26,13 +28,14 @@ if TYPE_CHECKING:
     from holdfast.archive.state import State
     from holdfast.archive.timeline import Moment, TableParts
     from holdfast.sources.postgresql.catalog import Table
-    from holdfast.sources.postgresql.columns import Column
     from holdfast.storage import ObjectStore
 
 Schema = Literal["auto", "earlier", "later"]
 """Which one is taken where it was changed in between, and it is not known when."""
 
 _NAMED = 10
+
+_OTHER_FORM = "its columns were altered by then so that its changes do not fit the schema that is taken"
 
 _SEQUENCES = TypeAdapter(tuple[SequenceValue, ...])
 
@@ -86,12 +89,13 @@ class _Known:
         self.moment = moment
         self._is_later = moment.doubt is not None and moment.schema is moment.doubt[1]
         catalog = catalog_of(store, moment)
-        _, self._unfit = parts_of(store, moment, catalog)
+        fit, unfit = parts_of(store, moment, catalog)
+        self._less = len(unfit) + sum(parts.stale == _OTHER_FORM for parts in fit.values())
         self._tables = {table.oid: table for table in catalog.tables}
 
     def losses(self, other: _Known) -> int:
         """Return how many tables would be without rows that they had."""
-        return len(self._unfit) + sum(other._was_there(oid) for oid in other._tables.keys() - self._tables.keys())
+        return self._less + sum(other._was_there(oid) for oid in other._tables.keys() - self._tables.keys())
 
     def _was_there(self, table: int) -> bool:
         """Say whether a table that the other schema lacks was there at the moment, as its changes tell.
@@ -151,6 +155,9 @@ def parts_of(
 ) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
     """Return the parts of a moment's tables by id, and of those whose rows do not fit what the tables are there.
 
+    Where the schema that is taken is that of before a table was altered, and changes of it since count, it has the rows
+    of its snapshot.
+
     Rows that are older than the moment may be of another form than the table has there, and nobody knows how they
     become of this one.
 
@@ -162,6 +169,9 @@ def parts_of(
     fit: dict[str, TableParts] = {}
     unfit: dict[str, TableParts] = {}
     for name, parts in moment.tables().items():
+        if name in now and _are_of_other_form(moment, parts, now[name]):
+            fit[name] = replace(parts.without_changes(), stale=_OTHER_FORM)
+            continue
         if not parts.stale or name not in now:
             fit[name] = parts
             continue
@@ -177,6 +187,27 @@ def parts_of(
     return fit, unfit
 
 
+def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:
+    """Say whether changes that count came once a column had been altered, and the schema of before that is taken.
+
+    A column that takes more than it did may have values that it did not take then; and where whole rows are told apart,
+    those that lack a column are none of the snapshot's.
+    """
+    if moment.doubt is None or moment.schema is not moment.doubt[0]:
+        return False
+    since, history = to_of(moment.doubt[0].head), history_of(parts, table)
+    columns = {column.number: column for column in table.columns if not column.generated}
+    for record in history.relevant():
+        if record.first is None or parse_position(record.first) < since:
+            continue
+        told = {each["number"]: Column.from_dict(each) for each in record.columns}
+        if not history.key and not columns.keys() <= told.keys():
+            return True
+        if any(number in columns and each.takes_other_values(columns[number]) for number, each in told.items()):
+            return True
+    return False
+
+
 def fits(before: Catalog, now: Catalog, table: Table) -> bool:
     """Say whether rows of a table, as they were written, are rows of what it is now.
 
@@ -187,7 +218,26 @@ def fits(before: Catalog, now: Catalog, table: Table) -> bool:
         return False
     if old is None:  # it was made behind that, and a table's first heap has its own oid
         return table.filenode in (0, table.oid)
-    return table.holds(old)
+    return table.holds(old) and can_become(old, table)
+
+
+def can_become(before: Table, now: Table) -> bool:
+    """Say whether values of a table, as they are kept, can be brought to the types that its columns have now.
+
+    Some types are stored alike by PostgreSQL and kept otherwise here: int4 as a number, oid and regclass as text.
+
+    :param before: what it was when they were written.
+    """
+    if before.columns == now.columns:
+        return True
+    written, wanted = (
+        schema_of(tuple(column for column in table.columns if not column.generated)) for table in (before, now)
+    )
+    try:
+        Shape(written, wanted, {})
+    except RefusedError:
+        return False
+    return True
 
 
 def history_of(parts: TableParts, table: Table) -> TableHistory:

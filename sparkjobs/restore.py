@@ -224,9 +224,9 @@ class Restoring:
     def stale(self) -> list[dict[str, Any]]:
         """Return the tables whose rows are older than what is restored, or that have none, each with the reason."""
         found = [
-            {"table": parts.base.label, "as_of": iso(parts.as_of), "reason": parts.stale}
-            for _, parts in self._restored(self.plan)
-            if parts.stale
+            {"table": table.source.label, "as_of": iso(parts.as_of), "reason": parts.stale}
+            for table in self.plan.tables
+            if (parts := self._parts.get(str(table.source.oid))) is not None and parts.stale
         ]
         without = [
             {"table": table.source.label, "as_of": None, "reason": self._why_without_rows(str(table.source.oid))}

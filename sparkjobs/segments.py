@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
-from holdfast.moments import sequences_to_json
+from holdfast.moments import can_become, sequences_to_json
 from holdfast.position import parse_position
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import Catalog
@@ -34,6 +34,7 @@ _CAME_BACK = "it left the publication, or its partitioned table, and came back"
 _FILLED = "a column of it is not generated any more, and its older changes lack what it had"
 _RETYPED = "the type of a column was altered, and its older rows with it"
 _REWRITTEN = "its rows were written anew by ALTER TABLE, of which the log does not tell"
+_UNLOGGED = "it may have been unlogged for a while: its file is another one, and of a partition PostgreSQL allows that"
 
 
 @dataclass(frozen=True)
@@ -171,10 +172,12 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: b
     rewritten = {oid for oid in both if new[oid].is_rewritten(old[oid])}
     # Of what a table was at first nothing is known but that a table's first heap has its own oid.
     rewritten |= {oid for oid in followed if oid in new and oid not in old and new[oid].filenode != oid}
-    reasons = dict.fromkeys(rewritten, _REWRITTEN)
+    reasons = {oid: _UNLOGGED for oid in both if new[oid].may_have_been_unlogged(old[oid])}
+    reasons |= dict.fromkeys(rewritten, _REWRITTEN)
     reasons |= {oid: _FILLED for oid in both if new[oid].is_filled(old[oid])}
     reasons |= {oid: "its key was changed" for oid in both if not new[oid].has_key_of(old[oid])}
     reasons |= {oid: _RETYPED for oid in followed if oid in new and _is_retyped(new[oid], before, now)}
+    reasons |= {oid: _RETYPED for oid in both if not can_become(old[oid], new[oid])}
     reasons |= {oid: _CAME_BACK if oid in was else _NEW for oid in stream.followed if oid not in followed}
     labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
     return Following(

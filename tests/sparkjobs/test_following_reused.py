@@ -202,6 +202,104 @@ def test_rows_are_told_apart_by_the_key_that_they_had(followed: Followed, case: 
     comes_back(followed, "latest", new_database())
 
 
+_ROOT = [
+    "create table root (id int primary key, v text) partition by range (id)",
+    "create table t partition of root for values from (0) to (100)",
+    "insert into root values (1, 'a'), (2, 'b')",
+]
+
+PARTITIONS: dict[str, tuple[list[str], Steps]] = {
+    "unlogged for a while": (
+        _ROOT,
+        [
+            "alter table t set unlogged",
+            ["insert into root values (3, 'c')", "update root set v = 'x' where id = 1"],
+            "alter table t set logged",
+            "insert into root values (4, 'd')",
+        ],
+    ),
+    "unlogged for a while, without large values": (
+        ["create table root (id int primary key) partition by range (id)", _ROOT[1], "insert into root values (1)"],
+        [["alter table t set unlogged", "insert into root values (2)", "alter table t set logged"]],
+    ),
+    "new, with whole rows, and without a key for a while": (
+        [_ROOT[0], "create table other partition of root for values from (100) to (200)"],
+        [
+            ["create table t partition of root for values from (0) to (100)", "alter table t replica identity full"],
+            "insert into root values (1, 'a'), (2, 'b')",
+            "alter table root drop constraint root_pkey",
+            "insert into root values (1, 'c')",
+            "delete from t where v = 'c'",
+            "alter table root add primary key (id)",
+        ],
+    ),
+}
+
+
+@pytest.mark.usefixtures("windows")
+@pytest.mark.parametrize("case", PARTITIONS)
+def test_a_partition_begins_anew_whose_rows_the_log_does_not_tell(
+    followed: Followed, case: str, new_database: NewDatabase
+) -> None:
+    made, steps = PARTITIONS[case]
+    follow(followed, made, steps)
+    assert not stale(followed)
+    comes_back(followed, "latest", new_database())
+
+
+def test_a_partition_that_is_emptied_or_vacuumed_is_followed(followed: Followed) -> None:
+    followed.make(_ROOT)
+    followed.note()
+    followed.back_up()
+    followed.run("truncate t", "insert into root values (3, 'c')")
+    followed.session.execute("vacuum full t")
+    followed.run("insert into root values (4, 'd')")
+    assert "begun" not in followed.back_up()
+    agree(followed, 1, exactly=oids(followed))
+
+
+@pytest.mark.parametrize(
+    ("altered", "changed"),
+    [
+        ("alter table t drop b", "delete from t where a = 2"),
+        ("alter table t alter n type numeric", "insert into t values (3, 3, 'z', 1.234)"),
+        ("alter table t alter c type varchar(9)", "update t set c = 'longer'"),
+    ],
+)
+def test_a_schema_that_does_not_take_later_changes_has_older_rows(
+    followed: Followed, altered: str, changed: str, new_database: NewDatabase
+) -> None:
+    followed.make(
+        [
+            "create table t (a int, b int, c varchar(2), n numeric(4, 1))",
+            "alter table t replica identity full",
+            "insert into t values (1, 1, 'x', 1), (2, 2, 'y', 2)",
+            "create table u (id int primary key)",
+        ]
+    )
+    followed.back_up()
+    followed.run("insert into u values (1)")
+    followed.run(altered)
+    between = followed.run(changed)
+    followed.run("insert into u values (2)")
+    followed.run("drop table u")
+    followed.back_up()
+    position = f"lsn:{between}"
+    (told,) = followed.restore(position, new_database(), schema="earlier")["stale"]
+    assert told["table"] == "public.t"
+    assert not followed.restore(position, new_database(), schema="later")["stale"]
+    assert not followed.restore(position, new_database())["stale"]  # more is lost by the earlier one
+
+
+def test_what_is_stale_is_named_as_it_is_called_at_the_moment(followed: Followed, new_database: NewDatabase) -> None:
+    followed.make(["create table t (id int primary key)", "create table u (a int)"])
+    followed.back_up()
+    followed.run("alter table t rename to v", "alter table u rename to t", "alter table v rename to u")
+    followed.run("insert into t values (1)", "insert into u values (1)")
+    followed.back_up()
+    assert [each["table"] for each in followed.restore("latest", new_database())["stale"]] == ["public.t"]
+
+
 _SWAP = [
     "alter type mood rename value 'sad' to 'x'",
     "alter type mood rename value 'happy' to 'sad'",
@@ -250,6 +348,35 @@ TYPES: dict[str, tuple[list[str], Steps]] = {
             "insert into t values (2, '(2,y,3)')",
             "alter type pair drop attribute c",
         ],
+    ),
+    "an attribute inside of a domain": (
+        [_PAIRS[0], "create domain d as pair", "create table t (id int primary key, p d)", _PAIRS[2]],
+        [
+            "alter type pair add attribute c int",
+            "insert into t values (2, '(2,y,3)')",
+            "alter type pair drop attribute c",
+        ],
+    ),
+    "an attribute inside of a range": (
+        [
+            _PAIRS[0],
+            "create type pairs as range (subtype = pair)",
+            "create table t (id int primary key, p pairs)",
+            "insert into t values (1, '[\"(1,x)\",\"(2,x)\")')",
+        ],
+        [
+            "alter type pair add attribute c int",
+            "insert into t values (2, '[\"(1,x,1)\",\"(2,x,1)\")')",
+            "alter type pair drop attribute c",
+        ],
+    ),
+    "a number that becomes an oid, which is kept as text": (
+        _INT,
+        ["update t set a = -1", "alter table t alter a type oid", "insert into t values (2, 4000000000)"],
+    ),
+    "the same, where whole rows are told apart": (
+        ["create table t (id int, a int)", "alter table t replica identity full", _INT[1]],
+        ["alter table t alter a type oid", "delete from t", "insert into t values (2, 4000000000)"],
     ),
     "a column of a table whose rows are values": (
         ["create table pair (a int, b text)", *_PAIRS[1:]],

@@ -50,6 +50,8 @@ class Table(Record):
     :param identity: numbers of the columns of the index that REPLICA IDENTITY USING INDEX names.
     :param form: changes with every change of its columns, also one that was taken back; "" where it is not recorded.
     :param expressions: of generated columns, each behind its column's number.
+    :param toast: oid of the table of its large values: another one after every ALTER TABLE that writes the rows anew,
+        and after no TRUNCATE; 0 where there is none, or a release did not record it.
     :param pages: of the heap, when the snapshot was taken; `size` also counts TOAST, in bytes.
     """
 
@@ -73,6 +75,7 @@ class Table(Record):
     form: str = ""
     key_oid: int = 0
     expressions: tuple[str, ...] = ()
+    toast: int = 0
 
     @property
     def label(self) -> str:
@@ -134,6 +137,18 @@ class Table(Record):
         :param before: what it was.
         """
         return self.filenode != before.filenode and (self.form != before.form or not self.form)
+
+    def may_have_been_unlogged(self, before: Table) -> bool:
+        """Say whether the table may have been unlogged for a while, when the log told nothing of its rows.
+
+        PostgreSQL refuses that of a table that is published by its own name, but not of a partition of one. ALTER TABLE
+        writes the rows anew both ways, and gives large values another table; TRUNCATE, VACUUM FULL and CLUSTER do not
+        (ATRewriteTables() and copy_table_data() of PostgreSQL's source).
+
+        :param before: what it was.
+        """
+        known = self.toast and self.toast == before.toast
+        return self.bound is not None and self.filenode != before.filenode and not known
 
     def holds(self, before: Table) -> bool:
         """Say whether rows of what it was are rows of what it is, whatever became of them since.
@@ -290,6 +305,7 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
   case when c.relkind = 'r' then coalesce(pg_catalog.pg_relation_size(c.oid), 0)
     + coalesce(pg_catalog.pg_relation_size(c.reltoastrelid), 0) else 0 end as size,
   greatest(c.reltuples, 0)::int8 as estimated_rows, c.relfilenode::int8 as filenode,
+  c.reltoastrelid::int8 as toast,
   array(select k.number::int4 from pg_catalog.pg_index x, unnest(x.indkey) with ordinality k(number, place)
     where x.indrelid = c.oid and x.indisreplident and k.place <= x.indnkeyatts order by k.place) as identity,
   (select count(*) || ':' || coalesce(sum(pg_catalog.hashtextextended(f.attnum || ' ' || f.xmin, 0)), 0)
@@ -368,8 +384,10 @@ union all
 select 'type rows ' || c.reltype, pg_catalog.string_agg(a.attnum || ' ' || a.xmin, ', ' order by a.attnum)
 from pg_catalog.pg_class c join pg_catalog.pg_type t on t.oid = c.reltype
 join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0
-where c.relkind in ('c', 'r', 'p', 'f') and exists (
-  select from pg_catalog.pg_attribute u where u.atttypid in (t.oid, t.typarray) and u.attrelid >= 16384)
+where c.relkind in ('c', 'r', 'p', 'f') and (
+  exists (select from pg_catalog.pg_attribute u where u.atttypid in (t.oid, t.typarray) and u.attrelid >= 16384)
+  or exists (select from pg_catalog.pg_type d where d.typbasetype in (t.oid, t.typarray) and d.typtype = 'd')
+  or exists (select from pg_catalog.pg_range g where g.rngsubtype in (t.oid, t.typarray)))
 group by c.reltype
 order by 1
 """

@@ -308,11 +308,12 @@ def _published(table: Table | None) -> tuple[Column, ...]:
 def _key(relation: Relation, columns: Sequence[Column], before: Table | None, after: Table | None) -> tuple[int, ...]:
     """Return the numbers of the columns that tell rows apart.
 
-    Where the log has whole old rows, it is the primary key, if that was the same one all the time.
+    Where the log has whole old rows, it is the primary key, if that was the same one all the time: of a table that was
+    made in between nobody knows which one it had at first.
     """
     tables = [table for table in (before, after) if table is not None]
     if relation.identity == _FULL:
-        agreed = tables[0].primary if tables and tables[0].has_primary_of(tables[-1]) else ()
+        agreed = before.primary if before is not None and before.has_primary_of(tables[-1]) else ()
         return agreed if set(agreed) <= {column.number for column in columns} else ()
     found = tuple(column.number for column, shown in zip(columns, relation.columns, strict=True) if shown.in_key)
     orders = [each for table in tables for each in (table.primary, table.identity)]

@@ -44,6 +44,15 @@ class Column:
     identity: str
     missing: str | None = None
 
+    def takes_other_values(self, other: Column) -> bool:
+        """Say whether a column of the same number is of another type, or another length; a type may be renamed."""
+        if "pg_catalog" not in (self.base_schema, other.base_schema):
+            return False
+        kept = (self.base_schema, self.base, self.precision, self.scale)
+        is_sized = "(" in self.type or "(" in other.type
+        other_kept = (other.base_schema, other.base, other.precision, other.scale)
+        return kept != other_kept or (is_sized and self.type != other.type)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the column as JSON-friendly values."""
         return asdict(self)

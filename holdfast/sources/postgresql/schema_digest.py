@@ -12,7 +12,7 @@ from holdfast.sources.postgresql.toc import read_entries
 if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog import Catalog
 
-_OF_ROWS: Final = frozenset({"filenode", "pages", "size", "estimated_rows"})
+_OF_ROWS: Final = frozenset({"filenode", "toast", "pages", "size", "estimated_rows"})
 """What a table's record tells of its rows."""
 
 _NO_DEFINITIONS: Final = frozenset({"sequences", "large_objects", "large_object_groups"})
