@@ -405,6 +405,19 @@ def test_labels_that_are_added_and_used_begin_nothing_anew(followed: Followed) -
     agree(followed, 1, exactly=oids(followed))
 
 
+@pytest.mark.parametrize(("kind", "value"), [("mood", "so so"), ("mood[]", "{sad,so so}")])
+def test_a_moment_has_the_labels_of_a_type_that_is_gone_by_now(
+    followed: Followed, kind: str, value: str, new_database: NewDatabase
+) -> None:
+    followed.make([_MOOD, f"create table t (id int primary key, m {kind})"])
+    followed.back_up()
+    followed.run("alter type mood add value 'so so'")
+    at = followed.run(f"insert into t values (1, '{value}')")
+    followed.run("alter table t drop m", "drop type mood")
+    followed.back_up()
+    comes_back(followed, f"lsn:{at}", new_database())
+
+
 def test_a_moment_has_the_labels_that_its_arrays_have(followed: Followed, new_database: NewDatabase) -> None:
     followed.make([*_ARRAYS, "create table u (id int primary key)"])
     followed.back_up()

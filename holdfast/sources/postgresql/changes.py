@@ -244,16 +244,18 @@ class WindowReader:
         An older schema does not take the ones, and nobody knows what became of the others.
         """
         for place, column in enumerate(form.columns):
-            known = labels.known.get(f"{column.base_schema}.{column.base}")
-            if known is None:
+            name = f"{column.base_schema}.{column.base}"
+            known, past = labels.known.get(name), labels.past.get(name)
+            if known is None and past is None:
                 continue
             values = rows.column(place)
             some = values.drop_null()
             found = _elements(some) if column.is_array else _Elements(some, some)
-            if (first := pc.index(pc.is_in(found.labels, labels.new), value=True).as_py()) >= 0:
+            is_new = pc.is_in(found.labels, labels.new) if past is None else pc.invert(pc.is_in(found.labels, past))
+            if (first := pc.index(is_new, value=True).as_py()) >= 0:
                 row = pc.index(values, found.written[first])
                 self._seen.ddl.add(rows.column(-4)[row.as_py()].as_py())
-            if not pc.all(pc.is_in(found.labels, known), min_count=0).as_py():
+            if known is not None and not pc.all(pc.is_in(found.labels, known), min_count=0).as_py():
                 self._seen.uncertain.add(form.oid)
 
     def _finish(self, messages: Messages, touching: list[Int64s], said: list[_Said]) -> None:
@@ -288,17 +290,26 @@ class _Labels(NamedTuple):
 
     :param new: all labels that were added.
     :param known: by type, as a catalog names it, the labels that it has now.
+    :param past: those that it had, of a type that is gone.
     """
 
     new: pa.Array
     known: Mapping[str, pa.Array]
+    past: Mapping[str, pa.Array]
 
 
 def _labels(before: Catalog | None, after: Catalog | None) -> _Labels | None:
     """Return what became of enums between two catalogs; None: nothing."""
-    if before is None or after is None or not (added := after.labels_since(before)):
+    if before is None or after is None:
         return None
-    return _Labels(pa.array(sorted(added)), {name: pa.array(labels) for name, labels in after.enums.items()})
+    added, gone = after.labels_since(before), before.enums.keys() - after.enums.keys()
+    if not added and not gone:
+        return None
+    return _Labels(
+        pa.array(sorted(added), pa.string()),
+        {name: pa.array(labels) for name, labels in after.enums.items()},
+        {name: pa.array(before.enums[name]) for name in gone},
+    )
 
 
 _ELEMENT: Final = re.compile(r'^\[[^{]*|"((?:[^"\\]|\\.)*)"|([^{},"]+)')
