@@ -20,9 +20,10 @@ from holdfast.sources.postgresql.catalog import Catalog, SequenceValue
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.conform import conform
 from holdfast.sources.postgresql.forms import schema_of
+from holdfast.sources.postgresql.obstacles import named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from holdfast.archive.model import Block
     from holdfast.archive.state import State
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 Schema = Literal["auto", "earlier", "later"]
 """Which one is taken where it was changed in between, and it is not known when."""
-
-_NAMED = 10
 
 _OTHER_FORM = "its columns were altered by then so that its changes do not fit the schema that is taken"
 
@@ -74,12 +73,19 @@ def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Sche
         taken = other if other.losses(likely) < likely.losses(other) else likely
     else:
         taken = earlier if schema == "earlier" else later
-    lacking = taken.lacking(later if taken is earlier else earlier)
-    if not lacking:
-        return taken.moment
-    names = ", ".join(lacking[:_NAMED]) + (f" and {len(lacking) - _NAMED} more" if lacking[_NAMED:] else "")
-    has = "later" if taken is earlier else "earlier"
-    return replace(taken.moment, approximate=f"{taken.moment.approximate}; it lacks {names}, which --schema {has} has")
+    notes = _notes(taken, later, "later") if taken is earlier else _notes(taken, earlier, "earlier")
+    return replace(taken.moment, approximate="; ".join((taken.moment.approximate, *notes)))
+
+
+def _notes(taken: _Known, other: _Known, which: str) -> Iterator[str]:
+    """Yield what is to be said of the schema that is taken, besides that there is another one."""
+    if lacking := taken.lacking(other):
+        yield f"it lacks {named(lacking)}, which --schema {which} has"
+    if which == "later" and (gone := other.gone(taken)):
+        yield (
+            f"{named(gone)} went before the next backup: what became of it before that and is not in the log, such as "
+            "by ALTER TABLE, or while it was not published, is in no backup"
+        )
 
 
 class _Known:
@@ -114,6 +120,12 @@ class _Known:
         if self._is_later:
             return any(parse_position(each.first or "") < position for each in records)
         return any(parse_position(each.last or "") >= position for each in records)
+
+    def gone(self, other: _Known) -> list[str]:
+        """Return the tables with rows that only the other schema has."""
+        return [
+            f"table {table.label}" for oid, table in other._tables.items() if oid not in self._tables and table.has_rows
+        ]
 
     def lacking(self, other: _Known) -> list[str]:
         """Return the tables and columns that only the other schema has."""

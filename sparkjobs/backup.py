@@ -276,8 +276,8 @@ def _describe(
     for piece in found:
         files.setdefault(piece.table, []).append(piece)
         packs |= {pack.path: pack for pack in piece.packs}
-    skipped = [table.label for table in catalog.with_rows() if table.oid not in files]
-    named_skipped = () if decision.begin else tuple(not_selected(label) for label in skipped)
+    skipped = [table for table in catalog.with_rows() if table.oid not in files]
+    left_out = [] if decision.begin else skipped
     return Block(
         id=block.begun.id,
         kind="snapshot",
@@ -301,7 +301,8 @@ def _describe(
         catalog=block.begun.catalog,
         schema_dump=block.begun.schema_dump,
         whole=not skipped,
-        not_included=block.begun.not_included + named_skipped,
+        others=tuple(table.oid for table in left_out),
+        not_included=block.begun.not_included + tuple(not_selected(table.label) for table in left_out),
         unlogged=tuple(table.label for table in catalog.tables if table.persistence == "u" and table.oid in files),
         stream=stream,
         supplement=bool(decision.begin),

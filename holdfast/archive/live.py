@@ -34,11 +34,15 @@ class Live:
         left_out = frozenset(block.not_included)
         followed = frozenset(map(str, block.stream.followed)) if block.stream else frozenset()
         named = block.stream.not_followed if block.stream else {}
-        return {
-            table: (record, placed)
-            for table, (record, placed) in self._tables.items()
-            if table in followed or record.label in named or not_selected(record.label) in left_out
-        }
+        others = frozenset(map(str, block.others))
+
+        def is_there(record: TableRecord) -> bool:
+            if record.id in followed or record.id in others:
+                return True
+            # The name it had at its own snapshot is all that older releases tell it by.
+            return not others and (record.label in named or not_selected(record.label) in left_out)
+
+        return {table: found for table, found in self._tables.items() if is_there(found[0])}
 
     @property
     def tables(self) -> Mapping[str, tuple[TableRecord, Placed]]:

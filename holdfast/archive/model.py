@@ -310,6 +310,8 @@ class Block(Document):
     :param catalog: our record of the source's tables, types and sequences.
     :param schema_dump: `pg_dump -Fc --schema-only`; None where no suitable pg_dump was there.
     :param whole: no table's rows were left out by choice.
+    :param others: oids of the tables that are there and whose rows it was not to have; () where a release has not
+        recorded them.
     :param not_included: objects named but not backed up, each with its reason.
     :param unlogged: tables whose rows are here, but would not survive a crash of the server they are on.
     :param parts: the blocks that it stands for, in the order of the log.
@@ -327,6 +329,7 @@ class Block(Document):
     catalog: FileRecord
     schema_dump: FileRecord | None
     whole: bool = True
+    others: tuple[int, ...] = ()
     not_included: tuple[str, ...] = ()
     unlogged: tuple[str, ...] = ()
     stream: Stream | None = None

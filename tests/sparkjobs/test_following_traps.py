@@ -220,6 +220,53 @@ def test_an_archive_that_has_lost_its_newest_commits_goes_on_with_a_full_backup_
     agree(followed, exactly=oids(followed, "t"))
 
 
+def test_a_table_that_was_renamed_keeps_its_rows_through_a_full_backup_of_others(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.run("create table t (id int primary key)", "create table k (a int)", "insert into k values (1), (2)")
+    followed.back_up()
+    followed.run("alter table k rename to k2", "insert into t values (1)")
+    followed.back_up()
+    followed.back_up("full", "--tables", "public.t")
+    followed.run("insert into t values (2)")
+    followed.back_up()
+    for at in ("latest", f"commit:{followed.archive().state.sequence - 1}"):
+        target = new_database()
+        (stale,) = followed.restore(at, target)["stale"]
+        assert stale["table"] == "public.k2"
+        with connect(target) as session:
+            assert session.execute("select count(*) from public.k2").fetchone() == (2,)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("alter table r detach partition p", "insert into p values (5, 5)"),
+        ("alter table p alter a type int using a * 100",),
+    ],
+)
+def test_moments_before_a_table_was_dropped_say_what_nobody_knows_of_it(
+    followed: Followed, before: tuple[str, ...]
+) -> None:
+    followed.run(
+        "create table r (id int primary key, a int) partition by range (id)",
+        "create table p partition of r for values from (0) to (100)",
+        "create table other (id int primary key)",
+        "insert into r values (1, 1)",
+    )
+    followed.back_up()
+    if "alter a" in before[0]:
+        followed.run("alter table r detach partition p")
+    for statement in before:
+        followed.run(statement)
+    between = followed.run("insert into other values (1)")
+    followed.run("drop table p")
+    followed.back_up()
+    moment = followed.moment(f"lsn:{between}")
+    assert "table public.p went before the next backup" in moment.approximate
+    assert "public.p" not in followed.moment("latest").approximate
+
+
 def test_what_was_before_a_damaged_commit_is_restored_and_a_copy_of_it_goes_on(
     followed: Followed, new_database: NewDatabase, tmp_path: Path
 ) -> None:

@@ -132,11 +132,13 @@ class Followed:
         """Back up, and return what the run says."""
         run = f"run-{next(_numbers)}"
         given = ["--source", "shop", "--kind", kind, *arguments]
+        wanted = Wanted.of(given)
+        choice = backup.Choice(wanted.tables, wanted.exclude)
 
         def attempt(more: Mapping[str, str]) -> str:
             with job_without_spark(self.store, self.held, run, "source", self.address, more=more) as job:
                 job.log.result = backup.back_up(
-                    job, "shop", limits=backup.Limits(connections), wish=Wanted.of(given).wish
+                    job, "shop", choice, limits=backup.Limits(connections), wish=wanted.wish
                 )
             return ""
 
