@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.commits import commit_key, missing_commit
+from holdfast.archive.commits import COMMITS, commit_key, missing_commit
 from holdfast.archive.leftovers import DATA, Leftovers, at_work, named_files, survey
 from holdfast.archive.model import iso
 from holdfast.archive.permit import Permit
@@ -22,11 +22,10 @@ from holdfast.archive.state import Change
 from holdfast.errors import DamagedError, UsageError, sentence
 from holdfast.storage import ObjectRetained
 from locking import LockBusy, Owner, RWLock
-from locking.store import ObjectNotFound, StoreDenied
+from locking.store import StoreDenied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from holdfast.archive.archive import Archive
     from holdfast.archive.model import Block
@@ -45,6 +44,9 @@ _BATCH_S: Final = 20.0
 
 _AT_ONCE: Final = 1000
 """Files between two looks at locks and state."""
+
+_COMMITS_BEFORE: Final = 1000
+"""So many commits before one that removed a block are asked for their time."""
 
 _PAUSE_S: Final = 2.0
 """Between two batches, so that readers who wait have their turn."""
@@ -262,26 +264,40 @@ class _Vacuum:
     def _due(self) -> list[Removed]:
         """Return the removed blocks whose grace is over, by the store's clock alone."""
         now = self._store.list(IDENTITY_KEY).now
-        made: dict[int, datetime] = {}
+        removed = self._archive.state.removed.values()
+        # The commit says when it was begun; a writer may have been asleep before it was made.
+        made = self._made({each.removed for each in removed if each.at + self._grace <= now}, now)
         due = []
-        for each in self._archive.state.removed.values():
-            over = each.at + self._grace
-            if over <= now:
-                # The commit says when it was begun; a writer may have been asleep before it was made.
-                if each.removed not in made:
-                    made[each.removed] = self._made(each.removed)
-                over = max(over, made[each.removed] + self._grace)
+        for each in removed:
+            over = max(each.at, made.get(each.removed, each.at)) + self._grace
             if over <= now:
                 due.append(each)
             else:
                 self.done.waiting[each.id] = over
         return due
 
-    def _made(self, sequence: int) -> datetime:
-        try:
-            return self._store.head(commit_key(sequence)).modified
-        except ObjectNotFound as error:
-            raise missing_commit(sequence) from error
+    def _made(self, numbers: Collection[int], now: datetime) -> dict[int, datetime]:
+        """Return when commits were made, at the earliest: no commit is older than one before it.
+
+        What the store says of a commit alone may be long before that: its clock had been set back, and was set right
+        since. Times that are still to come say nothing of others: they are by a clock that ran ahead.
+        """
+        made: dict[int, datetime] = {}
+        if not numbers:
+            return made
+        first = max(min(numbers) - _COMMITS_BEFORE, 1)
+        listing = self._store.list(COMMITS, start_after=commit_key(first - 1))
+        times = {info.key: info.modified for info in listing.objects}
+        latest = datetime.min.replace(tzinfo=UTC)
+        for number in range(first, max(numbers) + 1):
+            at = times.get(commit_key(number))
+            if number in numbers:
+                if at is None:
+                    raise missing_commit(number)
+                made[number] = max(at, latest)
+            if at is not None and at <= now:
+                latest = max(latest, at)
+        return made
 
     def _block(self, removed: Removed) -> Block:
         """Return a removed block as the commit says that added it."""

@@ -167,6 +167,32 @@ def test_a_commit_that_was_made_long_after_it_was_begun_counts_from_when_it_was_
     assert store.keys(commit_key(number))
 
 
+def test_a_clock_that_was_set_back_while_a_block_was_removed_does_not_shorten_its_grace(store: MemoryStore) -> None:
+    """A machine that boots with a flat battery has years ago until it asks the time; its archive is in a folder."""
+    block = write_block(store)
+    commit(store, add=(block,))
+    store.advance(HOUR)
+    commit(store, "noted")
+    store.advance(-30 * DAY)
+    commit(store, "noted")
+    commit(store, "truncation", remove=(block.id,))
+    store.advance(30 * DAY + 23 * HOUR)
+    assert list(run_vacuum(store).waiting) == [block.id]
+    store.advance(HOUR)
+    assert run_vacuum(store).blocks == [block.id]
+
+
+def test_a_clock_that_once_ran_ahead_keeps_no_file_until_its_time_comes(store: MemoryStore) -> None:
+    block = write_block(store)
+    commit(store, add=(block,))
+    store.advance(300 * DAY)
+    commit(store, "noted")
+    store.advance(-300 * DAY)
+    commit(store, "truncation", remove=(block.id,))
+    store.advance(DAY)
+    assert run_vacuum(store).blocks == [block.id]
+
+
 def test_a_file_goes_with_the_last_block_that_names_it(store: MemoryStore) -> None:
     first = write_block(store)
     commit(store, add=(first,))
