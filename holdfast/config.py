@@ -47,6 +47,8 @@ _SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
 _BUDGET = f"{_SIZE}|{_SPAN}"
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_LONGEST_S = 1000 * 366 * _SECONDS["d"]
+"""Spans are added to times of day and taken from them, and a time has a year of four digits."""
 
 
 def parse_bandwidth(text: str) -> float:
@@ -73,7 +75,10 @@ def parse_span(text: str) -> timedelta:
     found = re.fullmatch(_SPAN, text)
     if found is None:
         raise UsageError(f"cannot read {text!r} as a length of time: {_PATTERNS[_SPAN]}")
-    return timedelta(seconds=float(found.group(1)) * _SECONDS[found.group(2)])
+    seconds = float(found.group(1)) * _SECONDS[found.group(2)]
+    if seconds > _LONGEST_S:
+        raise UsageError(f"{text!r} is longer than a thousand years: {_PATTERNS[_SPAN]}")
+    return timedelta(seconds=seconds)
 
 
 def parse_budget(text: str) -> int | timedelta:

@@ -325,6 +325,14 @@ def test_length_of_time_that_is_none_says_what_to_write(text: str) -> None:
         parse_span(text)
 
 
+@pytest.mark.parametrize("text", ["99999999w", "366001d", f"{'9' * 400}s"])
+def test_length_of_time_beyond_the_calendar_says_what_to_write(text: str) -> None:
+    with pytest.raises(UsageError, match=r"longer than a thousand years: .* such as 24h or 30d"):
+        parse_span(text)
+    with pytest.raises(UsageError, match="longer than a thousand years"):
+        parse_budget(text)
+
+
 def test_budget_is_bytes_or_time() -> None:
     assert (parse_budget("100 GB"), parse_budget("2h")) == (100_000_000_000, timedelta(hours=2))
     with pytest.raises(UsageError, match="as a budget: write bytes with a unit, such as 100 GB, or a length of time"):
