@@ -163,6 +163,11 @@ def _examine(source: ObjectStore, target: ObjectStore, before_damage: bool) -> t
     """
     if source.url == target.url:
         raise UsageError(f"{source.url} cannot be copied to itself: name another place")
+    if target.url.startswith(f"{source.url.rstrip('/')}/"):
+        raise UsageError(
+            f"{target.url} is inside {source.url}, where the copy's files would be taken for the archive's: name a "
+            "place beside it"
+        )
     archive = Archive.open(source, before_damage=before_damage)
     if source.is_encrypted and target.key is None:
         raise RefusedError(

@@ -299,6 +299,9 @@ def test_a_copy_goes_to_an_empty_place_or_to_a_copy_only(
 ) -> None:
     with pytest.raises(UsageError, match="cannot be copied to itself"):
         copy(source, open_store(source.url))
+    for inside in ("commits/copy", "locks/maintenance", "copy"):
+        with pytest.raises(UsageError, match=f"{inside} is inside {source.url}"):
+            copy(source, open_store(f"{source.url}/{inside}"))
     with pytest.raises(UsageError, match="is not an archive"):
         copy(target, open_store(str(tmp_path / "else")))
     target.put("report.txt", b"mine")
