@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.model import Commit, read_versions
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 COMMITS: Final = "commits/"
+
+_NAME: Final = re.compile(rf"{COMMITS}[0-9]{{20}}\.json", re.ASCII)
 
 
 def commit_key(sequence: int) -> str:
@@ -55,10 +58,14 @@ def read_commit(store: ObjectStore, sequence: int) -> Commit:
 
 
 def missing_commit(sequence: int, found: str = "") -> DamagedError:
-    """Return the error for a commit that is not there.
+    """Return the error for a commit that is not there, or for what was put among the commits.
 
-    :param found: what stands in its place.
+    :param found: what stands in its place; what is no commit by its name is not taken for a sign that one is missing.
     """
+    if found and not _NAME.fullmatch(found):
+        return DamagedError(
+            f"{found} is not an object of ours, and commits are read from where it is: remove it if nobody needs it."
+        )
     instead = f": found {found} where {commit_key(sequence)} should be" if found else ""
     return DamagedError(
         f"commit {sequence} is missing{instead}. Restore the commits folder from a copy of the archive."

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -179,6 +180,17 @@ def test_a_missing_commit_is_named(archive: Archive, block: MakeBlock) -> None:
         add(archive, block(position=f"0/{number}"))
     archive.store.delete(commit_key(2))
     with pytest.raises(DamagedError, match="commit 2 is missing"):
+        Archive.open(archive.store)
+
+
+@pytest.mark.parametrize("key", ["commits/.DS_Store", "commits/README", f"{commit_key(2)}~", "commits/old/1.json"])
+def test_what_somebody_put_among_the_commits_is_named_and_no_commit_called_missing(
+    archive: Archive, block: MakeBlock, key: str
+) -> None:
+    for number in range(3):
+        add(archive, block(position=f"0/{number}"))
+    archive.store.put(key, b"mine")
+    with pytest.raises(DamagedError, match=f"^{re.escape(key)} is not an object of ours, .*: remove it if"):
         Archive.open(archive.store)
 
 
