@@ -335,7 +335,9 @@ def _parse_time(text: str, marks: dict[str, Mark]) -> datetime:
             f"2026-03-01T12:00:00Z{known}"
         ) from error
     if moment.tzinfo is None:
-        raise UsageError(f"{text} names no time zone: write {text}Z for UTC, or add an offset such as +02:00")
+        raise UsageError(
+            f"{text} names no time zone: write {moment.isoformat()}Z for UTC, or add an offset such as +02:00"
+        )
     return moment
 
 

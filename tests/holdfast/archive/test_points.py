@@ -82,9 +82,17 @@ def test_a_commit_that_is_no_restore_point_names_those_that_are(archive: Archive
         points.resolve(state, archive.store, "shop_db", "commit:7")
 
 
-def test_a_time_without_a_zone_is_refused(archive: Archive, state: State) -> None:
-    with pytest.raises(UsageError, match="no time zone"):
-        points.resolve(state, archive.store, "shop_db", "2026-03-01T12:00:00")
+@pytest.mark.parametrize(
+    ("text", "better"),
+    [("2020-03-01T12:00", "2020-03-01T12:00:00Z"), ("2020-03-01", "2020-03-01T00:00:00Z")],
+)
+def test_a_time_without_a_zone_is_refused_with_one_that_can_be_read(
+    archive: Archive, state: State, text: str, better: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{text} names no time zone: write {better} for UTC"):
+        points.resolve(state, archive.store, "shop_db", text)
+    with pytest.raises(RefusedError, match="cannot be restored to"):
+        points.resolve(state, archive.store, "shop_db", better)
 
 
 def test_words_that_are_no_moment_are_refused(archive: Archive, state: State) -> None:
