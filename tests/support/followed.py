@@ -215,23 +215,32 @@ def agree(followed: Followed, first: int = 0, exactly: Container[int] = ()) -> N
     :param first: number of the first moment to look at.
     :param exactly: oids of tables that must not be stale.
     """
-    for position, truth in followed.moments[first:]:
-        moment = followed.moment(f"lsn:{position}")
-        parts, _ = parts_of(followed.store, moment, catalog_of(followed.store, moment))
-        got = followed.tables_at(moment)
-        for oid, table in got.items():
-            stale = parts[str(oid)].stale
-            upto = parts[str(oid)].upto
-            then = [each for at, each in followed.moments if parse_position(at) <= upto][-1] if stale else truth
-            if oid not in then:
-                assert moment.approximate, f"{table.label} is not there any more at {position}"
-                continue
-            where = f"{table.label} at {position}: {stale}"
-            _is_same(table, then[oid], exact=not moment.approximate and not stale, where=where)
-        for oid in truth:
-            if oid in exactly:
-                assert oid in got, f"{truth[oid].label} is missing at {position}"
-                assert not parts[str(oid)].stale, f"{truth[oid].label} at {position}: {parts[str(oid)].stale}"
+    for number in range(first, len(followed.moments)):
+        agree_at(followed, number, exactly)
+
+
+def agree_at(followed: Followed, number: int, exactly: Container[int] = ()) -> None:
+    """Make sure that a moment is in the archive as it was; as above.
+
+    :param number: of the moment.
+    """
+    position, truth = followed.moments[number]
+    moment = followed.moment(f"lsn:{position}")
+    parts, _ = parts_of(followed.store, moment, catalog_of(followed.store, moment))
+    got = followed.tables_at(moment)
+    for oid, table in got.items():
+        stale = parts[str(oid)].stale
+        upto = parts[str(oid)].upto
+        then = [each for at, each in followed.moments if parse_position(at) <= upto][-1] if stale else truth
+        if oid not in then:
+            assert moment.approximate, f"{table.label} is not there any more at {position}"
+            continue
+        where = f"{table.label} at {position}: {stale}"
+        _is_same(table, then[oid], exact=not moment.approximate and not stale, where=where)
+    for oid in truth:
+        if oid in exactly:
+            assert oid in got, f"{truth[oid].label} is missing at {position}"
+            assert not parts[str(oid)].stale, f"{truth[oid].label} at {position}: {parts[str(oid)].stale}"
 
 
 def _is_same(got: Known, expected: Known, *, exact: bool, where: str) -> None:
@@ -250,3 +259,23 @@ def comes_back(followed: Followed, at: str, target: Address) -> dict[str, Any]:
         restored = found[table.label]  # columns are in their order, but have other numbers
         assert restored.only(sorted(restored.columns)) == table.only(sorted(table.columns)), (at, table.label)
     return said
+
+
+def is_as_the_source(followed: Followed, target: Address) -> None:
+    """Make sure that a database to which the newest moment was brought back is what the source is now.
+
+    Generated columns are looked at, too; tables that are stale are not.
+    """
+    stale = {oid for oid, parts in followed.moment("latest").tables().items() if parts.stale}
+    with connect(target) as session:
+        restored = {label: rows for _, label, rows in _written(session)}
+    for oid, label, rows in _written(followed.session):
+        assert str(oid) in stale or restored[label] == rows, label
+
+
+def _written(session: psycopg.Connection[Any]) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield the tables of a database with their names and their rows as texts, in order."""
+    for oid, schema, name in session.execute(_TABLES).fetchall():
+        table = qualified(schema, name)
+        found = session.execute(f'select t::text collate "C" from only {table} t order by 1'.encode()).fetchall()
+        yield oid, f"{schema}.{name}", [row for (row,) in found]

@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from hypothesis import strategies as st
 
 from holdfast.sources.postgresql.server import PostgresServer
-from sparkjobs import following
-from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.followed import Followed, agree_at, comes_back, is_as_the_source, open_followed
 from tests.support.generator.histories import History
 from tests.support.servers import passing_database
 
@@ -32,38 +30,33 @@ class Life:
     history: History
     first: int
 
-    def back_up(self, kind: str) -> None:
-        """Take a backup, which the history knows of."""
-        self.followed.back_up(kind)
-        self.history.cut()
+    def end(self) -> None:
+        """Take the last backups: after the first of them all is followed that can be."""
+        self.history.back_up()
+        self.followed.note()
+        self.history.back_up()
 
     def can_be_gone_back_in(self) -> None:
         """Make sure of each moment in the archive, and that a drawn one and the last come back in a database."""
-        agree(self.followed, self.first, self.history.exact())
-        at = self.history.draw(st.sampled_from(self.followed.moments[self.first :]))[0]
+        for number in range(self.first, len(self.followed.moments)):
+            agree_at(self.followed, number, self.history.exact(number))
+        at = self.history.chance.one(self.followed.moments[self.first :])[0]
         for moment in (f"lsn:{at}", "latest"):
             with passing_database(self.server) as target:
                 comes_back(self.followed, moment, target)
+                if moment == "latest":
+                    is_as_the_source(self.followed, target)
 
 
 @contextmanager
 def begun(server: PostgresServer, place: Path, data: st.DataObject) -> Iterator[Life]:
-    """Make a database, its first tables and the first backup of it; windows of changes are small now and then.
-
-    Small ones are two at a time, of which the second is in vain where the first one has too many changes.
-    They grow where others' databases fill the log, as autovacuum does at any time: thousands of windows took an hour.
-    """
-    window = data.draw(st.sampled_from((following.WINDOW_BYTES, 6000)))
-    most = data.draw(st.sampled_from((following._MOST_CHANGES, 20)))
-    with pytest.MonkeyPatch.context() as patch, passing_database(server) as source:
-        patch.setattr(following, "WINDOW_BYTES", window)
-        patch.setattr(following, "_MOST_CHANGES", most)
-        # One for each example: the folder of a test is the same for all of its examples.
-        with open_followed(source, place / f"archive-{next(_numbers)}") as followed:
-            history = History(followed, data.draw)
-            history.begin()
-            followed.back_up()
-            history.cut()
-            first = len(followed.moments)
-            followed.note()
-            yield Life(server, followed, history, first)
+    """Make a database, its first tables and the first backup of it."""
+    # One for each example: the folder of a test is the same for all of its examples.
+    archive = place / f"archive-{next(_numbers)}"
+    with passing_database(server) as source, open_followed(source, archive) as followed:
+        history = History(followed, data.draw)
+        history.begin()
+        history.back_up()
+        first = len(followed.moments)
+        followed.note()
+        yield Life(server, followed, history, first)
