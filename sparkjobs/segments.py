@@ -192,8 +192,10 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: b
 def _is_retyped(table: Table, before: Catalog, now: Catalog) -> bool:
     """Say whether values may be written otherwise than they were.
 
-    A label that was added and renamed is seen in changes, but not inside of other values.
+    A label that was added and renamed is seen in changes, but not inside of other values; nor is what was altered in a
+    composite type.
     """
     if not table.has_own_types:
         return False
-    return now.types_altered(before) or (bool(now.labels_since(before)) and now.may_hide_labels(table))
+    altered = bool(now.labels_since(before)) or now.composites_since(before)
+    return now.types_altered(before) or (altered and now.may_hide_others(table))

@@ -382,6 +382,19 @@ TYPES: dict[str, tuple[list[str], Steps]] = {
         ["create table pair (a int, b text)", *_PAIRS[1:]],
         ["alter table pair add c int", "insert into t values (2, '(2,y,3)')", "alter table pair drop c"],
     ),
+    "an attribute of a type that no column had before": (
+        [*_PAIRS[:1], *_ID],
+        [
+            "alter table t add p pair",
+            "alter type pair add attribute c int",
+            "update t set p = '(1,x,3)'",
+            "alter type pair drop attribute c",
+        ],
+    ),
+    "a column of a table whose rows were no values before": (
+        ["create table pair (a int, b text)", *_ID],
+        ["alter table t add p pair", "update t set p = '(1,x)'", "alter table pair add c int"],
+    ),
 }  # fmt: skip
 
 

@@ -31,6 +31,9 @@ RECORD_VERSION = 1
 _LABEL = re.compile("label [0-9]+")
 """What `types` calls one."""
 
+_ROWS = "type rows "
+"""What `types` calls the attributes of a composite type that columns are of, before its oid."""
+
 _OF_OTHERS = frozenset("crm")
 """Of pg_type.typtype: composite types, ranges and multiranges."""
 
@@ -226,8 +229,12 @@ class Catalog(Record):
             label for name, label in self.types.items() if _LABEL.fullmatch(name) and before.types.get(name) != label
         )
 
-    def may_hide_labels(self, table: Table) -> bool:
-        """Say whether labels of enums may be inside of values, as in those of composite types."""
+    def composites_since(self, before: Catalog) -> bool:
+        """Say whether columns are of a composite type that none was of before: nobody knows what was altered in it."""
+        return any(name.startswith(_ROWS) for name in self.types.keys() - before.types.keys())
+
+    def may_hide_others(self, table: Table) -> bool:
+        """Say whether labels of enums may be inside of values, as in those of composite types, or other values."""
         return any(
             (column.is_array or column.kind in _OF_OTHERS) and f"{column.base_schema}.{column.base}" not in self.enums
             for column in table.columns
