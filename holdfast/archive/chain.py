@@ -53,19 +53,21 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
     return found
 
 
-def commits_behind(archive: Archive) -> tuple[list[Commit], list[tuple[int, str]]]:
-    """Return the commits behind a state that damage cuts off, and those that cannot be read, each with what is wrong.
+def commits_behind(archive: Archive) -> tuple[list[Commit], dict[str, str]]:
+    """Return the commits behind a state that damage cuts off, and by key what is wrong with the others.
 
-    The first one that cannot be read is what cuts it off.
+    What cuts it off may also be something that is no commit, and was put among them.
     """
     here = archive.state.sequence
     keys = [found.key for found in archive.store.list(COMMITS, start_after=commit_key(max(here - 1, 0))).objects]
     first = here if here and commit_key(here) not in keys else here + 1
-    numbers = range(first, max(filter(None, map(number_of, keys)), default=first) + 1)
+    numbers = range(first, max(filter(None, map(number_of, keys)), default=0) + 1)
     found = dict(zip(numbers, _read(archive.store, numbers), strict=True))
-    bad = {number: str(each) for number, each in found.items() if isinstance(each, DamagedError)}
-    bad.setdefault(first, archive.state.cut_off)
-    return [each for each in found.values() if not isinstance(each, DamagedError)], sorted(bad.items())
+    bad = {commit_key(number): str(each) for number, each in found.items() if isinstance(each, DamagedError)}
+    strays = [key for key in keys if number_of(key) is None]
+    if not bad:
+        bad = {(strays or [commit_key(first)])[0]: archive.state.cut_off}
+    return [each for each in found.values() if not isinstance(each, DamagedError)], bad
 
 
 def _groups(first: int, last: int) -> Iterator[range]:

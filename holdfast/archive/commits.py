@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.model import Commit, read_versions
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 COMMITS: Final = "commits/"
-
-_NAME: Final = re.compile(rf"{COMMITS}[0-9]{{20}}\.json", re.ASCII)
 
 
 def commit_key(sequence: int) -> str:
@@ -62,7 +59,7 @@ def missing_commit(sequence: int, found: str = "") -> DamagedError:
 
     :param found: what stands in its place; what is no commit by its name is not taken for a sign that one is missing.
     """
-    if found and not _NAME.fullmatch(found):
+    if found and number_of(found) is None:
         return DamagedError(
             f"{found} is not an object of ours, and commits are read from where it is: remove it if nobody needs it."
         )

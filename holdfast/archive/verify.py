@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.chain import broken_commits, commits_behind
 from holdfast.archive.chunks import Chunks
-from holdfast.archive.commits import commit_key
+from holdfast.archive.commits import commit_key, number_of
 from holdfast.archive.costs import Costs
 from holdfast.archive.model import iso
 from holdfast.archive.named import content_problem, files_of, size_problem, wrong_size
@@ -83,7 +83,9 @@ class Damage:
 
     def __str__(self) -> str:
         holds = f"it holds {self.table} of {self.source}, restore point commit:{self.commit}"
-        if self.source in ("", THE_ARCHIVE):
+        if not self.commit:
+            holds = "it is no commit"
+        elif self.source in ("", THE_ARCHIVE):
             what = "and nobody knows what it holds" if self.source else "which holds no backup"
             holds = f"it is commit {self.commit}, {what}"
         said = f"{self.what}; {holds}"
@@ -353,8 +355,8 @@ class Verifier:
             return
         whole, bad = commits_behind(self._archive)
         costs = Costs(state).behind(whole)
-        for number, said in bad:
-            yield Damage(said, BACKUP, THE_ARCHIVE, number, commit_key(number), costs)
+        for key, said in bad.items():
+            yield Damage(said, BACKUP, THE_ARCHIVE, number_of(key) or 0, key, costs)
 
     def _told(self) -> Iterator[Damage]:
         state = self._archive.state

@@ -99,6 +99,17 @@ def test_commits_are_put_back_where_those_beside_them_say_that_they_are_theirs(
     assert verify(Archive.open(store), deep=True).damage == ()
 
 
+def test_what_was_put_among_the_commits_is_named_and_taken_for_none(store: ObjectStore, copied: ObjectStore) -> None:
+    for stray in ("commits/README", f"{commit_key(1)}~"):
+        store.put(stray, b"read me")
+        (damage,) = verify(Archive.open(store, before_damage=True)).damage
+        assert (damage.path, damage.commit) == (stray, 0)
+        assert "remove it if nobody needs it" in str(damage)
+        assert list(mend(store, copied, [stray])[1]) == [stray]
+        store.delete(stray)
+    assert verify(Archive.open(store)).damage == ()
+
+
 def test_a_commit_of_a_copy_that_went_another_way_is_not_put_in(store: ObjectStore, copied: ObjectStore) -> None:
     for place in (store, copied):
         add_commits(place, f"only at {place.url}", "next")
