@@ -18,7 +18,7 @@ from holdfast.storage.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.keys import check_key, check_prefix
 from holdfast.storage.s3_access import S3Access
 from holdfast.storage.s3_copy import MOST_BYTES, copy_object
-from holdfast.storage.s3_delete import add_content_md5, delete_all, keeps_versions
+from holdfast.storage.s3_delete import delete_all, keeps_versions
 from holdfast.storage.s3_errors import s3_errors
 from holdfast.storage.s3_settings import SSE, S3Settings
 from holdfast.storage.s3_upload import upload
@@ -84,7 +84,6 @@ class S3Store(ObjectStore):
         self._reader = self._access.reader
         self._writer = self._access.writer
         self._writer.meta.events.register_last("before-call.s3.PutObject", skip_expect)
-        self._reader.meta.events.register("before-call.s3.DeleteObjects", add_content_md5)
         self._writer.meta.events.register("before-send.s3.PutObject", arm)
         self._gate: Callable[[], None] | None = None
         self._can_copy = True

@@ -5,8 +5,6 @@ Requests and answers: Amazon S3's API reference, DeleteObjects, ListObjectVersio
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -32,13 +30,6 @@ _NOT_OFFERED = {"NotImplemented", "MethodNotAllowed", "501", "405"}
 _GONE = {"NoSuchKey", "NoSuchVersion"}
 _REFUSED = {"AccessDenied", "InvalidRequest", "ObjectLocked"}
 _NOT_DONE = {"SlowDown", "ServiceUnavailable", "OperationAborted", "RequestTimeout", "Throttling"}
-
-
-def add_content_md5(params: dict[str, Any], **others: object) -> None:
-    """Handle botocore's event ``before-call`` of DeleteObjects: older servers know no other checksum of its body."""
-    del others
-    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
-    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
 
 
 def keeps_versions(client: S3Client, bucket: str) -> bool:
@@ -156,6 +147,8 @@ def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:
             )
         if is_held:
             return ObjectRetained(f"{key} is kept by a legal hold.")
+        if "object lock" in said.lower():  # not every server, and not to everybody, tells until when
+            return ObjectRetained(f"{key} is kept by its object lock; until when is not told ({said})")
         return StoreDenied(f"{said} Deleting takes s3:DeleteObject, and of versions s3:DeleteObjectVersion.")
     if code in _NOT_DONE:
         return StoreUnavailable(said)

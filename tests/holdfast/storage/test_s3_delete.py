@@ -98,6 +98,20 @@ def test_what_is_locked_stays_and_its_end_is_told(new_bucket: NewBucket) -> None
     assert set(store.delete_many(["data/a/retained", "data/a/held"])) == {"data/a/retained"}
 
 
+@pytest.mark.service
+def test_what_is_locked_by_its_bucket_stays_though_the_server_does_not_say_until_when(new_bucket: NewBucket) -> None:
+    store, client = new_bucket("default", locks=True)
+    rule = {"DefaultRetention": {"Mode": "COMPLIANCE", "Days": 1}}
+    client.put_object_lock_configuration(
+        Bucket="default", ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
+    )
+    store.put("data/a/1", b"1")
+    (refused,) = store.delete_many(["data/a/1"]).values()
+    assert isinstance(refused, ObjectRetained)
+    assert "object lock" in str(refused)
+    assert versions_of(client, "default") == ["data/a/1"]
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[FakeS3, S3Store]]:
     with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
