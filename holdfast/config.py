@@ -253,14 +253,16 @@ class AlertConfig(_Section):
 
 
 class DrillConfig(_Section):
-    """What must hold in a database that a drill has restored.
+    """What must hold in a database that a drill has restored, and of the archive.
 
     :param source: whose database; needed where the archive has several.
     :param assertions: queries of one row with the value true.
+    :param newest_within: how old the newest restorable moment of each source may be; None: any age will do.
     """
 
     source: Name | None = None
     assertions: list[Annotated[str, StringConstraints(min_length=1)]] = Field(default_factory=list)
+    newest_within: Span | None = None
 
     def of(self, source: str) -> list[str]:
         """Return what must hold in a source's database."""

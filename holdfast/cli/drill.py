@@ -12,6 +12,7 @@ from holdfast.cli import places
 from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
+from holdfast.config import parse_span
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.errors import UsageError
 
@@ -39,6 +40,13 @@ def drill(
     files: Annotated[
         list[Path] | None, typer.Option("--assert-file", metavar="FILE", help="A file that holds such a query.")
     ] = None,
+    newest_within: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPAN",
+            help="Fail where the newest restorable moment is older than that (1h); default is archives.yaml's.",
+        ),
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option(help="An empty database to restore into; default is a server of its own, removed at the end."),
@@ -59,6 +67,8 @@ def drill(
     if to and keep_server:
         raise UsageError("--keep-server is about the drill's own server: leave out one of --keep-server and --to")
     work = Drill(store, source, at, seed, keep_server=keep_server, say=output.say)
+    within = newest_within or places.newest_within(url)
+    work.newest_within = parse_span(within) if within else None
     work.to = places.target(url, to) if to else None
     work.prepare()
     work.asserted = [*places.assertions(url, work.name), *(asserted or ()), *map(_read, files or ())]

@@ -95,6 +95,12 @@ def assertions(url: str, source: str) -> list[str]:
     return configured.drill.of(source) if configured else []
 
 
+def newest_within(url: str) -> str | None:
+    """Return how old archives.yaml lets the newest restorable moment be when a drill is made."""
+    configured = _configured(url)
+    return configured.drill.newest_within if configured else None
+
+
 def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
     """Return a source's name in the archive, what is configured for it, and where it is.
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
@@ -44,6 +45,7 @@ class Drill:
     :param at: the moment to restore, as restores take it; without it, a random one.
     :param seed: of the choice; without it, another one each time.
     :param asserted: queries of one row with the value true.
+    :param newest_within: how old the newest restorable moment may be; None: any age will do.
     :param to: an empty database to restore into; without it, a server is started.
     :param keep_server: let that server run on.
     :param say: is told what people should know.
@@ -54,6 +56,7 @@ class Drill:
     at: str | None = None
     seed: int | None = None
     asserted: Sequence[str] = ()
+    newest_within: timedelta | None = None
     to: Address | None = None
     keep_server: bool = False
     say: Callable[[str], None] = field(default=lambda words: None)
@@ -81,7 +84,8 @@ class Drill:
         """Do it, record it in the archive, and return what was found.
 
         :param run: the name of its record; `new_run` makes one.
-        :raises DamagedError: the restored database is not equal to the archive, or an assertion does not hold.
+        :raises DamagedError: the restored database is not equal to the archive, an assertion does not hold, or the
+            newest restorable moment is too old.
         """
         started = time.monotonic()
         with ExitStack() as stack:
@@ -101,6 +105,7 @@ class Drill:
             }
             log.progress("asking what must hold")
             self._check(address, log.found)
+            self._check_age(log.found)
             log.result = log.found
         return log.result
 
@@ -137,6 +142,15 @@ class Drill:
             raise DamagedError(
                 f"{len(failed)} of {len(checked)} assertions do not hold in {self.name} as of {found['at']}, which was "
                 f"restored equal to the archive: {'; '.join(map(str, failed))}"
+            )
+
+    def _check_age(self, found: Mapping[str, Any]) -> None:
+        """Look at the age by itself: the archive may be whole, and nothing have been added to it for days."""
+        age = timedelta(seconds=round(found["age_s"]))
+        if self.newest_within is not None and age > self.newest_within:
+            raise DamagedError(
+                f"the newest restorable moment of {self.name}, {found['newest']}, is {age} old, and was to be within "
+                f"{self.newest_within}: find out why no backup has come since ('holdfast points' shows gaps)"
             )
 
 

@@ -121,6 +121,25 @@ def test_what_does_not_hold_fails_the_task_for_good(
     assert [each["state"] for each in drills_of(store)] == ["failed"]
 
 
+@pytest.mark.parametrize("given", [{}, {"newest_within": "2d"}])
+def test_an_archive_to_which_nothing_was_added_for_long_fails_the_task_for_good(
+    spark: FakeSpark,
+    context: dict[str, Any],
+    servers: list[str],
+    asked: list[str],
+    configuration: Any,
+    given: dict[str, str],
+) -> None:
+    within = "1h" if not given else "99999d"
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: {shop_db: {connection: shop_postgres}}, "
+        f"drill: {{newest_within: {within}}}}}}}"
+    )
+    with pytest.raises(JobRefused, match=r"the newest .* of shop_db, .* old, and was to be within") as raised:
+        run(drill(**given), context)
+    assert raised.value.exit_code == 4
+
+
 def test_a_restore_that_fails_fails_the_drill(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any], servers: list[str], asked: list[str]
 ) -> None:
@@ -145,11 +164,13 @@ def test_no_server_is_started_while_a_lock_is_waited_for(
 
 
 def test_what_airflow_fills_in_is_what_the_operator_was_given() -> None:
-    operator = drill(at="latest", assertions=["select true"])
-    assert {field: getattr(operator, field) for field in ("archive", "source", "at", "assertions")} == {
+    operator = drill(at="latest", assertions=["select true"], newest_within="1h")
+    fields = ("archive", "source", "at", "assertions", "newest_within")
+    assert {field: getattr(operator, field) for field in fields} == {
         "archive": "shop",
         "source": "shop_db",
         "at": "latest",
         "assertions": ["select true"],
+        "newest_within": "1h",
     }
     assert [field for field in operator.template_fields if callable(getattr(operator, field))] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from holdfast.config import find_archive
+from holdfast.config import find_archive, parse_span
 from holdfast.errors import ReportedError
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators.job import SourceJobOperator
@@ -25,24 +25,35 @@ class DrillOperator(SourceJobOperator):
     """Restore a random moment into a server of its own, compare it with the archive, and check what must hold there.
 
     The server runs on the worker, which needs PostgreSQL's programs and room for the database; it is gone at the end.
-    A database that is not equal to the archive, or an assertion that does not hold, fails the task, without another
-    try. Returns `source`, `at`, `position`, `commit`, `seed`, `rows`, `tables`, `restore_s`, `seconds` (from the begin
-    to a database that can be used), `newest` and `age_s` (the newest restorable moment and its age) and `assertions`.
+    A database that is not equal to the archive, an assertion that does not hold, or a newest restorable moment that is
+    older than it may be, fails the task, without another try. Returns `source`, `at`, `position`, `commit`, `seed`,
+    `rows`, `tables`, `restore_s`, `seconds` (from the begin to a database that can be used), `newest` and `age_s` (the
+    newest restorable moment and its age) and `assertions`.
 
     :param source: the source in the archive; not needed where there is only one. (templated)
     :param at: the moment to restore, as for a restore; without it a random one. (templated)
     :param assertions: queries that must return one row with the value true, beside those of archives.yaml. (templated)
+    :param newest_within: how old the newest restorable moment may be, such as `1h`; without it, what archives.yaml
+        says. (templated)
     """
 
     operation: ClassVar[str] = "restore"
     role: ClassVar[Literal["source", "target"]] = "target"
-    template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "at", "assertions")
+    template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "at", "assertions", "newest_within")
 
-    def __init__(self, *, at: str | None = None, assertions: Sequence[str] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        at: str | None = None,
+        assertions: Sequence[str] | None = None,
+        newest_within: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         kwargs.setdefault("name", "holdfast-drill")
         super().__init__(**kwargs)
         self.at = at
         self.assertions = assertions
+        self.newest_within = newest_within
 
     def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
         """Return none: the drill chooses the moment under its locks."""
@@ -66,7 +77,10 @@ class DrillOperator(SourceJobOperator):
 
         drill = Drill(store, job.source, self.at or None, say=self.log.info)
         drill.prepare()
-        drill.asserted = [*find_archive(self.archive).drill.of(drill.name), *(self.assertions or ())]
+        configured = find_archive(self.archive).drill
+        drill.asserted = [*configured.of(drill.name), *(self.assertions or ())]
+        within = self.newest_within or configured.newest_within
+        drill.newest_within = parse_span(within) if within else None
         run = new_run(drill.name)
         self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.url)
         return drill.run(run, restore)

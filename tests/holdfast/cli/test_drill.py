@@ -57,6 +57,20 @@ def test_people_are_told_what_was_restored_and_how_old_the_newest_moment_is(
     assert told[3].startswith("recorded as drill-shop_db.")
 
 
+def test_how_old_the_newest_moment_may_be_comes_from_the_option_or_the_configuration(
+    holdfast: RunCommand, filled: ObjectStore, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "archives.yaml").write_text(
+        f"archives: {{shop: {{url: {filled.url}, sources: {{shop_db: {{connection: c}}}}, "
+        "drill: {newest_within: 1h}}}"
+    )
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(tmp_path / "archives.yaml"))
+    done = holdfast("drill", "shop", *TO)
+    assert (done.code, "was to be within 1:00:00: find out why no backup has come since" in done.err) == (4, True)
+    assert holdfast("drill", "shop", *TO, "--newest-within", "99999d").code == 0
+    assert holdfast("drill", filled.url, *TO, "--newest-within", "1").code == 2
+
+
 def test_history_shows_how_drills_went(holdfast: RunCommand, filled: ObjectStore, asked: list[str]) -> None:
     assert holdfast("drill", filled.url, "--history").out == "no drills yet\n"
     assert holdfast("drill", filled.url, *TO, "--json").code == 0

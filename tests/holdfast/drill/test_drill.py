@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,3 +117,11 @@ def test_the_newest_drills_are_shown_in_order_and_of_one_source_if_that_is_asked
     assert [each["source"] for each in drills_of(store, "other")] == ["other"]
     assert drills_of(store, most=1) == shown[-1:]
     assert drills_of(store, "shop") == []
+
+
+def test_a_newest_moment_that_is_too_old_fails_a_drill_that_is_good_otherwise(store: ObjectStore) -> None:
+    with pytest.raises(DamagedError, match=r"of shop_db, 2026-03-02T12:00:00.000000Z, is .* within 1 day, 0:00:00"):
+        drilled(store, Restored(), newest_within=timedelta(days=1))
+    (kept,) = drills_of(store)
+    assert (kept["state"], kept["equal"]) == ("failed", True)
+    assert drilled(store, Restored(), newest_within=timedelta(days=365_000))["equal"]
