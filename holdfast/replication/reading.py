@@ -72,7 +72,7 @@ class Opened:
 
 def words_of(read_from: Mapping[str, Any]) -> str:
     """Return in words what `Opened.describe` tells; "" for an archive at one place that is whole."""
-    if read_from["cut_off"]:
+    if read_from.get("cut_off"):
         upto = f"commit {read_from['commit']} of {read_from['committed_at']}"
         return f"{read_from['cut_off']} What is read was committed before that, up to {upto}"
     if read_from["replica"] is None:
