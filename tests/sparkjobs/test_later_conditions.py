@@ -300,6 +300,19 @@ OLDER: dict[str, tuple[tuple[str, ...], tuple[tuple[str, ...], ...], set[str]]] 
         ),
         {"CHECK fine of domain public.word", "NOT NULL of domain public.digit"},
     ),
+    "conditions of a domain over another one": (
+        (
+            "create domain letters as text",
+            "create domain letter as letters",
+            "create table bare (a letter)",
+            "insert into bare values ('ab'), (null)",
+        ),
+        (
+            ("delete from bare",),
+            ("alter domain letters add constraint one check (length(value) = 1)", "alter domain letters set not null"),
+        ),
+        {"CHECK one of domain public.letters", "NOT NULL of domain public.letters"},
+    ),
     "a condition of what it inherits from": (
         (
             "create table above (a int)",

@@ -49,12 +49,20 @@ join pg_catalog.pg_inherits i on i.inhrelid = relation where height = 0
 """
 
 _OF_DOMAIN = f"""
-select t.oid::regtype::text, (select pg_catalog.pg_get_constraintdef(c.oid) from pg_catalog.pg_constraint c
-  where c.contypid = t.oid and c.conname = %(name)s)
-from pg_catalog.pg_type t join pg_catalog.pg_namespace n on n.oid = t.typnamespace
-where n.nspname = %(schema)s and t.typname = %(domain)s and (not exists (select from {LEDGER}.created)
+with recursive below (domain, depth) as (
+  select t.oid, 0 from pg_catalog.pg_type t join pg_catalog.pg_namespace n on n.oid = t.typnamespace
+    where n.nspname = %(schema)s and t.typname = %(domain)s
+  union all select t.typbasetype, depth + 1 from below join pg_catalog.pg_type t on t.oid = domain and t.typtype = 'd'
+)
+select t.oid::regtype::text, pg_catalog.pg_get_constraintdef(c.oid)
+from below join pg_catalog.pg_type t on t.oid = domain and t.typtype = 'd'
+left join pg_catalog.pg_constraint c on c.contypid = t.oid and c.contype = 'c' and c.conname = %(name)s
+where (case when %(is_check)s then c.oid is not null else t.typnotnull end) and (
+  not exists (select from {LEDGER}.created)
   or ('pg_catalog.pg_type'::regclass::oid, t.oid) in (select class, object from {LEDGER}.created))
+order by depth desc limit 1
 """
+"""The server tells the domain of a column, and what is broken may be a condition of one that it is over."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +136,15 @@ def _bound(session: Connection, table: str) -> _Condition | None:
 def _of_domain(session: Connection, error: psycopg.IntegrityError, *, is_check: bool) -> _Condition | None:
     named = error.diag
     names = {"name": named.constraint_name, "schema": named.schema_name, "domain": named.datatype_name}
-    domain, check = session.execute(_OF_DOMAIN, names).fetchone() or (None, None)
+    domain, check = session.execute(_OF_DOMAIN, {**names, "is_check": is_check}).fetchone() or (None, None)
     if domain is None:
         return None
     on = f"domain {domain}"
     if not is_check:
-        return _Condition(f"NOT NULL of {on}", on, "drop not null", "set not null")
+        # Before PostgreSQL 17 a session goes on to check it for domains over this one, until any constraint is changed.
+        noticed = f"alter {on} add constraint holdfast_restore check (true) not valid"
+        drop = f"drop not null; {noticed}; alter {on} drop constraint holdfast_restore"
+        return _Condition(f"NOT NULL of {on}", on, drop, "set not null")
     name = named.constraint_name
     return _constraint(f"CHECK {name} of {on}", on, name, check) if name and check else None
 
