@@ -78,10 +78,14 @@ class Loading:
         self._bring_back(sessions)
 
     def left_out(self) -> Iterator[NotRestored]:
-        """Yield the conditions that were dropped, since rows of another moment break them."""
+        """Yield the conditions that were dropped, since rows of another moment break them: the last one first.
+
+        So their statements take back, step by step, what was done: a partition is attached before its root gets again
+        what both had lost.
+        """
         steps = self._steps()
-        for table, _ in self._tables:
-            yield from loose.left_out(table, steps)
+        for table, _ in reversed(self._tables):
+            yield from reversed(loose.left_out(table, steps))
 
     def expected(self) -> dict[int, ContentHash]:
         """Return what the content hash of each table must be, by oid: what the archive says, and what changes did."""

@@ -279,6 +279,22 @@ OLDER: dict[str, tuple[tuple[str, ...], tuple[tuple[str, ...], ...], set[str]]] 
         ),
         {"partition public.parted_1 of public.parted", "attached index public.parted_1_a_idx"},
     ),
+    "the bound of a partition of a partition, and conditions of both": (
+        (
+            "create table parted (a int, b int) partition by range (a)",
+            "create table middle partition of parted for values from (0) to (10) partition by list (b)",
+            "create table parted_1 partition of middle for values in (1)",
+            "insert into parted values (1, 1), (9, 1)",
+        ),
+        (
+            ("delete from parted where a = 9", "alter table parted detach partition middle"),
+            (
+                "alter table parted attach partition middle for values from (0) to (5)",
+                "alter table parted add constraint more check (a <> 9)",
+            ),
+        ),
+        {"partition public.parted_1 of public.middle", "CHECK more of public.parted"},
+    ),
     "a partition beside the default one": (
         (
             "create table parted (a int, b int) partition by list (b)",
