@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, qualified
-from holdfast.sources.postgresql.stages import built_on, keys_of
+from holdfast.sources.postgresql.stages import as_partitions, built_on, keys_of
 from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
@@ -165,7 +165,9 @@ class Restoring:
             plan = make_plan(self._catalog, entries, found, globs=wish.tables, maps=wish.maps, stored=stored)
         except UsageError as error:
             raise self._moment.explained(error) from error
-        given_up = keys_of(plan.entries, self._of_other_moments()) | built_on(plan.entries, self._older())
+        others = self._of_other_moments()
+        given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._older())
+        given_up |= as_partitions(plan.entries, others)
         plan = replace(plan, borrowed=plan.borrowed | given_up)
         return plan if self._wish.keep_tablespaces else without_tablespaces(plan)
 

@@ -191,6 +191,29 @@ def test_keys_that_may_have_gone_before_the_moment_end_a_restore_with_the_schema
     followed.restore(f"lsn:{at}", new_database(), schema="later")
 
 
+def test_a_bound_that_may_have_come_later_gives_way_with_what_is_attached(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.make(("create table others partition of root for values from (200) to (300)",))
+    followed.back_up()
+    at = followed.run("insert into root values (500, 'w')")
+    expected = rows(followed.address)
+    followed.run("delete from root where id = 500")
+    followed.run("create table moved partition of root for values from (500) to (600)")
+    followed.run("insert into plain values (12, 1, 1, 'good')")
+    followed.back_up()
+    target = new_database()
+
+    said = followed.restore(f"lsn:{at}", target, schema="later")
+
+    assert rows(target) == {**expected, "public.moved": []}
+    assert left_out(said).keys() == {"partition public.rest of public.root", "attached index public.rest_pkey"}
+    with connect(target) as session:
+        session.execute("delete from public.rest where id = 500")
+        for each in left_out(said).values():
+            session.execute(each.encode())
+
+
 def test_conditions_of_tables_that_are_not_followed_give_way_to_their_older_rows(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -301,8 +324,13 @@ OLDER: dict[str, tuple[tuple[str, ...], tuple[tuple[str, ...], ...], set[str]]] 
             "create table rest_of_it partition of parted default",
             "insert into parted values (1, 1), (2, 2)",
         ),
-        (("delete from parted where b = 2",), ("create table parted_2 partition of parted for values in (2)",)),
-        {"partition public.rest_of_it of public.parted"},
+        (
+            ("delete from parted where b = 2", "create table parted_2 partition of parted for values in (2)"),
+            ("create function same() returns trigger language plpgsql as 'begin return new; end'",),
+            ("create trigger each before insert on parted for each row execute function same()",),
+            ("alter table rest_of_it disable trigger each",),
+        ),
+        {"partition public.rest_of_it of public.parted", "trigger public.rest_of_it each"},
     ),
     "conditions of domains": (
         (

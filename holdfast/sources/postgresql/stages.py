@@ -69,6 +69,21 @@ def built_on(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int
     return frozenset(found)
 
 
+def as_partitions(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int]:
+    """Return the numbers of the entries that fail where tables are no partitions any more, as their bounds gave way.
+
+    They attach its indexes to those of the partitioned table, or enable and disable what is a copy of its triggers.
+
+    :param tables: their oids in the source.
+    """
+    relations = {entry.id for entry in entries if entry.is_relation and entry.oid in tables}
+    own = [entry for entry in entries if relations.intersection(entry.needs)]
+    indexes = {entry.id for entry in own if entry.kind in _BUILT}
+    attached = {entry.id for entry in entries if entry.kind == "INDEX ATTACH" and indexes.intersection(entry.needs)}
+    copies = {entry.id for entry in own if entry.kind == "TRIGGER" and entry.sql.startswith("ALTER TABLE")}
+    return frozenset(attached | copies)
+
+
 def _built(entries: Sequence[Entry]) -> set[int]:
     """Return the indexes that need nothing but other ones: not those of a view that is created late."""
     there = {entry.id for entry in entries}
