@@ -259,6 +259,14 @@ OLDER: dict[str, tuple[tuple[str, ...], tuple[tuple[str, ...], ...], set[str]]] 
         (("delete from bare where a = 0",), ("create index parts on bare ((1 / a))", "comment on index parts is 'x'")),
         {"index public.parts", "comment public.INDEX parts"},
     ),
+    "an index whose rows would be too long": (
+        (
+            "create table bare (a text)",
+            "insert into bare select string_agg(md5(i::text), '') from generate_series(1, 999) i",
+        ),
+        (("delete from bare",), ("create index by_a on bare (a)",)),
+        {"index public.by_a"},
+    ),
     "a condition that excludes": (
         ("create table bare (r int4range)", "insert into bare values ('[1,5)'), ('[2,7)')"),
         (("delete from bare where r @> 1",), ("alter table bare add constraint apart exclude using gist (r with &&)",)),

@@ -49,6 +49,7 @@ BY_ROWS = (
     psycopg.ProgrammingError,
     psycopg.errors.RaiseException,
     psycopg.errors.ObjectNotInPrerequisiteState,
+    psycopg.errors.ProgramLimitExceeded,  # an index of a value that is too long for it
 )
 """What a server says where rows are in the way, or what needs something that is not there; no disk that is full."""
 
