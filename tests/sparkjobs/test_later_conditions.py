@@ -168,7 +168,9 @@ def test_conditions_that_may_have_gone_before_the_moment_give_way_to_its_rows(
         else:
             assert left_out(said) == {
                 "CHECK had of public.plain": 'alter table public.plain add constraint "had" CHECK ((id < 10));',
-                "NOT NULL of d of public.plain": 'alter table public.plain alter column "d" set not null;',
+                "NOT NULL of d of public.plain": (
+                    'alter table public.plain add constraint "plain_d_not_null" NOT NULL d;'
+                ),
                 "CHECK most of public.root": 'alter table public.root add constraint "most" CHECK ((id < 500));',
                 **{key: value for key, value in left_out(said).items() if "fkey" in key},
             }

@@ -37,8 +37,9 @@ order by height desc limit 1
 """
 
 _NOT_NULL = f"""
-{_ABOVE} select relation::regclass::text
+{_ABOVE} select relation::regclass::text, c.conname::text, pg_catalog.pg_get_constraintdef(c.oid)
 from own join pg_catalog.pg_attribute a on a.attrelid = relation and a.attname = %(name)s and a.attnotnull
+left join pg_catalog.pg_constraint c on c.conrelid = relation and c.contype = 'n' and c.conkey = array[a.attnum]
 order by height desc limit 1
 """
 
@@ -117,10 +118,10 @@ def _not_null(session: Connection, table: str, name: str | None) -> _Condition |
     row = session.execute(_NOT_NULL, {"table": table, "name": name}).fetchone()
     if row is None or name is None:
         return None
-    column = f"alter column {ident(name)}"
-    return _Condition(
-        f"NOT NULL of {name} of {row[0]}", f"table {row[0]}", f"{column} drop not null", f"{column} set not null"
-    )
+    what, on, column = f"NOT NULL of {name} of {row[0]}", f"table {row[0]}", f"alter column {ident(name)}"
+    if row[1] is not None:  # it has a name, from PostgreSQL 18 on
+        return _constraint(what, on, row[1], row[2])
+    return _Condition(what, on, f"{column} drop not null", f"{column} set not null")
 
 
 def _bound(session: Connection, table: str) -> _Condition | None:
