@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.errors import ReportedError
+from holdfast.errors import RefusedError, ReportedError
 from holdfast.sources.postgresql import load, loose
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Table
@@ -418,6 +418,32 @@ def test_a_key_that_older_rows_break_is_left_out_of_a_restore_of_tables_beside_o
     said = followed.restore("latest", target, "public.plain", "public.bare")
 
     assert left_out(said).keys() >= {each for each in expected if "grouped" not in each}
+    assert nothing_is_left(target)
+
+
+def test_the_bound_of_a_partition_gives_way_beside_others_and_goes_with_a_restore_that_fails(
+    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, since, expected = OLDER["the bound of a partition"]
+    followed.make(made)
+    followed.back_up("full")
+    change(followed, *since)
+    target = new_database()
+    with connect(target) as session:
+        session.execute("create table public.mine (id int)")
+
+    def failed(*_: object) -> None:
+        raise RefusedError("it ends here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "set_sequences", failed)
+        with pytest.raises(ReportedError, match=r"it ends here.*dropped again"):
+            followed.restore("latest", target, "public.parted")
+    assert rows(target).keys() == {"public.mine"}
+
+    said = followed.restore("latest", target, "public.parted")
+
+    assert left_out(said).keys() >= expected
     assert nothing_is_left(target)
 
 

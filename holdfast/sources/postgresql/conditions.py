@@ -24,11 +24,16 @@ with recursive above (relation, height) as (
   select %(table)s::regclass::oid, 0
   union all select i.inhparent, height + 1 from above join pg_catalog.pg_inherits i on i.inhrelid = relation
 ), own (relation, height) as (
-  select relation, height from above where not exists (select from {LEDGER}.created)
-    or ('pg_catalog.pg_class'::regclass::oid, relation) in (select class, object from {LEDGER}.created)
+  select b.relation, b.height from above b join pg_catalog.pg_class p on p.oid = b.relation
+  where not exists (select from {LEDGER}.created) or exists (
+    select from above t join {LEDGER}.created n on n.class = 'pg_catalog.pg_class'::regclass and n.object = t.relation
+    where t.relation = b.relation or (p.relispartition and t.height > b.height))
 )
 """
-"""A table with all that it inherits from: what is dropped there is dropped here, too."""
+"""A table with all that it inherits from: what is dropped there is dropped here, too.
+
+The ledger does not name partitions of what was created: they go with it.
+"""
 
 _CHECK = f"""
 {_ABOVE} select relation::regclass::text, pg_catalog.pg_get_constraintdef(c.oid)
@@ -48,6 +53,12 @@ _BOUND = f"""
 from own join pg_catalog.pg_class c on c.oid = relation and c.relispartition
 join pg_catalog.pg_inherits i on i.inhrelid = relation where height = 0
 """
+
+_DETACHED = f"""
+insert into {LEDGER}.created (class, object) select 'pg_catalog.pg_class'::regclass, %(table)s::regclass
+where exists (select from {LEDGER}.created)
+"""
+"""Notes a partition that goes with nothing else any more, should the restore be undone."""
 
 _OF_DOMAIN = f"""
 with recursive below (domain, depth) as (
@@ -92,6 +103,8 @@ def drop_condition(session: Connection, table: str, error: psycopg.IntegrityErro
     try:
         with session.transaction():
             session.execute(f"alter {condition.on} {condition.drop}".encode())
+            if condition.drop.startswith("detach"):
+                session.execute(_DETACHED, {"table": table})
     except psycopg.ProgrammingError:  # it is inherited from what gives no way
         return None
     return NotRestored(condition.what, _REASON, f"alter {condition.on} {condition.add};")
