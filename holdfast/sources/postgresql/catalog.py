@@ -37,6 +37,8 @@ _ROWS = "type rows "
 _OF_OTHERS = frozenset("crm")
 """Of pg_type.typtype: composite types, ranges and multiranges."""
 
+_ENUM = frozenset("e")
+
 _BY_INDEX, _BY_ALL, _BY_NOTHING = "ifn"
 """Of pg_class.relreplident."""
 
@@ -128,8 +130,11 @@ class Table(Record):
 
     @property
     def has_own_types(self) -> bool:
-        """Say whether a column is of a type that is not PostgreSQL's own."""
-        return any(column.base_schema != "pg_catalog" for column in self.columns)
+        """Say whether a column is of a type that is not PostgreSQL's own, and that labels or attributes may be in."""
+        return any(
+            column.base_schema != "pg_catalog" and (column.is_array or column.kind in _OF_OTHERS | _ENUM)
+            for column in self.columns
+        )
 
     def is_rewritten(self, before: Table) -> bool:
         """Say whether rows may have got other values in a way that the log does not tell.

@@ -84,12 +84,14 @@ class _Condition:
     :param what: it is, for people.
     :param on: what it belongs to, as ALTER names it.
     :param drop: what ends it there; `add` begins it again.
+    :param is_bound: it makes a partition of a table.
     """
 
     what: str
     on: str
     drop: str
     add: str
+    is_bound: bool = False
 
 
 def drop_condition(session: Connection, table: str, error: psycopg.IntegrityError) -> NotRestored | None:
@@ -103,7 +105,7 @@ def drop_condition(session: Connection, table: str, error: psycopg.IntegrityErro
     try:
         with session.transaction():
             session.execute(f"alter {condition.on} {condition.drop}".encode())
-            if condition.drop.startswith("detach"):
+            if condition.is_bound:
                 session.execute(_DETACHED, {"table": table})
     except psycopg.ProgrammingError:  # it is inherited from what gives no way
         return None
@@ -144,7 +146,7 @@ def _bound(session: Connection, table: str) -> _Condition | None:
         return None
     root, partition, bound = row
     what = f"partition {partition}"
-    return _Condition(f"{what} of {root}", f"table {root}", f"detach {what}", f"attach {what} {bound}")
+    return _Condition(f"{what} of {root}", f"table {root}", f"detach {what}", f"attach {what} {bound}", is_bound=True)
 
 
 def _of_domain(session: Connection, error: psycopg.IntegrityError, *, is_check: bool) -> _Condition | None:
