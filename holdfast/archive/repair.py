@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.archive import Archive
     from holdfast.archive.model import Commit
+    from holdfast.archive.named import NamedFile
     from holdfast.storage import ObjectStore
 
 
@@ -54,12 +55,14 @@ def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Call
     :param paths: of the damaged files and commits.
     :param check: raises if the locks of this work are no longer held.
     """
-    load(archive.state.blocks.values())
-    named = {file.path: file for placed in archive.state.blocks.values() for file in files_of(placed)}
+    named: dict[str, NamedFile] = {}
     files: list[str] = []
     left: dict[str, str] = {}
-    for path in paths:
+    for path in sorted(paths, key=lambda path: number_of(path) is None):  # by commits one knows what files are
         number = number_of(path)
+        if number is None and not named:
+            load(archive.state.blocks.values())
+            named = {file.path: file for placed in archive.state.blocks.values() for file in files_of(placed)}
         if path not in named and number is None:
             left[path] = "it is no file of a block: see the runbook 'An archive is damaged'"
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive, Change
+from holdfast.archive.checkpoint import write_checkpoint
 from holdfast.archive.commits import commit_key
 from holdfast.archive.copying import copy
 from holdfast.archive.repair import check_copy, repair
@@ -96,6 +97,19 @@ def test_commits_are_put_back_where_those_beside_them_say_that_they_are_theirs(
     assert found == keys
     assert mend(store, copied, found) == (tuple(keys), {})
     assert {key: store.get(key) for key in keys} == written
+    assert verify(Archive.open(store), deep=True).damage == ()
+
+
+def test_a_commit_that_a_checkpoint_spares_reading_is_put_back(store: ObjectStore, tmp_path: Path) -> None:
+    archive = Archive.open(store)
+    write_checkpoint(store, archive.identity.id, archive.state)
+    copied = open_store(str(tmp_path / "other"))
+    copy(store, copied)
+    key = commit_key(1)
+    store.put(key, b"damaged")
+    damaged = [each.path for each in verify(Archive.open(store)).damage]
+    assert damaged == [key]
+    assert mend(store, copied, damaged) == ((key,), {})
     assert verify(Archive.open(store), deep=True).damage == ()
 
 
