@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import secrets
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import pyarrow as pa
@@ -289,7 +290,7 @@ def read_file(store: Readable, record: FileRecord) -> bytes:
 
     :raises DamagedError: the file is missing, cut or changed; it is named.
     """
-    with _opened(store, record) as file:
+    with _there(store, record), store.open_read(record.key) as file:
         body = bytes(file.read()) if record.offset is None else _part_of(file, record.offset, record.size)
     _compare(store, record, len(body), hashlib.sha256(body))
     return body
@@ -313,7 +314,10 @@ def open_file(store: Readable, record: FileRecord) -> IO[bytes]:
 
     :raises DamagedError: it is missing, or it is a part of a pack and was cut or changed.
     """
-    return _opened(store, record) if record.offset is None else io.BytesIO(read_file(store, record))
+    if record.offset is not None:
+        return io.BytesIO(read_file(store, record))
+    with _there(store, record):
+        return store.open_read(record.key)
 
 
 def check_file(store: Readable, record: FileRecord) -> None:
@@ -322,7 +326,7 @@ def check_file(store: Readable, record: FileRecord) -> None:
     :raises DamagedError: as `read_file` does.
     """
     found, size = hashlib.sha256(), 0
-    with _opened(store, record) as file:
+    with _there(store, record), store.open_read(record.key) as file:
         for piece in pieces(file):
             found.update(piece)
             size += len(piece)
@@ -337,9 +341,11 @@ def pieces(file: IO[bytes]) -> Iterator[memoryview]:
         yield buffer[:length]
 
 
-def _opened(store: Readable, record: FileRecord) -> IO[bytes]:
+@contextmanager
+def _there(store: Readable, record: FileRecord) -> Iterator[None]:
+    """Tell of a file that is missing, or goes while it is read."""
     try:
-        return store.open_read(record.key)
+        yield
     except ObjectNotFound as error:
         raise DamagedError(f"{record.path} is missing from {store.url}: {_REMEDY}") from error
 

@@ -25,6 +25,7 @@ from holdfast.archive.engine import open_engine
 from holdfast.archive.shape import name_of, sql_type
 from holdfast.errors import DamagedError
 from holdfast.fields import EXACT_FIELD_IDS, LSN, SEQ, field_id
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,7 +99,7 @@ def _sample(store: ObjectStore, files: Sequence[FileRecord], key: int) -> list[p
 
 def _some_of(store: ObjectStore, record: FileRecord, key: int) -> pa.Array | None:
     """Return values from the middle of a file; None where it has none, or cannot be read."""
-    with suppress(DamagedError, pa.ArrowException), open_file(store, record) as file:
+    with suppress(DamagedError, StoreError, pa.ArrowException), open_file(store, record) as file:
         found = pq.ParquetFile(file)
         name = found.schema_arrow.names[_places(found.schema_arrow)[key]]
         if found.num_row_groups:

@@ -23,16 +23,15 @@ def send_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> Non
         return
     found, size = hashlib.sha256(), 0
     try:
-        incoming = source.open_read(file.path)
+        with source.open_read(file.path) as incoming, target.open_write(file.path) as outgoing:
+            for piece in pieces(incoming):
+                found.update(piece)
+                size += len(piece)
+                outgoing.write(piece)
+            if size != file.size or found.hexdigest() != file.sha256:
+                raise _damaged(source, file, f"it has {size} bytes with another checksum than the {file.size} written")
     except ObjectNotFound as error:
         raise _damaged(source, file, "it is missing") from error
-    with incoming, target.open_write(file.path) as outgoing:
-        for piece in pieces(incoming):
-            found.update(piece)
-            size += len(piece)
-            outgoing.write(piece)
-        if size != file.size or found.hexdigest() != file.sha256:
-            raise _damaged(source, file, f"it has {size} bytes with another checksum than the {file.size} written")
 
 
 def _damaged(source: ObjectStore, file: FileRecord, why: str) -> DamagedError:

@@ -10,6 +10,7 @@ import os
 import time
 import uuid
 from datetime import UTC, datetime
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
@@ -18,6 +19,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from holdfast.storage.base import ConditionNotSupported, ObjectStore, StoreFull
 from holdfast.storage.keys import TEMPORARY_PREFIX, check_key, check_prefix
+from holdfast.storage.told import Told
 from locking.store import (
     Listing,
     ObjectExists,
@@ -162,12 +164,8 @@ class FolderStore(ObjectStore):
         if path.exists():
             raise ObjectExists(f"{key} is there already.")
         with self._temporary(key) as (temporary, file):
-            try:
-                yield file
-            except OSError as error:
-                if error.errno in _FULL:
-                    _raise_write("write", key, error)
-                raise
+            told = Told(file, partial(_errors, _raise_write, "write", key))  # kept: it closes the file when it goes
+            yield cast("IO[bytes]", told)
             self._publish(key, file, temporary, path, _link)
 
     def open_read(self, key: str) -> IO[bytes]:
@@ -175,10 +173,9 @@ class FolderStore(ObjectStore):
 
         path = self._path(key)
         self._status(key, path)  # tells a folder from a file
-        try:
-            return cast("IO[bytes]", OSFile(str(path), "rb"))
-        except OSError as error:
-            _raise_read("read", key, error)
+        errors = partial(_errors, _raise_read, "read", key)
+        with errors():
+            return cast("IO[bytes]", Told(OSFile(str(path), "rb"), errors))
 
     def _path(self, key: str) -> Path:
         path = self._root / check_key(key)
@@ -360,6 +357,15 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _errors(meaning: Callable[[str, str, OSError], NoReturn], action: str, key: str) -> Iterator[None]:
+    """Turn the system's errors of the block into the store's."""
+    try:
+        yield
+    except OSError as error:
+        meaning(action, key, error)
 
 
 def _raise_read(action: str, key: str, error: OSError) -> NoReturn:

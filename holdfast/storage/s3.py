@@ -22,6 +22,7 @@ from holdfast.storage.s3_delete import delete_all, keeps_versions
 from holdfast.storage.s3_errors import s3_errors
 from holdfast.storage.s3_settings import SSE, S3Settings
 from holdfast.storage.s3_upload import upload
+from holdfast.storage.told import Told
 from locking.store import (
     Listing,
     ObjectExists,
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 CREATE_ATTEMPTS = 5
 """How often a create is tried that the server says it did nothing for: a rival's was under way (409)."""
+
+_NOT_THERE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
+"""What pyarrow's filesystem says of an object that went while it was read."""
 
 CREATE_PAUSE = 0.05
 """Seconds, at most, before the second try of a create; doubles from try to try."""
@@ -199,19 +203,19 @@ class S3Store(ObjectStore):
     @contextlib.contextmanager
     def _open_arrow(self, key: str) -> Iterator[IO[bytes]]:
         path = f"{self._bucket}/{self._key(key)}"
-        with _arrow_errors("write", key, StoreOutcomeUnknown):
-            file = self._access.filesystem.open_output_stream(path)
+        errors = functools.partial(_arrow_errors, "write", key, StoreOutcomeUnknown)
+        with errors():
+            file = Told(self._access.filesystem.open_output_stream(path), errors)
         try:
             yield cast("IO[bytes]", file)
         except BaseException:
             # pyarrow has no way to give an upload up: it completes it, also when it is only dropped.
-            with contextlib.suppress(OSError, StoreError):
+            with contextlib.suppress(StoreError):
                 file.close()
             with contextlib.suppress(StoreError):
                 self.delete(key)
             raise
-        with _arrow_errors("write", key, StoreOutcomeUnknown):
-            file.close()
+        file.close()
 
     def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
         if not (self._can_copy and isinstance(source, S3Store) and source.endpoint == self.endpoint):
@@ -225,8 +229,10 @@ class S3Store(ObjectStore):
         return bool(done)
 
     def open_read(self, key: str) -> IO[bytes]:
-        with _arrow_errors("read", key, StoreUnavailable):
-            return cast("IO[bytes]", self._access.filesystem.open_input_file(f"{self._bucket}/{self._key(key)}"))
+        errors = functools.partial(_arrow_errors, "read", key, StoreUnavailable)
+        with errors():
+            file = self._access.filesystem.open_input_file(f"{self._bucket}/{self._key(key)}")
+        return cast("IO[bytes]", Told(file, errors))
 
     def _body(self, body: bytes) -> bytes | GatedBody:
         return GatedBody(body, self._gate) if self._gate else body
@@ -256,9 +262,9 @@ def _arrow_errors(action: str, key: str, otherwise: type[StoreError]) -> Iterato
     """Turn the errors of pyarrow's filesystem into the store's; most come as OSError with a text."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise ObjectNotFound(f"{key} is not there.") from error
     except OSError as error:
+        if isinstance(error, FileNotFoundError) or any(each in str(error) for each in _NOT_THERE):
+            raise ObjectNotFound(f"{key} is not there.") from error
         if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error):
             raise StoreDenied(f"Not allowed to {action} {key!r}: {error}") from error
         raise otherwise(f"Could not {action} {key!r} for certain: {error}") from error

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import IO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typing_extensions import Buffer
 
 from holdfast.archive import blocks
 from holdfast.archive.model import FileRecord
 from holdfast.errors import DamagedError
-from holdfast.storage import ObjectStore
+from holdfast.storage import ObjectNotFound, ObjectStore
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
 
@@ -87,6 +90,23 @@ def test_a_cut_or_missing_file_is_found_and_named(store: ObjectStore) -> None:
     store.delete(record.path)
     with pytest.raises(DamagedError, match="is missing"):
         blocks.read_file(store, record)
+
+
+def test_a_file_that_goes_while_it_is_read_is_missing(store: ObjectStore) -> None:
+    class Going(io.RawIOBase):
+        def readinto(self, buffer: Buffer, /) -> int:
+            raise ObjectNotFound("it went")
+
+    class GoingStore:
+        url = "going"
+
+        def open_read(self, key: str) -> IO[bytes]:
+            return cast("IO[bytes]", Going())
+
+    (record,) = write(store)
+    for read in (blocks.read_file, blocks.check_file):
+        with pytest.raises(DamagedError, match="is missing from going"):
+            read(GoingStore(), record)
 
 
 NUMBERS = {

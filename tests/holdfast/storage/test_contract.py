@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.storage import InvalidKey, ObjectExists, ObjectNotFound, ObjectStore, SealedStore
-from holdfast.storage.base import PROBE_ROUNDS
+from holdfast.storage.base import PROBE_ROUNDS, ObjectChanged
 from holdfast.storage.key_source import new_key
 from holdfast.storage.keyring import KEYS
 
@@ -198,6 +198,19 @@ def test_parquet_goes_through_both_ways(store: ObjectStore) -> None:
         assert pq.read_table(read).equals(table)
     filesystem, root = store.filesystem()
     assert pq.read_table(f"{root}/data/t.parquet", filesystem=filesystem).equals(table)
+
+
+def test_an_object_that_goes_while_it_is_read_is_read_on_or_told_as_gone(store: ObjectStore) -> None:
+    body = bytes(4 << 20)
+    store.put("data/large", body)
+    said = ""
+    with store.open_read("data/large") as file:
+        store.delete("data/large")
+        try:
+            found = file.read()  # what is open stays, in a folder
+        except (ObjectNotFound, ObjectChanged) as error:
+            found, said = b"", str(error)
+    assert found == body or "data/large" in said
 
 
 def test_nothing_stays_of_a_write_that_failed(store: ObjectStore) -> None:
