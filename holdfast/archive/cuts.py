@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from holdfast.archive.timeline import to_of
 from holdfast.position import parse_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from holdfast.archive.model import Block
     from holdfast.archive.placed import Placed
@@ -60,40 +61,46 @@ def cuts(chain: Chain) -> list[Placed]:
 
 def stretches(chain: Chain) -> Iterator[Between]:
     """Yield what is known between each two neighbouring cuts."""
+    told = _Told(chain)
     for before, after in pairwise(cuts(chain)):
-        yield between(chain, before, after)
+        yield told.between(before, after)
 
 
 def between(chain: Chain, before: Placed, after: Placed) -> Between:
     """Return what is known of the schema between two cuts."""
-    is_told = _is_told(before.head, after.head)
-    differ = _differ(before.head, after.head, is_told=is_told)
-    told = _positions(chain, before, after, lambda block: block.defined) if is_told else None
-    if differ and not told:  # some commands are not told of
-        told = None
-    seen = _positions(chain, before, after, lambda block: (*block.ddl, *block.defined))
-    return Between(before, after, told, seen, differ)
+    return _Told(chain).between(before, after)
+
+
+class _Told:
+    """What a chain's blocks tell of changes of the schema: put in order once, however many cuts there are."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._defined = _positions(chain, lambda block: block.defined)
+        self._seen = _positions(chain, lambda block: (*block.ddl, *block.defined))
+
+    def between(self, before: Placed, after: Placed) -> Between:
+        """Return what is known of the schema between two cuts."""
+        start, end = to_of(before.head), to_of(after.head)
+        is_told = _is_told(before.head, after.head)
+        differ = _differ(before.head, after.head, is_told=is_told)
+        told = _within(self._defined, start, end) if is_told else None
+        if differ and not told:  # some commands are not told of
+            told = None
+        return Between(before, after, told, _within(self._seen, start, end), differ)
+
+
+def _positions(chain: Chain, told_by: Callable[[Block], Iterable[str]]) -> list[int]:
+    return sorted(parse_position(each) for placed in chain.changes for each in told_by(placed.head))
+
+
+def _within(positions: Sequence[int], start: int, end: int) -> tuple[int, ...]:
+    return tuple(positions[bisect_left(positions, start) : bisect_left(positions, end)])
 
 
 def _is_told(before: Block, after: Block) -> bool:
     """Say whether the log told of all changes between two blocks."""
     told = {block.stream.definitions if block.stream else "" for block in (before, after)}
     return len(told) == 1 and "" not in told
-
-
-def _positions(
-    chain: Chain, before: Placed, after: Placed, told_by: Callable[[Block], Iterable[str]]
-) -> tuple[int, ...]:
-    start, end = to_of(before.head), to_of(after.head)
-    return tuple(
-        sorted(
-            position
-            for placed in chain.changes
-            if to_of(placed.head) > start
-            for position in map(parse_position, told_by(placed.head))
-            if start <= position < end
-        )
-    )
 
 
 def _differ(before: Block, after: Block, *, is_told: bool) -> bool:

@@ -19,7 +19,7 @@ from holdfast.errors import DamagedError, RefusedError, UsageError
 from holdfast.position import between_records, parse_position, show_position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from holdfast.archive.model import Block, Mark, Transactions
     from holdfast.archive.placed import Placed
@@ -159,22 +159,37 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     since = (interval.first, True)
     blocks = [placed for placed in _in_order(chain) if (to_of(placed.head), placed.head.kind == "snapshot") >= since]
     labels = {record.id: record.label for placed in chain.snapshots for record in placed.head.tables}
+    told = [(placed, {record.id for record in placed.head.tables}) for placed in _telling(blocks)]
     return [
         {**gap, "from": max(gap["from"], iso(interval.start)), "to": gap.get("to", iso(interval.end))}
         for table, label in labels.items()
-        for gap in _gaps_of(table, label, blocks)
+        for gap in _gaps_of(table, label, told)
     ]
 
 
-def _gaps_of(table: str, label: str, blocks: Sequence[Placed]) -> list[dict[str, Any]]:
-    """Return the gaps of a table; the last one may have no end."""
+def _telling(blocks: Iterable[Placed]) -> Iterator[Placed]:
+    """Leave out changes that tell of all tables what those just before them did: these are most of very many."""
+    before = None
+    for placed in blocks:
+        stream = placed.head.stream if placed.head.kind == "changes" else None
+        now = (stream.followed, stream.not_followed, stream.dropped) if stream else None
+        if now is None or now != before:
+            yield placed
+        before = now
+
+
+def _gaps_of(table: str, label: str, told: Iterable[tuple[Placed, Collection[str]]]) -> list[dict[str, Any]]:
+    """Return the gaps of a table; the last one may have no end.
+
+    :param told: blocks, each with the ids of the tables that it has rows of.
+    """
     found: list[dict[str, Any]] = []
     is_open = has_rows = was_followed = False
-    for placed in blocks:
+    for placed, tables in told:
         block = placed.head
         stream = block.stream
         is_followed = stream is not None and int(table) in stream.followed
-        if block.kind == "snapshot" and any(record.id == table for record in block.tables):
+        if block.kind == "snapshot" and table in tables:
             if is_open:
                 found[-1]["to"] = iso(block.covers.to_time)
             is_open, has_rows = False, True

@@ -240,12 +240,22 @@ class Moment:
             _Followed.since(placed, records[placed.id, table], self.position, self.at)
             for table, (_, placed) in self._bases().items()
         ]
+        waiting = sorted(found, key=lambda each: each.start, reverse=True)
+        begun: dict[str, _Followed] = {}
+        before = None
         for placed in changes:
             block, end = placed.block, to_of(placed.block)
             told_here = _by_table(block)
-            for each in found:
-                if each.start < end:
-                    each.add(block, told_here.get(each.record.id, ()))
+            concerned = set(told_here)
+            while waiting and waiting[-1].start < end:
+                each = waiting.pop()
+                begun[each.record.id] = each
+                concerned.add(each.record.id)
+            now = (block.stream.followed, block.stream.not_followed) if block.stream else None
+            # What is followed rarely differs from block to block: tables without changes have nothing to learn then.
+            for table in concerned & begun.keys() if now == before else begun:
+                begun[table].add(block, told_here.get(table, ()))
+            before = now
         return {table.record.id: table.parts() for table in found}
 
     def _bases(self) -> Mapping[str, tuple[TableRecord, Placed]]:
