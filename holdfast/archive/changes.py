@@ -41,6 +41,9 @@ _AT_ONCE: Final = 4
 _AWAY_S: Final = 0.002
 """A small file that is read in less is on this machine: threads would take longer to take turns than to read."""
 
+_TRIED: Final = 3
+"""Small files of which one tells, read in less, that they are on this machine: it may have been busy with others."""
+
 _FEW_ROWS: Final = 8192
 """No more are in a small file, so that few of those at once take little memory."""
 
@@ -136,14 +139,17 @@ class Files:
         def read(file: FileRecord) -> list[pa.RecordBatch]:
             return list(self._read(file, ids))
 
-        first, *others = files
-        began = time.perf_counter()
-        yield from read(first)
-        if time.perf_counter() - began < _AWAY_S:
-            yield from chain.from_iterable(map(read, others))
-        elif others:
-            with ThreadPoolExecutor(min(_AT_ONCE, len(others))) as pool:
-                yield from chain.from_iterable(pool.map(read, others))
+        left = list(files)
+        for file in left[:_TRIED]:
+            began = time.perf_counter()
+            yield from read(file)
+            del left[0]
+            if time.perf_counter() - began < _AWAY_S:
+                yield from chain.from_iterable(map(read, left))
+                return
+        if left:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(left))) as pool:
+                yield from chain.from_iterable(pool.map(read, left))
 
     def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
         return (batch for _, batch in read_groups(self._store, file, ids=ids))
@@ -151,11 +157,13 @@ class Files:
     def _runs(self) -> Iterator[list[FileRecord]]:
         """Yield the files in their order, small ones together."""
         run: list[FileRecord] = []
+        size = 0
         for file in self._files:
-            if run and sum(each.size for each in run) + file.size > _RUN_BYTES:
+            if run and size + file.size > _RUN_BYTES:
                 yield run
-                run = []
+                run, size = [], 0
             run.append(file)
+            size += file.size
         if run:
             yield run
 

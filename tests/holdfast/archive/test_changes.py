@@ -87,9 +87,29 @@ def test_small_files_are_read_at_the_same_time_where_each_takes_its_time(
     together = threading.Barrier(2)
     monkeypatch.setattr(changes, "_AWAY_S", away_s)
     monkeypatch.setattr(changes, "_AT_ONCE", 2)
+    monkeypatch.setattr(changes, "_TRIED", 1)
     store = Met(tmp_path)
     files = [written(store, f"f{number}", [number]) for number in range(5)]
     (part,) = Files(store, files).read()
+    assert part.column(1).to_pylist() == [0, 1, 2, 3, 4]
+    assert (len(seen), len(set(seen))) == (5, threads)
+
+
+@pytest.mark.parametrize(("took", "threads"), [((9, 9, 0), 1), ((0,), 1), ((9, 9, 9), 2)])
+def test_one_small_file_that_is_read_fast_is_enough_to_go_on_without_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: tuple[int, ...], threads: int
+) -> None:
+    class Seen(FolderStore):
+        def open_read(self, key: str) -> IO[bytes]:
+            seen.append(threading.current_thread())
+            return super().open_read(key)
+
+    seen: list[threading.Thread] = []
+    clock = iter([moment for each in took for moment in (0, each)])
+    monkeypatch.setattr("holdfast.archive.changes.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr(changes, "_AT_ONCE", 1)
+    store = Seen(tmp_path)
+    (part,) = Files(store, [written(store, f"f{number}", [number]) for number in range(5)]).read()
     assert part.column(1).to_pylist() == [0, 1, 2, 3, 4]
     assert (len(seen), len(set(seen))) == (5, threads)
 
