@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.archive.model import iso
 from holdfast.archive.named import TRANSACTIONS
@@ -14,7 +17,7 @@ from holdfast.archive.timeline import from_of, to_of
 from holdfast.errors import DamagedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from holdfast.archive.model import Block, Commit
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from holdfast.archive.placed import Placed
     from holdfast.archive.points import Interval
     from holdfast.archive.state import State
+
+_T = TypeVar("_T")
 
 _END: Final = 1 << 64
 """Behind every position."""
@@ -72,15 +77,19 @@ class Costs:
     def __init__(self, state: State) -> None:
         self._state = state
         self._sources: dict[str, tuple[_Stretch, ...]] = {}
+        self._names: dict[str, Mapping[str, Sequence[int]]] = {}
 
     def of(self, file: NamedFile) -> tuple[Cost, ...]:
         """Return what cannot be restored whole without a file."""
-        return self._over(file.source, lambda stretch: stretch.spans_of_file(file))
+        numbers = self._named(file.source)
+        some = {number for name in _names_of(file) for number in numbers.get(name, ())}
+        found = (self._stretches(file.source)[number] for number in sorted(some))
+        return _costs((stretch, stretch.spans_of_file(file)) for stretch in found)
 
     def of_commit(self, source: str, commit: int) -> tuple[Cost, ...]:
         """Return what cannot be restored whole without the blocks of one source that a commit added."""
         blocks = {placed.id for placed in self._state.blocks.values() if placed.commit == commit}
-        return self._over(source, lambda stretch: stretch.spans_of_blocks(blocks))
+        return _costs((stretch, stretch.spans_of_blocks(blocks)) for stretch in self._stretches(source))
 
     def behind(self, commits: Iterable[Commit]) -> tuple[Cost, ...]:
         """Return what was backed up in commits behind a state that damage cuts off: nothing of it can be restored."""
@@ -96,35 +105,33 @@ class Costs:
         here = [each.end for each in intervals(self._state, source)]
         return Cost(source, max(here, default=min(times)), max(times), numbers[0], numbers[-1], len(blocks))
 
-    def _over(self, source: str, spans_in: Callable[[_Stretch], Iterable[Span]]) -> tuple[Cost, ...]:
+    def _stretches(self, source: str) -> Sequence[_Stretch]:
         if source not in self._sources:
             self._sources[source] = tuple(_Stretch(source, each) for each in intervals(self._state, source))
-        found = (stretch.cost(spans_in(stretch)) for stretch in self._sources[source])
-        return tuple(cost for cost in found if cost)
+        return self._sources[source]
+
+    def _named(self, source: str) -> Mapping[str, Sequence[int]]:
+        """Return which stretches need files of some block, or of some path."""
+        if source not in self._names:
+            stretches = enumerate(self._stretches(source))
+            self._names[source] = _grouped((name, number) for number, each in stretches for name in each.names())
+        return self._names[source]
 
 
-def _before(positions: Sequence[int], end: int) -> int:
-    """Return the last of some positions that is before another one; 0 where there is none."""
-    return max((each for each in positions if each < end), default=0)
+def _names_of(file: NamedFile) -> set[str]:
+    """Return by what a file may be known: its path, or the block whose it is."""
+    return {file.path, file.block, *file.path.split("/")}
 
 
-def _tables_in(placed: Placed, file: NamedFile) -> tuple[str, ...]:
-    """Return the ids of a block's tables that have rows in a file.
-
-    It is the block's own, or, where that was made of others, one of theirs.
-    """
-    home = placed.home or placed.id
-    if home == file.block or home in file.path.split("/"):
-        return file.tables
-    if placed.head.after is None:
-        return ()
-    with suppress(DamagedError):
-        return tuple(table.id for table in placed.block.tables if any(each.key == file.path for each in table.files))
-    return ()
+def _costs(found: Iterable[tuple[_Stretch, Iterable[Span]]]) -> tuple[Cost, ...]:
+    return tuple(cost for stretch, spans in found if (cost := stretch.cost(spans)))
 
 
 class _Stretch:
-    """One restorable interval, and what of its chain is needed for which of its positions."""
+    """One restorable interval, and what of its chain is needed for which of its positions.
+
+    Where all of an archive's files are lost, each of them is asked for: what is looked up is put in order once.
+    """
 
     def __init__(self, source: str, interval: Interval) -> None:
         self._source = source
@@ -150,14 +157,66 @@ class _Stretch:
         telling = (placed.head for placed in self._blocks if placed.head.is_cut or placed.head.sequences)
         return sorted(set(map(to_of, telling)))
 
+    @cached_property
+    def _points(self) -> list[tuple[int, int, datetime, datetime]]:
+        """Its restore points: position, number, and the times between which it was reached; in order."""
+        return sorted(
+            (to_of(placed.head), placed.number, placed.head.covers.from_time, placed.head.covers.to_time)
+            for placed in self._blocks
+            if not placed.head.supplement
+        )
+
+    @cached_property
+    def _by_home(self) -> Mapping[str, Sequence[Placed]]:
+        """The blocks by the one in whose folder their files are."""
+        return _grouped((placed.home or placed.id, placed) for placed in self._blocks)
+
+    @cached_property
+    def _lists(self) -> Mapping[str, Sequence[Placed]]:
+        """The blocks by the path of their list of transactions."""
+        listed = ((placed.head.transactions, placed) for placed in self._blocks)
+        return _grouped((each.file.path, placed) for each, placed in listed if each is not None)
+
+    @cached_property
+    def _descriptions(self) -> Mapping[str, Sequence[Placed]]:
+        """The blocks by the paths of what describes the schema."""
+        return _grouped((path, placed) for placed in self._blocks for path in _described_in(placed.head))
+
+    @cached_property
+    def _borrowed(self) -> Mapping[str, Sequence[tuple[Placed, str]]]:
+        """The blocks that were made of others, with their tables, by the files that these have rows in."""
+        made = (placed for placed in self._blocks if placed.head.after is not None)
+        return _grouped((key, (placed, table)) for placed in made for key, table in _read_by(placed))
+
+    @cached_property
+    def _snapshots_of(self) -> Mapping[str, Sequence[int]]:
+        """Where the snapshots of a table are, by its id, in order."""
+        found = ((placed, to_of(placed.head)) for placed in self._chain.snapshots)  # in order of positions
+        return _grouped((record.id, at) for placed, at in found for record in placed.head.tables)
+
+    def names(self) -> set[str]:
+        """Return what files are known by that it needs."""
+        return {*self._by_home, *self._lists, *self._descriptions, *self._borrowed}
+
     def spans_of_file(self, file: NamedFile) -> Iterator[Span]:
-        for placed in self._blocks:
-            if file.holds == TRANSACTIONS:
-                yield from self._times(placed, file.path)
-            elif file.tables:
-                yield from (self._data(placed, table) for table in _tables_in(placed, file))
-            else:
+        if file.holds == TRANSACTIONS:
+            for placed in self._lists.get(file.path, ()):  # needed where only a time leads to
+                yield from_of(placed.head) + 1, to_of(placed.head)
+        elif file.tables:
+            yield from self._rows(file)
+        else:
+            for placed in self._descriptions.get(file.path, ()):
                 yield from self._schema(placed, file.path)
+
+    def _rows(self, file: NamedFile) -> Iterator[Span]:
+        """Yield for which positions a data file is needed: by its own block, and by those made of that."""
+        homes = _names_of(file)
+        for home in homes & self._by_home.keys():
+            for placed in self._by_home[home]:
+                yield from (self._data(placed, table) for table in file.tables)
+        for placed, table in self._borrowed.get(file.path, ()):
+            if (placed.home or placed.id) not in homes:
+                yield self._data(placed, table)
 
     def spans_of_blocks(self, ids: set[str]) -> Iterator[Span]:
         for placed in self._blocks:
@@ -172,26 +231,16 @@ class _Stretch:
             return end, self._next_snapshot(table, end + 1)
         return from_of(placed.head) + 1, self._next_snapshot(table, end) if table else end + 1
 
-    @staticmethod
-    def _times(placed: Placed, path: str) -> Iterator[Span]:
-        """Yield for which positions a list of transactions is needed: those that only a time leads to."""
-        listed = placed.head.transactions
-        if listed is not None and listed.file.path == path:
-            yield from_of(placed.head) + 1, to_of(placed.head)
-
     def _next_snapshot(self, table: str, position: int) -> int:
         """Return where the first snapshot of a table is, from a position on."""
-        for placed in self._chain.snapshots:  # in order of positions
-            if to_of(placed.head) >= position and any(record.id == table for record in placed.head.tables):
-                return to_of(placed.head)
-        return _END
+        return _next(self._snapshots_of.get(table, ()), position)
 
     def _schema(self, placed: Placed, path: str) -> Iterator[Span]:
         """Yield for which positions a file that describes the schema is needed, as this block names it."""
         head, end = placed.head, to_of(placed.head)
         if path in {file.path for file in (head.catalog, head.schema_dump) if file}:
             if head.is_cut:  # it may tell where sequences stood before it, and is taken where the schema is approximate
-                yield _before(self._cuts, end) + 1, next((cut for cut in self._cuts if cut > end), _END)
+                yield _before(self._cuts, end) + 1, _next(self._cuts, end + 1)
             if head.kind == "snapshot":  # its rows are read by it, also where a later schema is known
                 yield end, max((self._next_snapshot(each.id, end + 1) for each in head.tables), default=end + 1)
         if head.sequences is not None and path == head.sequences.path:
@@ -208,17 +257,83 @@ class _Stretch:
         ]
         if not clipped:
             return None
-        every = sorted(
-            (to_of(placed.head), placed.number, placed.head.covers.from_time, placed.head.covers.to_time)
-            for placed in self._blocks
-            if not placed.head.supplement
-        )
-        points = [point for point in every if any(first <= point[0] <= last for first, last in clipped)]
-        begin, last = min(first for first, _ in clipped), max(last for _, last in clipped)
-        if not points:
-            before = max((when for position, *_, when in every if position < begin), default=interval.start)
-            after = min((when for position, *_, when in every if position > last), default=interval.end)
-            return Cost(self._source, before, after, 0, 0, points=0)
-        start = points[0][3] if begin == points[0][0] else max(points[0][2], interval.start)
-        end = max(when for *_, when in points)
-        return Cost(self._source, start, end, points[0][1], points[-1][1], len({commit for _, commit, *_ in points}))
+        places = [(self._place(first), self._place(last + 1)) for first, last in _apart(clipped)]
+        some = [(begin, behind) for begin, behind in places if begin < behind]
+        begin, last = min(clipped)[0], max(map(_LAST, clipped))
+        if some:
+            at, first, began, reached = self._points[some[0][0]]
+            start = reached if begin == at else max(began, interval.start)
+            end = max(self._latest(*each) for each in some)
+            numbers = set(chain.from_iterable(self._numbers[slice(*each)] for each in some))
+            return Cost(self._source, start, end, first, self._numbers[some[-1][1] - 1], len(numbers))
+        since = max(map(_UNTIL, self._points[: self._place(begin)]), default=interval.start)
+        until = min(map(_UNTIL, self._points[self._place(last + 1) :]), default=interval.end)
+        return Cost(self._source, since, until, 0, 0, points=0)
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        return [number for _, number, *_ in self._points]
+
+    @cached_property
+    def _latest_so_far(self) -> list[datetime]:
+        return list(accumulate((until for *_, until in self._points), max))
+
+    def _latest(self, begin: int, behind: int) -> datetime:
+        """Return the latest time of some neighbouring restore points; nearly always it is that of the last one."""
+        so_far = self._latest_so_far
+        if begin == 0 or so_far[behind - 1] > so_far[begin - 1]:
+            return so_far[behind - 1]
+        return max(until for *_, until in self._points[begin:behind])
+
+    def _place(self, position: int) -> int:
+        """Return how many restore points are before a position."""
+        return bisect_left(self._points, (position,))
+
+
+_UNTIL, _LAST = itemgetter(3), itemgetter(1)
+
+
+def _described_in(block: Block) -> set[str]:
+    """Return the paths of the files that describe a block's schema."""
+    return {file.path for file in (block.catalog, block.schema_dump, block.sequences) if file is not None}
+
+
+def _read_by(placed: Placed) -> Iterator[tuple[str, str]]:
+    """Yield the keys of a block's data files, each with the tables that have rows there; none where it is damaged."""
+    with suppress(DamagedError):
+        for table in placed.block.tables:
+            for key in {file.key for file in table.files}:
+                yield key, table.id
+
+
+def _grouped(pairs: Iterable[tuple[str, _T]]) -> Mapping[str, Sequence[_T]]:
+    found: dict[str, list[_T]] = {}
+    for name, each in pairs:
+        found.setdefault(name, []).append(each)
+    return found
+
+
+def _before(positions: Sequence[int], end: int) -> int:
+    """Return the last of some positions, which are in order, that is before another one; 0 where there is none."""
+    place = bisect_left(positions, end)
+    return positions[place - 1] if place else 0
+
+
+def _next(positions: Sequence[int], start: int) -> int:
+    """Return the first of some positions, which are in order, from another one on."""
+    place = bisect_left(positions, start)
+    return positions[place] if place < len(positions) else _END
+
+
+def _apart(spans: Iterable[Span]) -> Iterator[Span]:
+    """Join spans, of which the ends are in them, that overlap; yield them in order."""
+    now: Span | None = None
+    for first, last in sorted(spans):
+        if now is not None and first <= now[1]:
+            now = now[0], max(now[1], last)
+            continue
+        if now is not None:
+            yield now
+        now = first, last
+    if now is not None:
+        yield now

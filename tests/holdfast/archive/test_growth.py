@@ -12,7 +12,9 @@ import pytest
 
 from holdfast.archive import State, points
 from holdfast.archive.compaction import CompactionPolicy, plan_compaction
+from holdfast.archive.costs import Costs
 from holdfast.archive.model import FORMAT, WRITER, Block, Commit, Coverage, FileRecord, Stream, TableRecord
+from holdfast.archive.named import files_of
 from holdfast.archive.retention import parse_rules
 from holdfast.archive.truncation import plan_truncation
 from holdfast.position import show_position
@@ -58,6 +60,7 @@ def block(sequence: int, tables: int, full_every: int) -> Block:
                 followed={each: each + 1 for each in range(tables)},
             ),
             "schema_version": "1",
+            "catalog": FileRecord(path=f"data/shop_db/schema/b{sequence}/catalog.json", size=2, sha256="0" * 64),
         }
     )
 
@@ -124,7 +127,12 @@ def compaction(state: State, store: ObjectStore) -> object:
     return plan_compaction(state, CompactionPolicy(), START + timedelta(days=365))
 
 
-@pytest.mark.parametrize("work", [restore_points, newest_moment, truncation, compaction])
+def costs_of_all_files(state: State, store: ObjectStore) -> object:
+    costs = Costs(state)
+    return [costs.of(file) for placed in state.blocks.values() for file in files_of(placed)]
+
+
+@pytest.mark.parametrize("work", [restore_points, newest_moment, truncation, compaction, costs_of_all_files])
 @pytest.mark.parametrize(
     ("full_every", "tables"),
     [(10_000, (40, 80)), (20, (40, 40))],  # where there are twice as many full backups of all tables, not of these, too

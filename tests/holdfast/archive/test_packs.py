@@ -20,7 +20,7 @@ from holdfast.archive import state as state_module
 from holdfast.archive.blocks import open_file, read_batches, read_file, table_folder, write_parquet
 from holdfast.archive.checkpoint import write_checkpoint
 from holdfast.archive.copying import copy
-from holdfast.archive.costs import Costs, _tables_in
+from holdfast.archive.costs import Costs
 from holdfast.archive.folders import check_rows, place_of
 from holdfast.archive.model import PACKS_SINCE, Block, FileRecord, TableRecord
 from holdfast.archive.named import content_problem, files_of
@@ -286,9 +286,7 @@ def test_what_a_pack_costs_is_asked_for_the_tables_that_a_made_snapshot_has_in_i
     archive.add(lambda state: Change("consolidation", add=(other,)), check=lambda: None, fence=None)
     (named,) = [file for file in files_of(archive.state.blocks[IDENTITY]) if file.parts]
     assert {(cost.first, cost.last) for cost in Costs(archive.state).of(named)} == {(1, 1), (2, 2)}
-    own = archive.state.blocks[IDENTITY]
-    assert _tables_in(own, named) == ("1", "2", "3")
-    assert _tables_in(archive.state.blocks[other.id], named) == ("1",)
+    assert named.tables == ("1", "2", "3")
 
 
 def test_packs_are_copied_as_they_are(archive: Archive, made: Block, tmp_path: Path) -> None:
