@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from holdfast.archive.blocks import open_file, read_batches, write_parquet
+from holdfast.archive.blocks import check_footer, open_file, read_batches, write_parquet
 from holdfast.archive.changes import Shaper
 from holdfast.archive.engine import open_engine
 from holdfast.archive.keyless import alike
@@ -23,7 +24,7 @@ from holdfast.archive.shape import Shape, name_of
 from holdfast.archive.share import ALL
 from holdfast.errors import DamagedError
 from holdfast.fields import field_id, number_of
-from locking.store import ObjectNotFound
+from locking.store import ObjectNotFound, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +39,16 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 BATCH_BYTES: Final = 16 << 20
+_ASKING: Final = 8
+"""Footers that are read at the same time: from a cloud, each takes a request's time."""
+
 _MARK: Final = "the archive is damaged: "
+
+_NOT_READ: Final = ("AWS Error", "Error reading bytes from file")
+"""What pyarrow says of a store, or a disk, that gives no bytes."""
+
+_OF_A_FILE: Final = "reading the stream registered as"
+"""What DuckDB says before what pyarrow says of a file that it cannot read."""
 
 
 def _format(*, ahead: bool) -> ds.ParquetFileFormat:
@@ -135,10 +145,11 @@ class View:
             none = pa.schema(list(zip(self._columns, kinds, strict=True))).empty_table()
             self._sql.register(f"base_{self._name}", none)
             return f"(select {self._all} from base_{self._name})"
+        self._check_footers([file for file in files if file.offset is None])
         try:
             with open_file(self._store, files[0]) as file:
                 written = pq.read_schema(file)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
             raise DamagedError(f"{files[0].path} in {self._store.url} is damaged: {error}") from error
         self._sql.register(f"base_{self._name}", self._rows_of_base(files, written))
         ids = {field_id(field): field for field in self._history.wanted}
@@ -148,6 +159,12 @@ class View:
             self._sql.register(f"missing_{self._name}", pa.table(row))
         shape = Shape(written, self._history.wanted, self._history.missing)
         return f"(select {', '.join(shape.expressions(f'missing_{self._name}'))} from base_{self._name})"
+
+    def _check_footers(self, files: Sequence[FileRecord]) -> None:
+        """Prove that files are read as what they were written: their pages are proved when they are."""
+        with ThreadPoolExecutor(_ASKING) as pool:
+            for _ in pool.map(lambda file: check_footer(self._store, file), files):
+                pass
 
     def _rows_of_base(self, files: Sequence[FileRecord], written: pa.Schema) -> ds.Dataset | pa.Table:
         if any(file.offset is not None for file in files):  # small
@@ -274,8 +291,11 @@ def explain(error: Exception, store: ObjectStore, files: Sequence[FileRecord]) -
             return DamagedError(f"{file.key} is missing from {store.url}")
         if file.offset is None and size != file.size:
             return DamagedError(f"{file.path} in {store.url} has {size} bytes instead of {file.size}")
-    if "CRC" in said or "checksum" in said:
-        return DamagedError(
-            f"a file in {store.url} is damaged ({' '.join(said.split())}): find it by 'holdfast verify'"
-        )
+    said = " ".join(said.partition("Detail: Python exception")[0].split())
+    of_a_file = _OF_A_FILE in said
+    said = said.partition(" failed: ")[2] if of_a_file else said
+    if any(each in said for each in _NOT_READ):
+        return StoreUnavailable(f"could not read what is needed of {store.url}: {said}; try again")
+    if of_a_file or (isinstance(error, OSError) and error.errno is None):  # those of this machine have a number
+        return DamagedError(f"a file in {store.url} is damaged ({said}): find it by 'holdfast verify --deep'")
     return error

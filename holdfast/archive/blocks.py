@@ -98,11 +98,24 @@ class _HashingFile:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._sha256 = hashlib.sha256()
+        self._footer = hashlib.sha256()
+        self._footer_at: int | None = None
         self.size = 0
         self.closed = False
 
+    def begin_footer(self, at: int) -> None:
+        """Note that the footer begins at a place; what comes before may still be written."""
+        self._footer_at = at
+
+    @property
+    def footer(self) -> str | None:
+        """Return what a record says of the footer."""
+        return None if self._footer_at is None else f"{self.size - self._footer_at}:{self._footer.hexdigest()}"
+
     def write(self, data: bytes) -> int:
         self._sha256.update(data)
+        if self._footer_at is not None:
+            self._footer.update(memoryview(data)[max(0, self._footer_at - self.size) :])
         self._file.write(data)
         self.size += len(data)
         return len(data)
@@ -191,7 +204,15 @@ def _write_file(
                     more = True
                     break
                 group = next(groups, None)
-    record = FileRecord(path=path, size=hashing.size, sha256=hashing.hexdigest(), rows=rows, key_range=keys.value)
+            hashing.begin_footer(sink.tell())
+    record = FileRecord(
+        path=path,
+        size=hashing.size,
+        sha256=hashing.hexdigest(),
+        rows=rows,
+        key_range=keys.value,
+        footer=hashing.footer,
+    )
     return record, more
 
 
@@ -291,12 +312,12 @@ def read_file(store: Readable, record: FileRecord) -> bytes:
     :raises DamagedError: the file is missing, cut or changed; it is named.
     """
     with _there(store, record), store.open_read(record.key) as file:
-        body = bytes(file.read()) if record.offset is None else _part_of(file, record.offset, record.size)
+        body = bytes(file.read()) if record.offset is None else read_range(file, record.offset, record.size)
     _compare(store, record, len(body), hashlib.sha256(body))
     return body
 
 
-def _part_of(file: IO[bytes], offset: int, size: int) -> bytes:
+def read_range(file: IO[bytes], offset: int, size: int) -> bytes:
     """Return so many bytes from an offset, or fewer where the file ends before."""
     exact = file.raw if isinstance(file, io.BufferedReader) else file  # it would read ahead
     try:
@@ -331,6 +352,24 @@ def check_file(store: Readable, record: FileRecord) -> None:
             found.update(piece)
             size += len(piece)
     _compare(store, record, size, found)
+
+
+def check_footer(store: Readable, record: FileRecord) -> None:
+    """Prove that what a data file says of its columns, row groups and pages is what was written.
+
+    Pages have checksums of their own, which readers compare; these are enough where the footer is right. Of files that
+    were written before footers had checksums, all is read.
+
+    :raises DamagedError: as `read_file` does.
+    """
+    if record.footer is None:
+        check_file(store, record)
+        return
+    size, _, sha256 = record.footer.partition(":")
+    with _there(store, record), store.open_read(record.key) as file:
+        body = read_range(file, (record.offset or 0) + record.size - int(size), int(size))
+    if len(body) != int(size) or hashlib.sha256(body).hexdigest() != sha256:
+        raise DamagedError(f"{record.path} in {store.url} is damaged: its footer is not what was written: {_REMEDY}")
 
 
 def pieces(file: IO[bytes]) -> Iterator[memoryview]:

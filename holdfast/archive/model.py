@@ -138,6 +138,8 @@ class FileRecord(Document):
     :param rows: rows in it, for a data file.
     :param digest: the additive content hash of those rows (`rows:sum`).
     :param key_range: least and greatest value of the first key column, as text; None where unknown.
+    :param footer: of a data file its last bytes, which tell of its columns and pages: how many, `:`, and their SHA-256
+        in hex; None where an earlier version wrote it.
     """
 
     path: str
@@ -146,6 +148,7 @@ class FileRecord(Document):
     rows: int = 0
     digest: str | None = None
     key_range: tuple[str, str] | None = None
+    footer: str | None = None
 
     @property
     def key(self) -> str:

@@ -10,6 +10,7 @@ from weakref import WeakSet
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
+from holdfast.storage.parts import RangeReader
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -33,6 +34,19 @@ def _leave() -> None:
     end = time.monotonic() + _LEAVING_S
     while _OPEN and time.monotonic() < end:
         time.sleep(0.005)
+
+
+class _Unopened(RangeReader):
+    """Stands for a file that could not be opened, and says so when it is read.
+
+    Where opening one raises, or asking for its size, a scan of Arrow (26.0.1) waits for ever, with the locks held.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        def fetch(offset: int, length: int) -> NoReturn:
+            raise error
+
+        super().__init__(1 << 20, fetch)  # of an empty one nothing would be read
 
 
 class ReadOnly(FileSystemHandler):  # type: ignore[misc]  # it has no types
@@ -64,8 +78,9 @@ class ReadOnly(FileSystemHandler):  # type: ignore[misc]  # it has no types
     def open_input_file(self, path: str) -> pa.PythonFile:
         try:
             file = self._store.open_read(self.normalize_path(path))
-        except ObjectNotFound as error:
-            raise FileNotFoundError(path) from error
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised when the file is read
+            gone = FileNotFoundError(path) if isinstance(error, ObjectNotFound) else error
+            return pa.PythonFile(_Unopened(gone), mode="r")
         _OPEN.add(file)
         return pa.PythonFile(file, mode="r")
 

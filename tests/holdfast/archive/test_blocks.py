@@ -92,6 +92,29 @@ def test_a_cut_or_missing_file_is_found_and_named(store: ObjectStore) -> None:
         blocks.read_file(store, record)
 
 
+def test_the_record_tells_of_the_footer(store: ObjectStore) -> None:
+    for record in (*write(store), *blocks.write_parquet(store, "data/none", SCHEMA, iter(()))):
+        body = store.get(record.path)
+        length = int.from_bytes(body[-8:-4], "little") + 8  # as Parquet counts it
+        assert record.footer == f"{length}:{hashlib.sha256(body[-length:]).hexdigest()}"
+        blocks.check_footer(store, record)
+
+
+def test_a_footer_that_was_changed_cut_or_not_told_of_is_found(store: ObjectStore) -> None:
+    (record,) = write(store)
+    untold = record.model_copy(update={"footer": None})
+    body = store.get(record.path)
+    for wrong in (body[:-20] + b"X" + body[-19:], body[:-1], b""):
+        store.put(record.path, wrong)
+        for each in (record, untold):
+            with pytest.raises(DamagedError, match=record.path):
+                blocks.check_footer(store, each)
+    store.put(record.path, b"XXXX" + body[4:])
+    blocks.check_footer(store, record)
+    with pytest.raises(DamagedError, match=record.path):
+        blocks.check_footer(store, untold)
+
+
 def test_a_file_that_goes_while_it_is_read_is_missing(store: ObjectStore) -> None:
     class Going(io.RawIOBase):
         def readinto(self, buffer: Buffer, /) -> int:
