@@ -24,7 +24,7 @@ from holdfast.archive.shape import Shape, name_of
 from holdfast.archive.share import ALL
 from holdfast.errors import DamagedError
 from holdfast.fields import field_id, number_of
-from locking.store import ObjectNotFound, StoreUnavailable
+from locking.store import ObjectNotFound, StoreDenied, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,8 +44,8 @@ _ASKING: Final = 8
 
 _MARK: Final = "the archive is damaged: "
 
-_NOT_READ: Final = ("AWS Error", "Error reading bytes from file")
-"""What pyarrow says of a store, or a disk, that gives no bytes."""
+_NOT_READ: Final = ("AWS Error", "Error reading bytes from file", StoreUnavailable.__name__, StoreDenied.__name__)
+"""What pyarrow says of a store, or a disk, that gives no bytes; our own errors by name, where it reads through us."""
 
 _OF_A_FILE: Final = "reading the stream registered as"
 """What DuckDB says before what pyarrow says of a file that it cannot read."""
@@ -291,10 +291,11 @@ def explain(error: Exception, store: ObjectStore, files: Sequence[FileRecord]) -
             return DamagedError(f"{file.key} is missing from {store.url}")
         if file.offset is None and size != file.size:
             return DamagedError(f"{file.path} in {store.url} has {size} bytes instead of {file.size}")
+    not_read = any(each in said for each in _NOT_READ)
     said = " ".join(said.partition("Detail: Python exception")[0].split())
     of_a_file = _OF_A_FILE in said
     said = said.partition(" failed: ")[2] if of_a_file else said
-    if any(each in said for each in _NOT_READ):
+    if not_read:
         return StoreUnavailable(f"could not read what is needed of {store.url}: {said}; try again")
     if of_a_file or (isinstance(error, OSError) and error.errno is None):  # those of this machine have a number
         return DamagedError(f"a file in {store.url} is damaged ({said}): find it by 'holdfast verify --deep'")

@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING, NoReturn, cast
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from holdfast.storage.base import ConditionNotSupported, ObjectStore, StoreFull
+from holdfast.storage.file_errors import TranslatingFile
 from holdfast.storage.keys import TEMPORARY_PREFIX, check_key, check_prefix
-from holdfast.storage.told import Told
 from locking.store import (
     Listing,
     ObjectExists,
@@ -164,8 +164,10 @@ class FolderStore(ObjectStore):
         if path.exists():
             raise ObjectExists(f"{key} is there already.")
         with self._temporary(key) as (temporary, file):
-            told = Told(file, partial(_errors, _raise_write, "write", key))  # kept: it closes the file when it goes
-            yield cast("IO[bytes]", told)
+            translating = TranslatingFile(
+                file, partial(_errors, _raise_write, "write", key)
+            )  # kept: it closes the file when it goes
+            yield cast("IO[bytes]", translating)
             self._publish(key, file, temporary, path, _link)
 
     def open_read(self, key: str) -> IO[bytes]:
@@ -175,7 +177,7 @@ class FolderStore(ObjectStore):
         self._status(key, path)  # tells a folder from a file
         errors = partial(_errors, _raise_read, "read", key)
         with errors():
-            return cast("IO[bytes]", Told(OSFile(str(path), "rb"), errors))
+            return cast("IO[bytes]", TranslatingFile(OSFile(str(path), "rb"), errors))
 
     def _path(self, key: str) -> Path:
         path = self._root / check_key(key)

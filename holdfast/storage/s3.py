@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from holdfast.errors import UsageError
 from holdfast.storage.base import ObjectChanged, ObjectStore
+from holdfast.storage.file_errors import TranslatingFile
 from holdfast.storage.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.keys import check_key, check_prefix
 from holdfast.storage.s3_access import S3Access
@@ -22,7 +23,6 @@ from holdfast.storage.s3_delete import delete_all, keeps_versions
 from holdfast.storage.s3_errors import s3_errors
 from holdfast.storage.s3_settings import SSE, S3Settings
 from holdfast.storage.s3_upload import upload
-from holdfast.storage.told import Told
 from locking.store import (
     Listing,
     ObjectExists,
@@ -205,7 +205,7 @@ class S3Store(ObjectStore):
         path = f"{self._bucket}/{self._key(key)}"
         errors = functools.partial(_arrow_errors, "write", key, StoreOutcomeUnknown)
         with errors():
-            file = Told(self._access.filesystem.open_output_stream(path), errors)
+            file = TranslatingFile(self._access.filesystem.open_output_stream(path), errors)
         try:
             yield cast("IO[bytes]", file)
         except BaseException:
@@ -232,7 +232,7 @@ class S3Store(ObjectStore):
         errors = functools.partial(_arrow_errors, "read", key, StoreUnavailable)
         with errors():
             file = self._access.filesystem.open_input_file(f"{self._bucket}/{self._key(key)}")
-        return cast("IO[bytes]", Told(file, errors))
+        return cast("IO[bytes]", TranslatingFile(file, errors))
 
     def _body(self, body: bytes) -> bytes | GatedBody:
         return GatedBody(body, self._gate) if self._gate else body

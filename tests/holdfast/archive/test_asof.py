@@ -70,18 +70,23 @@ def test_a_footer_that_tells_of_another_column_is_damage(tmp_path: Path, is_told
         rows_of(store, history, tmp_path)
 
 
-def test_a_store_that_gives_no_bytes_is_unavailable_and_not_damaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [OSError("AWS Error NETWORK_CONNECTION during GetObject operation"), StoreUnavailable("timed out")],
+    ids=["of pyarrow", "of ours"],
+)
+def test_a_store_that_gives_no_bytes_is_unavailable_and_not_damaged(tmp_path: Path, error: Exception) -> None:
     class Failing(FolderStore):
         def filesystem(self) -> tuple[FileSystem, str]:
             return ReadOnly.over(Cut(self.url)), ""
 
     class Cut(FolderStore):
         def open_read(self, key: str) -> Any:
-            raise OSError(f"When reading {key}: AWS Error NETWORK_CONNECTION during GetObject operation")
+            raise error
 
     store = Failing(tmp_path / "archive")
     history = made(store)
-    with pytest.raises(StoreUnavailable, match=r"archive: .*AWS Error NETWORK_CONNECTION.*; try again$"):
+    with pytest.raises(StoreUnavailable, match=f"archive: .*{error}.*; try again$"):
         rows_of(store, history, tmp_path)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class Told(io.RawIOBase):
+class TranslatingFile(io.RawIOBase):
     """Passes on what is read from or written to a file of pyarrow, which itself raises OSError with some text.
 
     :param errors: a block of it turns errors into the store's
