@@ -111,7 +111,7 @@ class History:
     def _alone(self, statement: str) -> None:
         self.script.append(statement)
         self.followed.session.execute(statement.encode())
-        self.followed.note()
+        self._note()
 
     def _message(self) -> str:
         """Return what writes a message into the log: by itself, whatever becomes of its transaction, or as a part."""
@@ -149,7 +149,10 @@ class History:
         session.execute(self.script[-1].encode())
         if not commit:
             self.model = before
-        self.followed.note()
+        self._note()
+
+    def _note(self) -> None:
+        self.script.append(f"-- at {self.followed.note()}")
 
     def _part(self, part: Callable[[], Steps]) -> None:
         """Run a part of a transaction: all of it, or nothing."""

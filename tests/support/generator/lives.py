@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hypothesis import note
 from hypothesis import strategies as st
 
 from holdfast.sources.postgresql.server import PostgresServer
@@ -38,6 +39,7 @@ class Life:
 
     def can_be_gone_back_in(self) -> None:
         """Make sure of each moment in the archive, and that a drawn one and the last come back in a database."""
+        note("\n".join(self.history.script))
         for number in range(self.first, len(self.followed.moments)):
             agree_at(self.followed, number, self.history.exact(number))
         at = self.history.chance.one(self.followed.moments[self.first :])[0]
