@@ -140,23 +140,38 @@ class Table(Record):
         """Say whether rows may have got other values in a way that the log does not tell.
 
         Only ALTER TABLE gives them some, and changes what the catalog says of the table's columns. TRUNCATE, which the
-        log tells, VACUUM FULL and CLUSTER leave that alone, unless a column has values that stand in the catalog only.
+        log tells, VACUUM FULL and CLUSTER leave that alone, but where columns have values that stand in the catalog
+        only: of these the latter two make values of the rows, and columns of older rows that nothing tells.
 
         :param before: what it was.
         """
-        return self.filenode != before.filenode and (self.form != before.form or not self.form)
+        if self.filenode == before.filenode or (self.form and self.form == before.form):
+            return False
+        return not (self._has_large_values_of(before) and self._tells_missing_of(before))
 
     def may_have_been_unlogged(self, before: Table) -> bool:
         """Say whether the table may have been unlogged for a while, when the log told nothing of its rows.
 
         PostgreSQL refuses that of a table that is published by its own name, but not of a partition of one. ALTER TABLE
-        writes the rows anew both ways, and gives large values another table; TRUNCATE, VACUUM FULL and CLUSTER do not
-        (ATRewriteTables() and copy_table_data() of PostgreSQL's source).
+        writes the rows anew both ways.
 
         :param before: what it was.
         """
-        known = self.toast and self.toast == before.toast
-        return self.bound is not None and self.filenode != before.filenode and not known
+        is_refiled = self.filenode != before.filenode
+        return self.bound is not None and is_refiled and not self._has_large_values_of(before)
+
+    def _has_large_values_of(self, before: Table) -> bool:
+        """Say whether it is certain that ALTER TABLE did not write the rows anew.
+
+        That gives large values another table; TRUNCATE, VACUUM FULL and CLUSTER do not (ATRewriteTables() and
+        copy_table_data() of PostgreSQL's source).
+        """
+        return self.toast != 0 and self.toast == before.toast
+
+    def _tells_missing_of(self, before: Table) -> bool:
+        """Say whether each column tells what older rows have in it, if that is not what they had before."""
+        had = {column.number: column.missing for column in before.columns}
+        return all(column.missing is not None or had.get(column.number, "") is None for column in self.columns)
 
     def holds(self, before: Table) -> bool:
         """Say whether rows of what it was are rows of what it is, whatever became of them since.

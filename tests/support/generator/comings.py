@@ -34,6 +34,7 @@ def add(chance: Chance, model: Model, table: Table) -> Steps:
     default, clean = _default(chance, model, column.kind)
     yield f"{table.alter} add {column.name} {column.kind.name}{default}"
     table.come(column)
+    table.filled = table.filled or not clean
     table.alter_it(clean=clean)
 
 

@@ -95,7 +95,7 @@ def _retype(chance: Chance, model: Model, table: Table) -> Steps:
 def _empty_and_retype(chance: Chance, model: Model, table: Table) -> Steps:
     """Both give the table another file; only one is told by the log."""
     yield f"truncate {ident(table.name)}"
-    table.refile()
+    table.refile(rows=False)
     yield insert(chance, model, table, 1)
     yield from _set_type(table, {"int": "int"}, "using {} + 1", clean=False)
 

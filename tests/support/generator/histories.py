@@ -81,7 +81,7 @@ class History:
         elif what == 7 and self.model.tables:
             table = self._table()
             self._alone(f"vacuum full {ident(table.name)}")
-            table.refile()
+            table.refile(rows=True)
         elif what == 4 and self.chance.draw(st.booleans()):
             self._alone(self._message())
         else:

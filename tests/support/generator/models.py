@@ -124,8 +124,8 @@ class Table(Columns):
     :param computed: how the column `twice` is generated, if it is.
     :param indexes: that may be its replica identity.
     :param came, went: how many columns did since the last backup.
-    :param altered: it was, since then.
     :param refiled: it was given another file since then.
+    :param filled: a column has a value in older rows that stands in the catalog only.
     """
 
     how: str
@@ -136,8 +136,8 @@ class Table(Columns):
     indexes: list[str] = field(default_factory=list)
     came: int = 0
     went: int = 0
-    altered: bool = False
     refiled: bool = False
+    filled: bool = False
     parts: list[str] = field(default_factory=list)
     key_name: str = field(init=False)
 
@@ -167,24 +167,28 @@ class Table(Columns):
 
         :param clean: its rows are what they were.
         """
-        self.altered = True
         self.clean = self.clean and clean
         self._check()
 
-    def refile(self) -> None:
-        """Note that it has another file."""
+    def refile(self, *, rows: bool) -> None:
+        """Note that it has another file.
+
+        :param rows: the same ones are in it, with what they had in the catalog only.
+        """
         self.refiled = True
+        if rows and self.filled:
+            self.clean, self.filled = False, False
         self._check()
 
     def cut(self) -> None:
         """Note that a backup was taken."""
-        self.came, self.went, self.altered, self.refiled, self.clean = 0, 0, False, False, True
+        self.came, self.went, self.refiled, self.clean = 0, 0, False, True
 
     def _check(self) -> None:
-        # Which one went may not be told, where another did or came; and who alters a table may give it another file, of
-        # which the log does not tell.
+        # Which one went may not be told, where another did or came; nor what older rows have in one that came, where
+        # that stood in the catalog, and the table was given another file.
         told = self.went == 0 or self.came + self.went == 1
-        self.clean = self.clean and told and not (self.altered and self.refiled)
+        self.clean = self.clean and told and not (self.came and self.refiled)
 
 
 @dataclass

@@ -20,7 +20,7 @@ def rows(chance: Chance, model: Model, table: Table) -> Steps:
         yield from _exchange(table, low)
     elif way == "t":
         yield f"truncate {ident(chance.one((table.name, *table.parts)))}"
-        table.refile()
+        table.refile(rows=False)
     else:
         some = f"id between {low} and {low + chance.draw(st.integers(0, 9))}"
         yield from {"u": _update, "m": _move, "d": _delete, "c": _copy}[way](chance, model, table, some)
