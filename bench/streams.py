@@ -137,6 +137,7 @@ class ChangeStream:
             after=self._catalog,
             followed=frozenset(table.oid for table in self._catalog.tables),
             max_value_bytes=MAX_VALUE_BYTES,
+            packs=True,
         )
         started = time.monotonic()
         (window,) = read(Stretch("block", self._upto), lambda rows, size: None)

@@ -14,14 +14,16 @@ import pyarrow.compute as pc
 
 from holdfast.archive.blocks import write_parquet
 from holdfast.archive.model import Mark, TableRecord, Transactions
+from holdfast.archive.packs import Loose, make_pack
 from holdfast.position import show_position
 from holdfast.sources.postgresql.arrow_session import ArrowSession
 from holdfast.sources.postgresql.changes import TRANSACTIONS, WindowRequest, read_window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
+    from holdfast.archive.blocks import Writable
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Catalog
@@ -45,6 +47,17 @@ _STORED_AT_ONCE = 8
 
 _MOST_BEHIND = 4 * _STORED_AT_ONCE
 
+_SMALL_BYTES = 1 << 20
+"""Of a table's changes in memory: no more of them go into a pack."""
+
+_PACKED_FROM = 16
+"""More tables with few changes than this are stored in packs."""
+
+_PACKED_AT_ONCE = 100
+"""Tables in a pack at most; `_PACK_BYTES`: of their changes in memory."""
+
+_PACK_BYTES = 4 << 20
+
 _MOST_BATCHES = 64
 """Of a table, before they are made one: many small ones take more than what is in them."""
 
@@ -54,7 +67,7 @@ class FinishedWindow:
     """What was archived of a window.
 
     :param to_position: the changes of every transaction whose commit record starts before it are in the files.
-    :param tables: one for each form of each table, those of a table in order.
+    :param tables: one for each form of each table, those of a table in order; `packs`: what files of theirs are in.
     :param transactions: None where none has changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen to have other columns than before.
     :param defined: positions of commits that changed definitions, where the log tells of these.
@@ -66,6 +79,7 @@ class FinishedWindow:
     first: str | None
     to_position: str
     tables: tuple[TableRecord, ...]
+    packs: tuple[FileRecord, ...]
     transactions: Transactions | None
     marks: tuple[Mark, ...]
     ddl: tuple[str, ...]
@@ -102,6 +116,7 @@ class ChangeReader:
     :param source: its name in the archive.
     :param before, after: the catalog of the cut before these changes, and that of now or later.
     :param followed: oids of the tables whose changes are archived.
+    :param packs: many small files may become few objects.
     """
 
     def __init__(
@@ -116,7 +131,9 @@ class ChangeReader:
         after: Catalog | None,
         followed: frozenset[int],
         max_value_bytes: int,
+        packs: bool,
     ) -> None:
+        self._packs = packs
         self._store = store
         self._address = address
         self._source = source
@@ -135,18 +152,22 @@ class ChangeReader:
         """Read a window and yield what was archived, once the store has acknowledged its files."""
         with ArrowSession(self._address) as session, ThreadPoolExecutor(_STORED_AT_ONCE, "write") as pool:
             window = read_window(session, self._address, self._request(start=item.start, upto=item.upto))
-            files = _Files(self._store, pool, f"data/{self._source}/{{}}/changes/{item.block}", report)
+            folder = f"data/{self._source}/{{}}/changes/{item.block}"
+            files = _Files(self._store, pool, folder, report, packs=self._packs)
             with closing(iter(window)) as batches:
                 for batch in batches:
                     files.add(batch)
                     del batch
-            yield self._finished(item.block, window.end, files.finish())
+            yield self._finished(item.block, window.end, files.finish(), tuple(files.packs))
 
-    def _finished(self, block: str, window: Window, tables: tuple[TableRecord, ...]) -> FinishedWindow:
+    def _finished(
+        self, block: str, window: Window, tables: tuple[TableRecord, ...], packs: tuple[FileRecord, ...]
+    ) -> FinishedWindow:
         return FinishedWindow(
             first=show_position(window.transactions[0]["lsn"][0].as_py()) if window.transactions else None,
             to_position=window.to_position,
             tables=tables,
+            packs=packs,
             transactions=self._transactions(block, window) if window.transactions else None,
             marks=tuple(Mark(name=each.name, position=each.position, at=each.at) for each in window.marks),
             ddl=window.ddl,
@@ -176,7 +197,7 @@ class _Pile:
     rows: int = 0
     size: int = 0
     batches: list[pa.RecordBatch] = field(default_factory=list)
-    writes: list[Future[list[FileRecord]]] = field(default_factory=list)
+    files: list[FileRecord] = field(default_factory=list)
 
     def add(self, batch: ChangeBatch) -> None:
         self.batches.append(batch.rows)
@@ -194,7 +215,7 @@ class _Pile:
             name=form.name,
             rows=self.rows,
             digest="",
-            files=tuple(file for write in self.writes for file in write.result()),
+            files=tuple(self.files),
             columns=tuple(column.to_dict() for column in form.columns),
             key=form.key,
             first=show_position(self.first),
@@ -202,79 +223,138 @@ class _Pile:
         )
 
 
+@dataclass(frozen=True)
+class _Lot:
+    """What was taken from a pile to be written.
+
+    :param stem: of its files.
+    """
+
+    pile: _Pile
+    stem: str
+    batches: list[pa.RecordBatch]
+
+    def write(self, store: Writable) -> list[FileRecord]:
+        form = self.pile.form
+        key = form.columns[form.key_places[0]].name if form.key else None
+        return list(write_parquet(store, self.stem, form.schema, self.batches, key=key))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The files that lots have become, and the pack that they are in, if they are."""
+
+    files: Sequence[tuple[_Pile, list[FileRecord]]]
+    pack: FileRecord | None = None
+
+
 class _Files:
     """Collects the changes of each table and has them written while others are decoded.
 
     :param folder: of a table's files, with {} for its oid.
+    :param packs: those that have been stored.
     """
 
-    def __init__(self, store: ObjectStore, pool: ThreadPoolExecutor, folder: str, report: Reporter) -> None:
+    def __init__(
+        self, store: ObjectStore, pool: ThreadPoolExecutor, folder: str, report: Reporter, *, packs: bool
+    ) -> None:
+        self.packs: list[FileRecord] = []
+        self._may_pack = packs
         self._store = store
         self._pool = pool
         self._folder = folder
         self._report = report
-        self._piles: dict[int, _Pile] = {}
-        self._closed: list[_Pile] = []
+        self._piles: list[_Pile] = []
+        self._open: dict[int, _Pile] = {}
         self._numbers: dict[int, int] = {}
         self._size = 0
-        self._behind: deque[tuple[Future[list[FileRecord]], int]] = deque()
+        self._behind: deque[tuple[Future[_Stored], int]] = deque()
 
     def add(self, batch: ChangeBatch) -> None:
         """Take changes; those of a table come in order."""
         oid = batch.form.oid
-        pile = self._piles.get(oid)
-        if pile is not None and pile.form != batch.form:
-            self._close(pile)
-            pile = None
-        if pile is None:
-            pile = self._piles[oid] = _Pile(batch.form, batch.first, batch.last)
+        pile = self._open.get(oid)
+        if pile is None or pile.form != batch.form:
+            pile = self._open[oid] = _Pile(batch.form, batch.first, batch.last)
+            self._piles.append(pile)
         self._size -= pile.size
         pile.add(batch)
         self._size += pile.size
         if pile.size >= _FILE_BYTES:
             self._write(pile)
         if self._size >= _MOST_BYTES:
-            for largest in sorted(self._piles.values(), key=lambda each: each.size, reverse=True):
+            for largest in sorted(self._piles, key=lambda each: each.size, reverse=True):
                 self._write(largest)
                 if self._size < _MOST_BYTES // 2:
                     break
 
     def finish(self) -> tuple[TableRecord, ...]:
         """Write what is left, wait, and return what there is of each form."""
-        for pile in list(self._piles.values()):
-            self._close(pile)
+        # Neighbours are read together again: they are in few packs then.
+        piles = sorted(self._piles, key=lambda pile: pile.form.oid)
+        small = [pile for pile in piles if pile.batches and pile.size <= _SMALL_BYTES]
+        if self._may_pack and len(small) > _PACKED_FROM:
+            for some in _packfuls(small):
+                self._begin(self._store_pack, some)
+        for pile in piles:
+            self._write(pile)
         while self._behind:
             self._settle()
-        return tuple(pile.record() for pile in self._closed)
-
-    def _close(self, pile: _Pile) -> None:
-        self._write(pile)
-        self._closed.append(self._piles.pop(pile.form.oid))
+        return tuple(pile.record() for pile in piles)
 
     def _write(self, pile: _Pile) -> None:
-        """Begin a file, once there is room for it beside those that are being written."""
-        if not pile.batches:
-            return
-        size = pile.size
+        if pile.batches:
+            self._begin(self._store_alone, [pile])
+
+    def _begin(self, store: Callable[[list[_Lot]], _Stored], piles: Sequence[_Pile]) -> None:
+        """Begin to store what is in some piles, once there is room for it beside what is being stored."""
+        size = sum(pile.size for pile in piles)
         while self._behind and (
             len(self._behind) >= _MOST_BEHIND or size + sum(each for _, each in self._behind) > _FILE_BYTES
         ):
             self._settle()
+        self._size -= size
+        self._behind.append((self._pool.submit(store, [self._take(pile) for pile in piles]), size))
+
+    def _take(self, pile: _Pile) -> _Lot:
         oid = pile.form.oid
         number = self._numbers[oid] = self._numbers.get(oid, -1) + 1
-        self._size -= size
-        batches, pile.batches, pile.size = pile.batches, [], 0
-        write = self._pool.submit(self._store_file, pile.form, number, batches)
-        pile.writes.append(write)
-        self._behind.append((write, size))
+        lot = _Lot(pile, f"{self._folder.format(oid)}/{number:05d}", pile.batches)
+        pile.batches, pile.size = [], 0
+        return lot
 
-    def _store_file(self, form: ChangeForm, number: int, batches: list[pa.RecordBatch]) -> list[FileRecord]:
-        stem = f"{self._folder.format(form.oid)}/{number:05d}"
-        key = form.columns[form.key_places[0]].name if form.key else None
-        return list(write_parquet(self._store, stem, form.schema, batches, key=key))
+    def _store_alone(self, lots: list[_Lot]) -> _Stored:
+        return _Stored([(lot.pile, lot.write(self._store)) for lot in lots])
+
+    def _store_pack(self, lots: list[_Lot]) -> _Stored:
+        loose = Loose()
+        made = [(lot.pile, lot.write(loose)) for lot in lots]
+        files = [(file, loose.files[file.path]) for _, some in made for file in some]
+        pack = make_pack(self._folder.format("packs"), files)
+        with self._store.open_write(pack.record.path) as target:
+            target.write(pack.body)
+        return _Stored([(pile, [pack.part(file) for file in some]) for pile, some in made], pack.record)
 
     def _settle(self) -> None:
-        """Wait for the oldest file that is being written, and tell of it."""
+        """Wait until the oldest of what is being stored is, and tell of it."""
         write, _ = self._behind.popleft()
-        for file in write.result():
-            self._report(file.rows, file.size)
+        stored = write.result()
+        self.packs += [stored.pack] if stored.pack else []
+        for pile, files in stored.files:
+            pile.files += files
+            for file in files:
+                self._report(file.rows, file.size)
+
+
+def _packfuls(piles: Sequence[_Pile]) -> Iterator[list[_Pile]]:
+    """Cut piles into those of one pack each."""
+    some: list[_Pile] = []
+    size = 0
+    for pile in piles:
+        if some and (len(some) >= _PACKED_AT_ONCE or size + pile.size > _PACK_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(pile)
+        size += pile.size
+    if some:
+        yield some

@@ -5,14 +5,14 @@ from __future__ import annotations
 import tempfile
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.archive.blocks import read_batches
 from holdfast.archive.engine import open_engine
 from holdfast.archive.net import net_changes
-from holdfast.archive.packs import InMemory
+from holdfast.archive.packs import AtHand, InMemory
 from holdfast.sources.postgresql.apply import apply_net
 from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.load import load_file
@@ -95,7 +95,12 @@ class ChangedTable:
     @property
     def size(self) -> int:
         """Return the stored bytes of its changes."""
-        return sum(file.size for record in self.history.changes for file in record.files)
+        return sum(file.size for file in self.files)
+
+    @property
+    def files(self) -> Sequence[FileRecord]:
+        """Return the files of its changes."""
+        return [file for record in self.history.changes for file in record.files]
 
 
 class ChangeApplier:
@@ -114,14 +119,16 @@ class ChangeApplier:
         with (
             connect(self._address) as session,
             tempfile.TemporaryDirectory(prefix="holdfast-") as spill,
+            tempfile.TemporaryDirectory(prefix="holdfast-packs-") as copies,
             open_engine(NET_BYTES, Path(spill)) as engine,
         ):
+            store = AtHand(self._store, chain.from_iterable(each.files for each in tables), Path(copies))
             for changed in tables:
                 rows = 0
                 try:
                     with once(session, changed.step) as is_new:
                         if is_new:
-                            with closing(net_changes(engine, self._store, changed.history, spill=Path(spill))) as net:
+                            with closing(net_changes(engine, store, changed.history, spill=Path(spill))) as net:
                                 applied = apply_net(session, changed.table, changed.history.key, net)
                             note_result(session, changed.step, applied.to_json())
                             rows = applied.inserted.rows

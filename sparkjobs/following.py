@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import read_file
 from holdfast.archive.live import Live
-from holdfast.archive.model import BORN_IN, Block, Coverage, summary
+from holdfast.archive.model import BORN_IN, PACKED_SINCE, Block, Coverage, summary
 from holdfast.archive.timeline import chains, stream_tip, to_of, told
 from holdfast.errors import HoldfastError, RefusedError, SparkEndedError, sentence
 from holdfast.following import newest_with_stream
@@ -213,6 +213,7 @@ class Run:
             followed=frozenset(following.followed),
             most_changes=_MOST_CHANGES,
             max_value_bytes=max_value_bytes(),
+            packs=self._archive.state.format >= PACKED_SINCE,
         )
         try:
             return self._job.map("reading changes", stretches, reader, estimated_rows=0)
@@ -262,6 +263,7 @@ class Run:
                 to_time=max(before, time),
             ),
             tables=window.tables,
+            packs=window.packs,
             catalog=cut.catalog_file,
             schema_dump=cut.schema_dump,
             sequences=segment.cut.sequences,  # never those from before: a restored sequence must not go back

@@ -118,6 +118,7 @@ class Loading:
         """Bring the tables that were loaded to the position that is restored; return the oids of those that refuse."""
         steps = self._steps()
         tables = [_where_it_is(each, steps) for each in self._changed if each.step not in steps]
+        tables.sort(key=lambda each: int(each.history.table))  # as their changes are packed
         tasks = pack(tables, lambda table: table.size, room=_TASK_BYTES)
         changes = sum(record.rows for table in tables for record in table.history.changes)
         applier = ChangeApplier(self._job.store, self._address, self._lenient - {LARGE_OBJECTS})

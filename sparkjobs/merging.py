@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.archive.asof import as_of
 from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.merge import EVERYTHING, KeyRange, Merge, split_keys
+from holdfast.archive.packs import AtHand
 from holdfast.archive.share import ALL, Share
 from holdfast.sources.postgresql.hashing import ContentHash, digest
 
@@ -89,11 +90,15 @@ class Merger:
 
     def __call__(self, pieces: Sequence[MergePiece], report: Reporter) -> Iterator[MergedPiece]:
         """Yield the new files of each piece."""
-        with tempfile.TemporaryDirectory(prefix="holdfast-") as spill:
+        with (
+            tempfile.TemporaryDirectory(prefix="holdfast-") as spill,
+            tempfile.TemporaryDirectory(prefix="holdfast-packs-") as copies,
+        ):
+            reads = AtHand(self._store, chain.from_iterable(piece.files for piece in pieces), Path(copies))
             for piece in pieces:
                 files = []
-                merge = Merge(self._store, piece.files, piece.key, piece.within)
-                for file in merge.write(piece.stem, Path(spill)):
+                merge = Merge(reads, piece.files, piece.key, piece.within)
+                for file in merge.write(self._store, piece.stem, Path(spill)):
                     report(file.rows, file.size)
                     files.append(file)
                 yield MergedPiece(piece.run, piece.number, tuple(files))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from holdfast.archive.blocks import write_parquet
-from holdfast.archive.packs import make_pack
+from holdfast.archive.packs import Loose, make_pack
 from holdfast.archive.unfinished import FinishedPiece
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.hashing import ContentHash
@@ -21,7 +19,6 @@ from holdfast.sources.postgresql.read import PIECE_BYTES, open_reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
-    from typing import IO
 
     import pyarrow as pa
 
@@ -133,9 +130,9 @@ class PieceReader:
             if group[0].weight > _SMALL_BYTES:
                 yield from self._write(reader, group, self._store)
                 continue
-            for piece in self._write(reader, group, behind):
+            for piece in self._write(reader, group, behind.loose):
                 behind.add(piece)
-            if behind.size > _STORED_BYTES:
+            if behind.loose.size > _STORED_BYTES:
                 yield from behind.store()
         yield from behind.store()
 
@@ -209,25 +206,16 @@ class _Behind:
     """Takes files in memory and has them stored by others: of small ones, the store's answer is what takes long.
 
     :param packs: where packs of them go; None: they are stored alone.
-    :param size: bytes of the files that are not being stored yet.
+    :param loose: what is not being stored yet.
     """
 
     def __init__(self, store: ObjectStore, pool: ThreadPoolExecutor, packs: str | None) -> None:
-        self.size = 0
+        self.loose = Loose()
         self._store = store
         self._pool = pool
         self._packs = packs
-        self._files: dict[str, memoryview] = {}
         self._pieces: list[FinishedPiece] = []
         self._under_way: deque[tuple[list[FinishedPiece], list[Future[None]]]] = deque()
-
-    @contextmanager
-    def open_write(self, key: str) -> Iterator[IO[bytes]]:
-        """Take a file."""
-        file = io.BytesIO()
-        yield file
-        self._files[key] = file.getbuffer()
-        self.size += len(self._files[key])
 
     def add(self, piece: FinishedPiece) -> None:
         """Take a piece, after its files."""
@@ -237,14 +225,16 @@ class _Behind:
         """Begin to store what was taken; yield pieces of earlier times whose files are stored."""
         if self._pieces:
             self._under_way.append(self._alone() if self._packs is None else self._packed(self._packs))
-            self._files, self._pieces, self.size = {}, [], 0
+            self.loose, self._pieces = Loose(), []
         yield from self.settle(_MOST_BEHIND)
 
     def _alone(self) -> tuple[list[FinishedPiece], list[Future[None]]]:
-        return self._pieces, [self._pool.submit(self._write, key, body) for key, body in self._files.items()]
+        return self._pieces, [self._pool.submit(self._write, key, body) for key, body in self.loose.files.items()]
 
     def _packed(self, folder: str) -> tuple[list[FinishedPiece], list[Future[None]]]:
-        pack = make_pack(folder, [(file, self._files[file.path]) for piece in self._pieces for file in piece.files])
+        pack = make_pack(
+            folder, [(file, self.loose.files[file.path]) for piece in self._pieces for file in piece.files]
+        )
         first, *others = (
             piece.model_copy(update={"files": tuple(map(pack.part, piece.files))}) for piece in self._pieces
         )

@@ -23,19 +23,23 @@ _T = TypeVar("_T")
 def pack(items: Iterable[_T], weight: Callable[[_T], int], *, room: int, most: int = 100) -> list[list[_T]]:
     """Pack items into tasks of about `room`, the heaviest first, so that tasks are even.
 
-    Ten thousand tiny tables become a few hundred tasks; what is as heavy as `room` is one alone.
+    Ten thousand tiny tables become a few hundred tasks, of neighbours: what is stored together is read by one. What is
+    as heavy as `room` is one alone.
 
     :param most: items in one task, at most.
     """
+
+    def needed(item: _T) -> int:
+        return max(weight(item), room // most)
+
     tasks: list[list[_T]] = []
     left = 0
-    for item in sorted(items, key=weight, reverse=True):
-        needed = max(weight(item), room // most)
-        if not tasks or needed > left:
+    for item in sorted(items, key=needed, reverse=True):
+        if not tasks or needed(item) > left:
             tasks.append([])
             left = room
         tasks[-1].append(item)
-        left -= needed
+        left -= needed(item)
     return tasks
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from holdfast.archive.blocks import Readable
     from holdfast.archive.model import FileRecord
-    from holdfast.storage import ObjectStore
 
 _BITS: Final = 63
 
@@ -75,7 +75,7 @@ class Part:
 class Files:
     """Data files in a certain order."""
 
-    def __init__(self, store: ObjectStore, files: Sequence[FileRecord]) -> None:
+    def __init__(self, store: Readable, files: Sequence[FileRecord]) -> None:
         self._store = store
         self._files = files
         self._kept: dict[int, list[pa.RecordBatch]] = {}

@@ -329,6 +329,7 @@ def join(
             "run": run,
             "covers": covers,
             "tables": tables,
+            "packs": (),
             "transactions": transactions,
             "marks": (),
             "ddl": (),
@@ -342,7 +343,7 @@ def _parts(placed: Placed) -> tuple[Part, ...]:
     """Return what a block stands for: itself, or those that it was made of."""
     if placed.head.parts:
         return placed.head.parts
-    told = placed.head.model_copy(update={"tables": (), "transactions": None})
+    told = placed.head.model_copy(update={"tables": (), "packs": (), "transactions": None})
     return (Part(commit=placed.number, block=told),)
 
 

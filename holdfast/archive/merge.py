@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
+    from holdfast.archive.blocks import Readable, Writable
     from holdfast.archive.model import FileRecord
-    from holdfast.storage import ObjectStore
 
 MEMORY_BYTES: Final = 128 << 20
 """Of rows, as Arrow, that are sorted in memory."""
@@ -79,7 +79,7 @@ class KeyRange:
 EVERYTHING: Final = KeyRange()
 
 
-def split_keys(store: ObjectStore, files: Sequence[FileRecord], key: int, count: int) -> tuple[KeyRange, ...]:
+def split_keys(store: Readable, files: Sequence[FileRecord], key: int, count: int) -> tuple[KeyRange, ...]:
     """Return so many ranges with about as many changes in each, judged by some of them; fewer where keys are few.
 
     :param key: number of the first column of the key.
@@ -88,7 +88,7 @@ def split_keys(store: ObjectStore, files: Sequence[FileRecord], key: int, count:
     return tuple(KeyRange(low, high) for low, high in pairwise([None, *bounds, None]))
 
 
-def _sample(store: ObjectStore, files: Sequence[FileRecord], key: int) -> list[pa.Array]:
+def _sample(store: Readable, files: Sequence[FileRecord], key: int) -> list[pa.Array]:
     """Return some values of a column, from files all along the log.
 
     They are not compared with any checksum, and say nothing but where to cut.
@@ -97,7 +97,7 @@ def _sample(store: ObjectStore, files: Sequence[FileRecord], key: int) -> list[p
     return [values for file in chosen if (values := _some_of(store, file, key)) is not None]
 
 
-def _some_of(store: ObjectStore, record: FileRecord, key: int) -> pa.Array | None:
+def _some_of(store: Readable, record: FileRecord, key: int) -> pa.Array | None:
     """Return values from the middle of a file; None where it has none, or cannot be read."""
     with suppress(DamagedError, StoreError, pa.ArrowException), open_file(store, record) as file:
         found = pq.ParquetFile(file)
@@ -140,20 +140,21 @@ def _places(schema: pa.Schema) -> dict[int, int]:
 class Merge:
     """The changes of one form of a table.
 
+    :param store: where they are read.
     :param files: in the order of the log.
     :param key: numbers of the columns that tell rows apart; without any, changes stay in the order of the log.
     :param within: which of them.
     """
 
-    store: ObjectStore
+    store: Readable
     files: Sequence[FileRecord]
     key: Sequence[int]
     within: KeyRange = EVERYTHING
     memory_bytes: int = MEMORY_BYTES
     _schema: pa.Schema | None = field(default=None, init=False)
 
-    def write(self, stem: str, spill: Path) -> Iterator[FileRecord]:
-        """Write them to files `stem…`, sorted; yields their records, none where there are no changes.
+    def write(self, target: Writable, stem: str, spill: Path) -> Iterator[FileRecord]:
+        """Write them to a store's files `stem…`, sorted; yields their records, none where there are no changes.
 
         :param spill: an existing folder for what does not fit; what is written there is gone at the end.
         :raises DamagedError: a file is not what was written, or they are not of one form.
@@ -163,7 +164,7 @@ class Merge:
         if first is None:
             return
         name = first.schema.names[_places(first.schema)[self.key[0]]] if self.key else None
-        yield from write_parquet(self.store, stem, first.schema, _again(first, rows), key=name)
+        yield from write_parquet(target, stem, first.schema, _again(first, rows), key=name)
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes as they are, in the order of their files."""

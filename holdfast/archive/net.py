@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
+    from holdfast.archive.blocks import Readable
     from holdfast.archive.changes import Part
     from holdfast.archive.history import TableHistory
-    from holdfast.storage import ObjectStore
 
 ROWS: Final = 8192
 """In a batch of keys."""
@@ -54,7 +54,7 @@ def net_schema(history: TableHistory) -> pa.Schema:
 
 
 def net_changes(
-    engine: DuckDBPyConnection, store: ObjectStore, history: TableHistory, *, spill: Path
+    engine: DuckDBPyConnection, store: Readable, history: TableHistory, *, spill: Path
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield what makes the rows at the position of those in the snapshot, in batches of `net_schema`.
 
@@ -134,7 +134,7 @@ class _Keyed:
     """The net changes of a table with a key."""
 
     def __init__(
-        self, connection: DuckDBPyConnection, store: ObjectStore, history: TableHistory, changes: Files, folder: Path
+        self, connection: DuckDBPyConnection, store: Readable, history: TableHistory, changes: Files, folder: Path
     ) -> None:
         self._sql = connection
         self._store = store

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import io
-from dataclasses import dataclass
+import shutil
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from holdfast.archive.blocks import new_attempt
 from holdfast.archive.model import FileRecord, part_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
     from typing import IO
 
     from holdfast.archive.blocks import Readable
     from holdfast.archive.model import Block, TableRecord
+
+
+_COPIED_BYTES = 1 << 20
+"""At a time."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,25 @@ class Pack:
     def part(self, file: FileRecord) -> FileRecord:
         """Return the record of one of the files, as a part of the pack."""
         return file.model_copy(update={"path": part_path(self.record.path, self.offsets[file.path])})
+
+
+class Loose:
+    """Takes files in memory, of which a pack can be made.
+
+    :param files: their bytes by path; `size`: of all of them.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, memoryview] = {}
+        self.size = 0
+
+    @contextmanager
+    def open_write(self, key: str) -> Iterator[IO[bytes]]:
+        """Take a file."""
+        file = io.BytesIO()
+        yield file
+        self.files[key] = file.getbuffer()
+        self.size += len(self.files[key])
 
 
 def make_pack(folder: str, files: Sequence[tuple[FileRecord, memoryview]]) -> Pack:
@@ -71,6 +99,46 @@ class InMemory:
     def open_read(self, key: str) -> IO[bytes]:
         """Open an object."""
         return io.BytesIO(self._body) if key == self._key else self._store.open_read(key)
+
+
+@dataclass(frozen=True)
+class _Copy:
+    path: Path
+    lock: Lock = field(default_factory=Lock)
+
+
+class AtHand:
+    """A store, of which packs are copied to this machine where several of their files will be read.
+
+    Each is copied when the first one of its files is opened. Threads may share it.
+
+    :param files: what will be read.
+    :param folder: an existing one for the copies.
+    :raises ObjectNotFound: from `open_read`, as the store does.
+    """
+
+    def __init__(self, store: Readable, files: Iterable[FileRecord], folder: Path) -> None:
+        self.url = store.url
+        self._store = store
+        counted = Counter(file.key for file in files if file.offset is not None)
+        several = (key for key, count in counted.items() if count > 1)
+        self._copies = {key: _Copy(folder / f"{number:06d}.pack") for number, key in enumerate(several)}
+
+    def open_read(self, key: str) -> IO[bytes]:
+        """Open an object."""
+        copy = self._copies.get(key)
+        if copy is None:
+            return self._store.open_read(key)
+        with copy.lock:
+            if not copy.path.exists():
+                self._fetch(key, copy.path)
+        return copy.path.open("rb")
+
+    def _fetch(self, key: str, path: Path) -> None:
+        part = path.with_suffix(".part")
+        with self._store.open_read(key) as source, part.open("wb") as target:
+            shutil.copyfileobj(source, target, _COPIED_BYTES)
+        part.rename(path)
 
 
 def packs_of(tables: Iterable[TableRecord], blocks: Iterable[Block]) -> tuple[FileRecord, ...]:

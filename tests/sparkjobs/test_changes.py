@@ -48,6 +48,7 @@ def reader(stream: Stream, store: Any, **given: Any) -> ChangeReader:
             "after": after,
             "followed": frozenset(table.oid for table in after.tables),
             "max_value_bytes": 1 << 20,
+            "packs": True,
             **given,
         },
     )
@@ -132,9 +133,9 @@ def test_many_changes_of_many_tables_are_written_before_they_fill_the_memory(
 
     def watched(files: Any, batch: Any) -> None:
         add(files, batch)
-        held.append(sum(pile.size for pile in files._piles.values()))
+        held.append(sum(pile.size for pile in files._piles))
         assert files._size == held[-1]
-        assert max(len(pile.batches) for pile in files._piles.values()) < 3
+        assert max(len(pile.batches) for pile in files._piles) < 3
 
     monkeypatch.setattr(changes_module._Files, "add", watched)
     for number in range(5):

@@ -49,7 +49,7 @@ def put_together(
     files: list[FileRecord] = []
     for number, within in enumerate(ranges):
         merge = Merge(store, run.files, run.key, within, memory_bytes=memory)
-        files += merge.write(f"data/shop_db/1/changes/{name}/{number}", spill)
+        files += merge.write(store, f"data/shop_db/1/changes/{name}/{number}", spill)
     return run.record(files)
 
 

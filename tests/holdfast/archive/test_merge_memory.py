@@ -37,7 +37,7 @@ def changes(first):
 
 
 files = [file for each in range(FILES) for file in write_parquet(store, f"f{each}", schema, changes(each * ROWS))]
-written = sum(file.rows for file in Merge(store, files, (1,)).write("joined", spill))
+written = sum(file.rows for file in Merge(store, files, (1,)).write(store, "joined", spill))
 # Not what getrusage says: there the process that started this one counts, too.
 status = Path("/proc/self/status").read_text()
 peak = int(status.partition("VmHWM:")[2].split()[0]) >> 10

@@ -88,7 +88,7 @@ def joined(store: ObjectStore, records: Sequence[TableRecord], spill: Path, name
     run = FormRun(0, tuple(records))
     files: list[FileRecord] = []
     for number, within in enumerate(split_keys(store, run.files, 1, 2) or (EVERYTHING,)):
-        files += Merge(store, run.files, KEY, within).write(f"data/shop_db/1/changes/{name}/{number}", spill)
+        files += Merge(store, run.files, KEY, within).write(store, f"data/shop_db/1/changes/{name}/{number}", spill)
     return run.record(files)
 
 

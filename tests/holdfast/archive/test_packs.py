@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -24,12 +25,13 @@ from holdfast.archive.costs import Costs
 from holdfast.archive.folders import check_rows, place_of
 from holdfast.archive.model import PACKS_SINCE, Block, FileRecord, TableRecord
 from holdfast.archive.named import content_problem, files_of
-from holdfast.archive.packs import InMemory, make_pack, packs_of
+from holdfast.archive.packs import AtHand, InMemory, make_pack, packs_of
 from holdfast.archive.vacuum import vacuum
 from holdfast.archive.verify import verify
 from holdfast.errors import DamagedError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.parts import AHEAD_BYTES, RangeReader
+from locking.store import StoreUnavailable
 from tests.support.archives import make_block
 
 IDENTITY = "a" * 32
@@ -224,6 +226,63 @@ def test_a_pack_that_is_in_memory_is_fetched_once(archive: Archive, made: Block)
         assert sum(batch.num_rows for batch in read_batches(kept, file)) == table.rows
     assert store.fetched == [made.packs[0].size]
     assert kept.open_read("other").read() == b"x"
+
+
+def test_a_pack_is_copied_once_where_several_of_its_files_are_read(
+    archive: Archive, made: Block, tmp_path: Path
+) -> None:
+    (pack,), files = made.packs, [table.files[0] for table in made.tables]
+    store = Ranged({pack.path: pack_of(archive).read_bytes(), "other": b"x"})
+    folder = tmp_path / "near"
+    folder.mkdir()
+    near = AtHand(store, files, folder)
+    assert store.fetched == []
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda file: sum(batch.num_rows for batch in read_batches(near, file)), files * 5))
+    assert found == [table.rows for table in made.tables] * 5
+    assert sum(store.fetched) == pack.size
+    assert near.open_read("other").read() == b"x"
+    assert sum(path.stat().st_size for path in folder.iterdir()) == pack.size
+
+
+def test_of_a_pack_that_one_file_is_wanted_of_no_more_is_fetched(archive: Archive, made: Block, tmp_path: Path) -> None:
+    store = Ranged({made.packs[0].path: pack_of(archive).read_bytes()})
+    (file,) = made.tables[2].files
+    near = AtHand(store, [file], tmp_path)
+    assert [batch.num_rows for batch in read_batches(near, file)] == [1000]
+    assert store.fetched == [file.size]
+
+
+def test_a_pack_whose_copy_was_cut_off_is_copied_again(archive: Archive, made: Block, tmp_path: Path) -> None:
+    """Its store fails in the middle of it, and then does not."""
+    body, files = pack_of(archive).read_bytes(), [table.files[0] for table in made.tables]
+
+    class Failing(Ranged):
+        failed = False
+
+        def open_read(self, key: str) -> IO[bytes]:
+            if self.failed:
+                return super().open_read(key)
+            self.failed = True
+
+            def fetch(offset: int, length: int) -> bytes:
+                raise StoreUnavailable("gone for now")
+
+            return io.BufferedReader(RangeReader(len(body), fetch), AHEAD_BYTES)
+
+    near = AtHand(Failing({made.packs[0].path: body}), files, tmp_path)
+    with pytest.raises(StoreUnavailable, match="gone for now"):
+        read_file(near, files[0])
+    assert read_file(near, files[2]) == body[files[2].offset :]
+
+
+def test_a_pack_that_is_not_there_is_missing_also_where_it_would_be_copied(
+    archive: Archive, made: Block, tmp_path: Path
+) -> None:
+    near = AtHand(archive.store, [table.files[0] for table in made.tables], tmp_path)
+    pack_of(archive).unlink()
+    with pytest.raises(DamagedError, match=r"#0 is missing"):
+        read_file(near, made.tables[0].files[0])
 
 
 def test_a_file_that_has_nothing_behind_its_end_is_cut(made: Block) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from holdfast.sources.postgresql.sql import ident, literal
-from sparkjobs import following
+from sparkjobs import changes, following
 from tests.support.followed import Followed
 from tests.support.generator.comings import THEMES
 from tests.support.generator.definitions import DEFINITIONS, create, new
@@ -41,10 +41,12 @@ end and c.oid >= 16384
 
 
 @contextmanager
-def _reading(windows: dict[str, int]) -> Iterator[None]:
+def _reading(windows: dict[str, int], *, packs: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in windows.items():
             patch.setattr(following, name, value)
+        if packs:
+            patch.setattr(changes, "_PACKED_FROM", 0)
         yield
 
 
@@ -88,10 +90,10 @@ class History:
             self._transaction(self._some(self._definition if what >= 5 else self._rows), commit=self._commits())
 
     def back_up(self, kind: str = "changes") -> None:
-        """Take a backup, which reads the log by windows of some size."""
-        windows = self.chance.one(WINDOWS)
-        self.script.append(f"-- a backup: {kind} {windows}")
-        with _reading(windows):
+        """Take a backup, which reads the log by windows of some size, and packs small files or does not."""
+        windows, packs = self.chance.one(WINDOWS), self.chance.draw(st.booleans())
+        self.script.append(f"-- a backup: {kind} {windows} packs: {packs}")
+        with _reading(windows, packs=packs):
             self.followed.back_up(kind)
         self._cut()
 
