@@ -4,6 +4,7 @@
     python -m tests.support.archive_fixture tests/fixtures/archives/format-N-changes changes
     python -m tests.support.archive_fixture tests/fixtures/archives/format-N-maintained maintained
     python -m tests.support.archive_fixture tests/fixtures/archives/format-N-packs packs
+    python -m tests.support.archive_fixture tests/fixtures/archives/format-N-packed-changes packed-changes
 
 A fixture is real bytes of a released version and is never made anew: it proves that what that version
 wrote can still be read and restored.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -121,10 +123,25 @@ def make_packs(folder: Path) -> None:
     make_changes(folder, TENANTS)
 
 
-def make_changes(folder: Path, *more: str) -> None:
+FEW_TENANTS = TENANTS.replace("1..100", "1..20")
+CHANGED_TENANTS = """
+do $$ begin for n in 1..20 loop
+  execute format('update shop.tenant_%s set id = id + 10 where id > 2', n);
+  execute format('insert into shop.tenant_%s values (100)', n);
+end loop; end $$
+"""
+"""Few enough to be in files of their own, and so many that their changes are in packs."""
+
+
+def make_packed_changes(folder: Path) -> None:
+    """Make an archive as `make_changes` does, whose changes are in packs."""
+    make_changes(folder, FEW_TENANTS, changed=(CHANGED_TENANTS,))
+
+
+def make_changes(folder: Path, *more: str, changed: Sequence[str] = ()) -> None:
     """Make an archive of a full backup and changes since with the installed version.
 
-    :param more: scripts that make more tables.
+    :param more: scripts that make more tables, and `changed`: change them.
     """
     with PostgresServer() as server:
         source = Address(server.url(), server.password)
@@ -133,7 +150,7 @@ def make_changes(folder: Path, *more: str) -> None:
         _holdfast(source, "backup", str(folder), "--source", source.url, "--kind", "changes")
         _run(source, *BEFORE_MARK)
         _holdfast(source, "mark", str(folder), MARK, "--source", source.url)
-        _run(source, *AFTER_MARK)
+        _run(source, *AFTER_MARK, *changed)
         _holdfast(source, "backup", str(folder), "--source", source.url)
 
 
@@ -181,5 +198,11 @@ def _holdfast(source: Address, *words: str) -> None:
 
 
 if __name__ == "__main__":
-    kinds = {"": make, "changes": make_changes, "maintained": make_maintained, "packs": make_packs}
+    kinds = {
+        "": make,
+        "changes": make_changes,
+        "maintained": make_maintained,
+        "packs": make_packs,
+        "packed-changes": make_packed_changes,
+    }
     kinds["".join(sys.argv[2:])](Path(sys.argv[1]))

@@ -21,7 +21,7 @@ from holdfast.storage import open_store
 from tests.support.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
 
 FULL = ("format-1", "format-1-large-objects", "format-1-sealed")
-CHANGES = ("format-1-changes", "format-2-maintained", "format-2-packs")
+CHANGES = ("format-1-changes", "format-2-maintained", "format-2-packs", "format-2-packed-changes")
 
 
 @pytest.fixture(params=CHANGES)
@@ -108,6 +108,19 @@ def test_what_maintenance_wrote_is_read(tmp_path: Path) -> None:
     for found in (place / "checkpoints").iterdir():
         found.unlink()
     assert Archive.open(archive.store).state == by_checkpoint
+
+
+def test_changes_in_packs_are_read(tmp_path: Path) -> None:
+    place = shutil.copytree(FIXTURES / "format-2-packed-changes", tmp_path / "archive")
+    archive = Archive.open(open_store(str(place)))
+    assert [len(archive.commit(number).add[0].packs) for number in (1, 2)] == [0, 1]
+    assert archive.state.min_reader == 3
+    moment = points.resolve(archive.state, archive.store, "postgres", "latest")
+    for number in range(1, 21):
+        sql = f"select id from shop.tenant_{number} order by id"
+        query = Query(archive.store, moment, sql, memory_bytes=64 << 20, spill=tmp_path)
+        rows = [row["id"] for batch in query.rows() for row in batch.to_pylist()]
+        assert rows == [*(each + 10 * (each > 2) for each in range(1, number % 7 + 1)), 100]
 
 
 def test_small_tables_in_packs_are_read(tmp_path: Path) -> None:
