@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from holdfast.archive.packs import Loose, make_pack
 from holdfast.position import show_position
 from holdfast.sources.postgresql.arrow_session import ArrowSession
 from holdfast.sources.postgresql.changes import TRANSACTIONS, WindowRequest, read_window
+from sparkjobs.tasks import pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,10 +56,8 @@ _SMALL_BYTES = 1 << 20
 _PACKED_FROM = 16
 """More tables with few changes than this are stored in packs."""
 
-_PACKED_AT_ONCE = 100
-"""Tables in a pack at most; `_PACK_BYTES`: of their changes in memory."""
-
 _PACK_BYTES = 4 << 20
+"""Of changes in memory, in a pack of up to a hundred tables."""
 
 _MOST_BATCHES = 64
 """Of a table, before they are made one: many small ones take more than what is in them."""
@@ -283,28 +284,31 @@ class _Files:
         if pile.size >= _FILE_BYTES:
             self._write(pile)
         if self._size >= _MOST_BYTES:
-            for largest in sorted(self._piles, key=lambda each: each.size, reverse=True):
-                self._write(largest)
-                if self._size < _MOST_BYTES // 2:
-                    break
+            self._write(*self._largest(self._size - _MOST_BYTES // 2))
 
     def finish(self) -> tuple[TableRecord, ...]:
         """Write what is left, wait, and return what there is of each form."""
-        # Neighbours are read together again: they are in few packs then.
-        piles = sorted(self._piles, key=lambda pile: pile.form.oid)
-        small = [pile for pile in piles if pile.batches and pile.size <= _SMALL_BYTES]
-        if self._may_pack and len(small) > _PACKED_FROM:
-            for some in _packfuls(small):
-                self._begin(self._store_pack, some)
-        for pile in piles:
-            self._write(pile)
+        self._piles.sort(key=lambda pile: pile.form.oid)
+        self._write(*self._piles)
         while self._behind:
             self._settle()
-        return tuple(pile.record() for pile in piles)
+        return tuple(pile.record() for pile in self._piles)
 
-    def _write(self, pile: _Pile) -> None:
-        if pile.batches:
-            self._begin(self._store_alone, [pile])
+    def _largest(self, size: int) -> list[_Pile]:
+        """Return the largest piles that are together of a size, in the order of all."""
+        piles = sorted(self._piles, key=lambda pile: pile.size, reverse=True)
+        count = bisect_left([*accumulate(pile.size for pile in piles)], size) + 1
+        return sorted(piles[:count], key=lambda pile: pile.form.oid)
+
+    def _write(self, *piles: _Pile) -> None:
+        """Begin to store what is in some piles; where many are small these are packed, neighbours together."""
+        small = [pile for pile in piles if pile.batches and pile.size <= _SMALL_BYTES]
+        if self._may_pack and len(small) > _PACKED_FROM:
+            for some in pack(small, lambda pile: pile.size, room=_PACK_BYTES):
+                self._begin(self._store_pack, some)
+        for pile in piles:
+            if pile.batches:
+                self._begin(self._store_alone, [pile])
 
     def _begin(self, store: Callable[[list[_Lot]], _Stored], piles: Sequence[_Pile]) -> None:
         """Begin to store what is in some piles, once there is room for it beside what is being stored."""
@@ -330,10 +334,10 @@ class _Files:
         loose = Loose()
         made = [(lot.pile, lot.write(loose)) for lot in lots]
         files = [(file, loose.files[file.path]) for _, some in made for file in some]
-        pack = make_pack(self._folder.format("packs"), files)
-        with self._store.open_write(pack.record.path) as target:
-            target.write(pack.body)
-        return _Stored([(pile, [pack.part(file) for file in some]) for pile, some in made], pack.record)
+        packed = make_pack(self._folder.format("packs"), files)
+        with self._store.open_write(packed.record.path) as target:
+            target.write(packed.body)
+        return _Stored([(pile, [packed.part(file) for file in some]) for pile, some in made], packed.record)
 
     def _settle(self) -> None:
         """Wait until the oldest of what is being stored is, and tell of it."""
@@ -344,17 +348,3 @@ class _Files:
             pile.files += files
             for file in files:
                 self._report(file.rows, file.size)
-
-
-def _packfuls(piles: Sequence[_Pile]) -> Iterator[list[_Pile]]:
-    """Cut piles into those of one pack each."""
-    some: list[_Pile] = []
-    size = 0
-    for pile in piles:
-        if some and (len(some) >= _PACKED_AT_ONCE or size + pile.size > _PACK_BYTES):
-            yield some
-            some, size = [], 0
-        some.append(pile)
-        size += pile.size
-    if some:
-        yield some

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING
 from holdfast.archive.blocks import read_batches
 from holdfast.archive.engine import open_engine
 from holdfast.archive.net import net_changes
-from holdfast.archive.packs import AtHand, InMemory
+from holdfast.archive.packs import AtHand
 from holdfast.sources.postgresql.apply import apply_net
 from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.load import load_file
 from holdfast.sources.postgresql.loose import MisfitError
 from holdfast.sources.postgresql.session import connect
-from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from holdfast.archive.blocks import Readable
     from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
@@ -53,7 +51,7 @@ class FileLoader:
         with connect(self._address) as session:
             for _, some in groupby(files, key=lambda pair: pair[1].key):
                 together = list(some)
-                store = self._reads([record for _, record in together])
+                store = AtHand(self._store, [record for _, record in together])
                 for table, record in together:
                     if table.oid in misfits:
                         continue
@@ -66,15 +64,6 @@ class FileLoader:
                         yield table.oid
                     else:
                         report(rows, record.size)
-
-    def _reads(self, records: Sequence[FileRecord]) -> Readable:
-        """Return where files of one object are read from: several parts of a pack, from memory."""
-        if len(records) == 1:
-            return self._store
-        try:
-            return InMemory(self._store, records[0].key)
-        except ObjectNotFound:  # who reads from there says so
-            return self._store
 
 
 @dataclass(frozen=True)
@@ -119,10 +108,9 @@ class ChangeApplier:
         with (
             connect(self._address) as session,
             tempfile.TemporaryDirectory(prefix="holdfast-") as spill,
-            tempfile.TemporaryDirectory(prefix="holdfast-packs-") as copies,
             open_engine(NET_BYTES, Path(spill)) as engine,
         ):
-            store = AtHand(self._store, chain.from_iterable(each.files for each in tables), Path(copies))
+            store = AtHand(self._store, chain.from_iterable(each.files for each in tables))
             for changed in tables:
                 rows = 0
                 try:

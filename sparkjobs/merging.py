@@ -90,11 +90,8 @@ class Merger:
 
     def __call__(self, pieces: Sequence[MergePiece], report: Reporter) -> Iterator[MergedPiece]:
         """Yield the new files of each piece."""
-        with (
-            tempfile.TemporaryDirectory(prefix="holdfast-") as spill,
-            tempfile.TemporaryDirectory(prefix="holdfast-packs-") as copies,
-        ):
-            reads = AtHand(self._store, chain.from_iterable(piece.files for piece in pieces), Path(copies))
+        reads = AtHand(self._store, chain.from_iterable(piece.files for piece in pieces))
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as spill:
             for piece in pieces:
                 files = []
                 merge = Merge(reads, piece.files, piece.key, piece.within)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import shutil
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -20,15 +19,14 @@ from holdfast.archive.model import FileRecord, part_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
     from typing import IO
 
     from holdfast.archive.blocks import Readable
     from holdfast.archive.model import Block, TableRecord
 
 
-_COPIED_BYTES = 1 << 20
-"""At a time."""
+ROOM_BYTES = 64 << 20
+"""For packs that a task keeps in memory."""
 
 
 @dataclass(frozen=True)
@@ -83,62 +81,35 @@ def make_pack(folder: str, files: Sequence[tuple[FileRecord, memoryview]]) -> Pa
     return Pack(record, body, offsets)
 
 
-class InMemory:
-    """A store of whose objects one is in memory, for who reads all parts of a pack.
-
-    :raises ObjectNotFound: it is not there.
-    """
-
-    def __init__(self, store: Readable, key: str) -> None:
-        self.url = store.url
-        self._store = store
-        self._key = key
-        with store.open_read(key) as file:
-            self._body = bytes(file.read())
-
-    def open_read(self, key: str) -> IO[bytes]:
-        """Open an object."""
-        return io.BytesIO(self._body) if key == self._key else self._store.open_read(key)
-
-
-@dataclass(frozen=True)
-class _Copy:
-    path: Path
-    lock: Lock = field(default_factory=Lock)
-
-
 class AtHand:
-    """A store, of which packs are copied to this machine where several of their files will be read.
+    """A store of which packs are kept in memory, once fetched, where several of their files will be read.
 
-    Each is copied when the first one of its files is opened. Threads may share it.
+    As many as there is room for; parts of others are read each for itself. Threads may share it.
 
     :param files: what will be read.
-    :param folder: an existing one for the copies.
+    :param room: for how many bytes, about.
     :raises ObjectNotFound: from `open_read`, as the store does.
     """
 
-    def __init__(self, store: Readable, files: Iterable[FileRecord], folder: Path) -> None:
+    def __init__(self, store: Readable, files: Iterable[FileRecord], room: int = ROOM_BYTES) -> None:
         self.url = store.url
         self._store = store
+        self._room = room
         counted = Counter(file.key for file in files if file.offset is not None)
-        several = (key for key, count in counted.items() if count > 1)
-        self._copies = {key: _Copy(folder / f"{number:06d}.pack") for number, key in enumerate(several)}
+        self._locks = {key: Lock() for key, count in counted.items() if count > 1}
+        self._bodies: dict[str, bytes] = {}
 
     def open_read(self, key: str) -> IO[bytes]:
         """Open an object."""
-        copy = self._copies.get(key)
-        if copy is None:
+        if key not in self._locks:
             return self._store.open_read(key)
-        with copy.lock:
-            if not copy.path.exists():
-                self._fetch(key, copy.path)
-        return copy.path.open("rb")
-
-    def _fetch(self, key: str, path: Path) -> None:
-        part = path.with_suffix(".part")
-        with self._store.open_read(key) as source, part.open("wb") as target:
-            shutil.copyfileobj(source, target, _COPIED_BYTES)
-        part.rename(path)
+        with self._locks[key]:
+            if key not in self._bodies:
+                if sum(map(len, list(self._bodies.values()))) >= self._room:
+                    return self._store.open_read(key)
+                with self._store.open_read(key) as file:
+                    self._bodies[key] = bytes(file.read())
+        return io.BytesIO(self._bodies[key])
 
 
 def packs_of(tables: Iterable[TableRecord], blocks: Iterable[Block]) -> tuple[FileRecord, ...]:

@@ -298,19 +298,28 @@ def _by_position(found: Sequence[Interval], source: str, at: str) -> Moment:
     except ValueError as error:
         raise UsageError(f"cannot read {at!r}: {error}") from error
     for interval in reversed(found):
-        # What a server tells of its log's end may lie behind the header of a page that it has not written yet.
-        if interval.first <= position and between_records(position) <= interval.last:
-            position = min(position, interval.last)
-            return _moment(source, interval, position, _reached(interval, position))
+        if (reached := _within(interval, position)) is not None:
+            return _moment(source, interval, reached, _reached(interval, reached))
     known = ", ".join(f"lsn:{show_position(each.first)} to lsn:{show_position(each.last)}" for each in found[-_SHOWN:])
     raise RefusedError(f"{source} cannot be restored to {at}; what is here: {known}")
+
+
+def _within(interval: Interval, position: int) -> int | None:
+    """Return the position in an interval that another one means; None: it is in front of it or behind it.
+
+    What a server tells of its log's end may lie behind the header of a page that it has not written yet.
+    """
+    if interval.first <= position and between_records(position) <= interval.last:
+        return min(position, interval.last)
+    return None
 
 
 def _by_mark(found: Sequence[Interval], source: str, mark: Mark) -> Moment:
     position = parse_position(mark.position)
     for interval in reversed(found):
-        if interval.first <= position <= interval.last and _has(interval, mark):
-            return _moment(source, interval, position, mark.at)
+        reached = _within(interval, position)
+        if reached is not None and _has(interval, mark):
+            return _moment(source, interval, reached, mark.at)
     raise RefusedError(
         f"{source} cannot be restored to the mark {mark.name!r}: the full backup before it is not here any more, or "
         "there was none"

@@ -121,6 +121,26 @@ def test_a_window_without_changes_has_no_files(stream: Stream, tmp_path: Path) -
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+def test_what_is_written_before_it_fills_the_memory_is_packed_where_it_is_small(
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.sources.postgresql.arrow_session.BATCH_BYTES", 1000)
+    monkeypatch.setattr(changes_module, "_MOST_BYTES", 40_000)
+    monkeypatch.setattr(changes_module, "_PACKED_FROM", 1)
+    for _ in range(20):
+        for number in range(5):
+            insert = f"insert into public.t{number} select md5(random()::text), i from generate_series(1, 10) i"
+            stream.session.execute(insert.encode())
+    window = archived(stream, tmp_path)
+    files = [file for table in window.tables for file in table.files]
+    assert all(file.offset is not None for file in files)
+    assert len(files) > len(window.packs) > 1
+    assert {file.key for file in files} == {pack.path for pack in window.packs}
+    for table in window.tables:
+        assert len(table.files) > 1
+        assert sum(file.rows for file in table.files) == table.rows == 200
+
+
 def test_many_changes_of_many_tables_are_written_before_they_fill_the_memory(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.storage.folder import FolderStore
 from sparkjobs import changes
 from tests.support.compacting import compact, everything_told
-from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.followed import Followed, agree, comes_back, open_followed, packs
 
 pytestmark = pytest.mark.service
 
@@ -42,9 +42,9 @@ _BIG = "insert into big select i, repeat(md5(i::text), 1000) from generate_serie
 
 @pytest.fixture
 def shop(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
-    """A database of which two backups of changes have packs, each of five tables at most."""
+    """A database of which two backups of changes have packs, each of a few tables."""
     monkeypatch.setattr(changes, "_PACKED_FROM", 3)
-    monkeypatch.setattr(changes, "_PACKED_AT_ONCE", 5)
+    monkeypatch.setattr(changes, "_PACK_BYTES", 20_000)
     with open_followed(address, tmp_path / "archive") as followed:
         followed.make(SHOP)
         followed.back_up()
@@ -56,10 +56,6 @@ def shop(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
             followed.run(*(f"insert into orders_{n} values ({round_ * 10}, 'new')" for n in range(TENANTS)))
             followed.back_up()
         yield followed
-
-
-def packs(shop: Followed) -> set[str]:
-    return {str(path.relative_to(shop.store.url)) for path in Path(shop.store.url).rglob("*.pack")}
 
 
 def packed(shop: Followed) -> dict[str, tuple[FileRecord, ...]]:
@@ -153,7 +149,7 @@ def test_a_damaged_pack_is_named_with_its_tables_and_costs_what_needs_it(
     body[100] ^= 1
     path.write_bytes(bytes(body))
     (found,) = verify(shop.archive(), deep=True).damage
-    assert (found.path, found.table) == (second[0].path, "public.orders_0 and 2 more tables")
+    assert (found.path, found.table) == (second[0].path, "public.orders_0 and 3 more tables")
     assert [(cost.first, cost.last, cost.points) for cost in found.costs] == [(3, 3, 1)]
     with pytest.raises(ReportedError, match=r"\.pack#0 in .* is damaged") as raised:
         shop.restore("latest", new_database())

@@ -16,7 +16,7 @@ from holdfast.query import Query
 from holdfast.sources.postgresql.address import Address
 from sparkjobs import pieces
 from tests.support.compacting import NOTHING, compact
-from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.followed import Followed, agree, comes_back, open_followed, packs
 
 pytestmark = pytest.mark.service
 
@@ -46,10 +46,6 @@ def shop(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         followed.run("insert into orders_0 values (1, 'new', null)", "update big set id = id + 100 where id < 3")
         followed.back_up()
         yield followed
-
-
-def packs(shop: Followed) -> set[str]:
-    return {str(path.relative_to(shop.store.url)) for path in Path(shop.store.url).rglob("*.pack")}
 
 
 def test_small_tables_are_in_packs_and_large_ones_in_files_of_their_own(shop: Followed) -> None:

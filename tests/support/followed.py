@@ -44,6 +44,12 @@ order by 2, 3
 """
 
 
+_END_OF_LOG = """
+select (case when (at - '0/0')::bigint % size in (24, 40) then at - (at - '0/0')::bigint % size else at end)::text
+from pg_current_wal_insert_lsn() at, (select current_setting('wal_block_size')::int) as s(size)
+"""
+
+
 @dataclass(frozen=True)
 class Known:
     """The rows of a table, without generated columns.
@@ -121,8 +127,11 @@ class Followed:
         return self.note()
 
     def note(self) -> str:
-        """Note all rows as they are now; returns the position they stand for."""
-        row = self.session.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+        """Note all rows as they are now; returns the position they stand for.
+
+        Behind the header of a page it would be the next block's, if one ends before that.
+        """
+        row = self.session.execute(_END_OF_LOG).fetchone()
         assert row is not None
         position: str = row[0]
         self.moments.append((position, known(self.session)))
@@ -248,6 +257,11 @@ def _is_same(got: Known, expected: Known, *, exact: bool, where: str) -> None:
     if exact:
         assert got.columns == expected.columns, where
     assert got.only(common) == expected.only(common), where
+
+
+def packs(followed: Followed) -> set[str]:
+    """Return the keys of the packs that are stored."""
+    return {str(path.relative_to(followed.store.url)) for path in Path(followed.store.url).rglob("*.pack")}
 
 
 def comes_back(followed: Followed, at: str, target: Address) -> dict[str, Any]:

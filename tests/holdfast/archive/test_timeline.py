@@ -217,6 +217,14 @@ def test_a_position_behind_the_header_of_a_page_that_is_not_begun_is_the_logs_en
     assert writer.at("lsn:0/2018") == "0/2018"
 
 
+def test_a_mark_behind_the_header_of_a_page_that_is_not_begun_is_the_logs_end(writer: Writer, noon: datetime) -> None:
+    writer.snapshot("0/1180", 0, opened=True)
+    writer.changes("0/2000", 1, marks=(Mark(name="it filled its page", position="0/2018", at=noon),))
+    assert writer.at("it filled its page") == "0/2000"
+    writer.changes("0/2100", 2)
+    assert writer.at("it filled its page") == "0/2018"
+
+
 def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: Writer) -> None:
     first = writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
