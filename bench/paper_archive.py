@@ -13,12 +13,13 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import Block, Coverage, SourceRecord, Stream, TableRecord, Transactions
 from holdfast.position import show_position
-from holdfast.sources.postgresql.catalog import Catalog, Table
+from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.change_forms import change_schema
 from holdfast.sources.postgresql.changes import TRANSACTIONS
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.sources.postgresql.hashing import ContentHash, digest
+from holdfast.sources.postgresql.table import Table
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
     from holdfast.archive.timeline import TableParts
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 
 

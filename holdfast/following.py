@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.stream_state import StreamState
+    from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 
 Kind = Literal["auto", "full", "changes"]

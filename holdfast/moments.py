@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.archive.model import Block
     from holdfast.archive.state import State
     from holdfast.archive.timeline import Moment, TableParts
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 
 Schema = Literal["auto", "earlier", "later"]

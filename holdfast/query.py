@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import Moment
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 
 ROWS: Final = 2048

@@ -29,7 +29,8 @@ from locking import Owner
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.sources.postgresql.catalog import Catalog, Table
+    from holdfast.sources.postgresql.catalog import Catalog
+    from holdfast.sources.postgresql.table import Table
 
 MEMORY_BYTES = 256 << 20
 """DuckDB's, for joining a snapshot with its changes; what is more goes to a temporary folder."""

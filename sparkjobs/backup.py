@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.read import Piece
+    from holdfast.sources.postgresql.table import Table
 
 
 @dataclass(frozen=True)

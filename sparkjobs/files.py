@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import TableParts
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.parallel import Sessions
     from holdfast.sources.postgresql.plan import NotRestored
+    from holdfast.sources.postgresql.table import Table
     from sparkjobs.driver import Job
 
 _TASK_BYTES = 8 << 20

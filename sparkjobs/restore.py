@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import Moment, TableParts
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.plan import NotRestored, RestorePlan
     from holdfast.sources.postgresql.role_plan import RolePlan
+    from holdfast.sources.postgresql.table import Table
     from holdfast.sources.postgresql.target import Target
 
 _SESSIONS = max(2, os.cpu_count() or 2)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.model import Block, Born, FileRecord, Stream
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
     from sparkjobs.driver import Job
 
 _LOOKS = 2

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.archive.model import FileRecord
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
 
 
 def table_record(table: Table, files: Sequence[FileRecord]) -> TableRecord:

@@ -12,8 +12,8 @@ import pytest
 from holdfast.errors import RefusedError, ReportedError
 from holdfast.sources.postgresql import load, loose
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import Table
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.table import Table
 from tests.support.followed import Followed, known, open_followed
 
 pytestmark = pytest.mark.service

@@ -23,11 +23,11 @@ from holdfast.following import Wanted
 from holdfast.moments import Schema, catalog_of, history_of, parts_of, resolve
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import Table
 from holdfast.sources.postgresql.columns import Column, read_columns
 from holdfast.sources.postgresql.encode import copy_statement, encode
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, qualified
+from holdfast.sources.postgresql.table import Table
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore

@@ -8,9 +8,10 @@ import pyarrow as pa
 
 from holdfast.fields import field_id, number_of
 from holdfast.sources.postgresql.apply import Applied, apply_net
-from holdfast.sources.postgresql.catalog import Table, read_tables
+from holdfast.sources.postgresql.catalog import read_tables
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.table import Table
 from tests.support.tables import Tables
 
 _OP = pa.field("__op", pa.string())

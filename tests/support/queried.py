@@ -12,9 +12,10 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes, write_parquet
 from holdfast.archive.model import Block, Coverage, Mark, Stream, TableRecord
 from holdfast.position import show_position
-from holdfast.sources.postgresql.catalog import Catalog, Table
+from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.forms import schema_of
+from holdfast.sources.postgresql.table import Table
 from holdfast.storage import ObjectStore
 from tests.support import histories
 from tests.support.archives import make_block

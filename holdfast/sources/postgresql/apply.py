@@ -28,7 +28,7 @@ from holdfast.sources.postgresql.session import server_error
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 

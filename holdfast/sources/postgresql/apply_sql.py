@@ -18,7 +18,7 @@ from holdfast.sources.postgresql.sql import ident, qualified
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
 
 STAGE: Final = 'pg_temp."holdfast_changes"'
 """The temporary table that changes are staged in."""

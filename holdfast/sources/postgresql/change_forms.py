@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Catalog, Table
+    from holdfast.sources.postgresql.catalog import Catalog
     from holdfast.sources.postgresql.pgoutput import Relation, RelationColumn, TypeName
+    from holdfast.sources.postgresql.table import Table
 
 _CHANGE_FIELDS: Final = (
     numbered("__lsn", pa.int64(), LSN, nullable=False),

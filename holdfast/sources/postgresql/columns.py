@@ -44,6 +44,11 @@ class Column:
     identity: str
     missing: str | None = None
 
+    @property
+    def holds_others(self) -> bool:
+        """Say whether values of it have values of other types in them: arrays, composite types, ranges, multiranges."""
+        return self.is_array or self.kind in ("c", "r", "m")
+
     def takes_other_values(self, other: Column) -> bool:
         """Say whether a column of the same number is of another type, or another length; a type may be renamed."""
         if "pg_catalog" not in (self.base_schema, other.base_schema):

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue, Table
+    from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue
     from holdfast.sources.postgresql.parallel import Sessions
+    from holdfast.sources.postgresql.table import Table
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -24,7 +24,7 @@ from holdfast.sources.postgresql.sql import ident, qualified
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 

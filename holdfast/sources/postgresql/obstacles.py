@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from holdfast.sources.postgresql.catalog import Catalog, Table
+    from holdfast.sources.postgresql.catalog import Catalog
+    from holdfast.sources.postgresql.table import Table
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -22,7 +22,7 @@ from holdfast.sources.postgresql.sql import ident
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 

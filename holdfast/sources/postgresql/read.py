@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
     from holdfast.sources.postgresql.export import Snapshot
+    from holdfast.sources.postgresql.table import Table
 
 PIECE_BYTES = 64 << 20
 """How much of a table, with its TOAST, one piece reads at most."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Table
+    from holdfast.sources.postgresql.table import Table
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 

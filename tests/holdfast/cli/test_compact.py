@@ -11,7 +11,8 @@ import pytest
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes
 from holdfast.archive.model import Block, Coverage, Stream
-from holdfast.sources.postgresql.catalog import Catalog, Table
+from holdfast.sources.postgresql.catalog import Catalog
+from holdfast.sources.postgresql.table import Table
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives import make_block
 from tests.support.command import RunCommand

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.catalog import Table
 from holdfast.sources.postgresql.column_numbers import Slot, Stay, candidates, slots
 from holdfast.sources.postgresql.columns import Column
+from holdfast.sources.postgresql.table import Table
 
 _ALWAYS, _ONWARD, _PERHAPS = Stay.ALWAYS, Stay.ONWARD, Stay.PERHAPS
 

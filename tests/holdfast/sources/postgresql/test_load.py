@@ -13,12 +13,13 @@ import pytest
 from holdfast.errors import BusyError, DamagedError, RefusedError
 from holdfast.sources.postgresql import ledger, load
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import Catalog, Table
+from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.sources.postgresql.table import Table
 from tests.support.command import until
 
 pytestmark = pytest.mark.service

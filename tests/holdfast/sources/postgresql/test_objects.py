@@ -12,7 +12,7 @@ import pytest
 from holdfast.errors import BusyError, HoldfastError, RefusedError
 from holdfast.sources.postgresql import ledger, objects
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import Catalog, Table
+from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.dump import dump_schema
 from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.plan import NotRestored, RestorePlan, make_plan
@@ -22,6 +22,7 @@ from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import hold_snapshot
 from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.table import Table
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import Entry, read_entries
 

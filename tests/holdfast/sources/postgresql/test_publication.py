@@ -11,10 +11,11 @@ import pytest
 from holdfast.errors import BusyError, RefusedError
 from holdfast.sources.postgresql import publication
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import Table, read_catalog, read_tables
+from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.publication import followed, plan_publication, read_publication, reconcile
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.table import Table
 from tests.support.versions import programs_of, running
 
 pytestmark = pytest.mark.service

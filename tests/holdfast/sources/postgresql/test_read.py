@@ -12,11 +12,11 @@ import pytest
 
 from holdfast.errors import BusyError, HoldfastError
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import Table
 from holdfast.sources.postgresql.decode import Decoder, ValueTooLargeError
 from holdfast.sources.postgresql.read import PIECE_BYTES, cut, open_reader
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
+from holdfast.sources.postgresql.table import Table
 from tests.support.command import until
 
 pytestmark = pytest.mark.service

@@ -14,11 +14,12 @@ import pytest
 from holdfast.errors import BusyError, HoldfastError, RefusedError
 from holdfast.sources.postgresql import peek, stream
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import Table, read_catalog, read_tables
+from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.publication import plan_publication, reconcile
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream import ExpectedStream, StreamState
+from holdfast.sources.postgresql.table import Table
 from tests.support.servers import Standby
 from tests.support.versions import programs_of, running
 
