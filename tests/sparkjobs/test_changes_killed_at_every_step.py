@@ -146,6 +146,17 @@ OF_CHANGES = (
 )
 """What a backup of changes does that something could depend on."""
 
+PACK = "data/shop/packs/changes"
+OF_PACKS = (
+    Kill(1, f"begin {PACK}", "after"),
+    Kill(2, f"end {PACK}"),
+    Kill(2, f"end {PACK}", "after"),
+    Kill(2, "create commits/"),
+    Kill(2, "create commits/", "after"),
+    Kill(3, ADVANCE),
+)
+"""The same, of one that stores a window's changes in a pack."""
+
 OF_THE_FIRST = (
     Kill(1, "CREATE PUBLICATION", "after"),
     Kill(1, "pg_create_logical_replication_slot"),
@@ -157,6 +168,11 @@ OF_THE_FIRST = (
 
 def test_a_backup_of_changes_that_is_killed_loses_nothing_and_the_next_one_doubles_nothing(lanes: list[Lane]) -> None:
     kill_all(lanes, "changes", OF_CHANGES, every=3)
+
+
+def test_packs_of_changes_are_whole_or_made_again_whenever_a_backup_is_killed(lanes: list[Lane]) -> None:
+    killed = kill_all(lanes, "changes", OF_PACKS, every=3, packs=True)
+    assert len([name for name in killed if PACK in name]) == 3
 
 
 def test_the_first_backup_that_follows_is_killed_and_leaves_nothing_that_nobody_knows(lanes: list[Lane]) -> None:
@@ -202,11 +218,13 @@ def kill_driver(lane: Lane, kills: Sequence[Kill]) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("scenario", ["first", "changes"])
-def test_a_backup_of_changes_is_killed_at_any_step(lanes: list[Lane], scenario: Scenario, when: When) -> None:
-    whole = kill_and_run_again(lanes[0], scenario, Kill(0), every=1)
+@pytest.mark.parametrize(("scenario", "packs"), [("first", False), ("changes", False), ("changes", True)])
+def test_a_backup_of_changes_is_killed_at_any_step(
+    lanes: list[Lane], scenario: Scenario, packs: bool, when: When
+) -> None:
+    whole = kill_and_run_again(lanes[0], scenario, Kill(0), every=1, packs=packs)
     numbers = [at for at, name in enumerate(whole, 1) if at == 1 or name != whole[at - 2]]
-    killed = kill_all(lanes, scenario, [Kill(at, when=when) for at in numbers], every=2)
+    killed = kill_all(lanes, scenario, [Kill(at, when=when) for at in numbers], every=2, packs=packs)
     for expected in (PEEK, ADVANCE, "create commits/", "end data/", "PUBLICATION") if scenario == "changes" else (
         "CREATE PUBLICATION", "pg_create_logical_replication_slot", "create commits/"
     ):  # fmt: skip
@@ -238,22 +256,30 @@ def kill_all(lanes: list[Lane], scenario: Scenario, kills: Sequence[Kill], **how
 
 
 def kill_and_run_again(
-    lane: Lane, scenario: Scenario, kill: Kill, *, every: int, restore: bool = True, window: int = 0
+    lane: Lane,
+    scenario: Scenario,
+    kill: Kill,
+    *,
+    every: int,
+    restore: bool = True,
+    window: int = 0,
+    packs: bool = False,
 ) -> Sequence[str]:
     """Kill a backup, look at what it has left, and check that the next ones make everything whole.
 
     :param every: so many moments apart the archive is asked for what was there.
+    :param packs: all three store what is small in packs.
     :return: the steps that the killed one began.
     """
     followed = lane.begin(f"{scenario}-{next(_numbers)}")
     truth = Truth(followed.source)
     if scenario == "changes":
-        first = followed.back_up("first")
+        first = followed.back_up("first", packs=packs)
         assert first.code == 0, first.said
         run_all(truth, followed_shop.CHANGES)
     before = followed.opened().state.sequence
     bounds = {"window": window} if window else {"most_changes": MOST_CHANGES}
-    ended = followed.back_up("killed", at=kill.at, named=kill.named, when=kill.when, **bounds)
+    ended = followed.back_up("killed", at=kill.at, named=kill.named, when=kill.when, packs=packs, **bounds)
     place = f"killed {kill.when} {ended.steps[-1]} ({len(ended.steps)})"
     if kill.at and not window:
         assert ended.code == -signal.SIGKILL, f"{kill}: {ended.code} {ended.said}"
@@ -268,14 +294,14 @@ def kill_and_run_again(
         run_all(truth, followed_shop.CHANGES)
     else:
         run_all(truth, followed_shop.MORE_CHANGES)
-    again = followed.back_up("again")
+    again = followed.back_up("again", packs=packs)
     assert again.code == 0, f"{place}, run again: {again.said}"
     # A new slot stays behind the snapshot that its stream begins with until changes are backed up.
     check = followed_shop.check_never_ahead if scenario == "first" else followed_shop.check_let_go
     check(followed.opened(), followed.source, place)
     if scenario == "first" or restore:
         run_all(truth, followed_shop.MORE_CHANGES if scenario == "first" else followed_shop.LAST_CHANGES)
-        third = followed.back_up("third")
+        third = followed.back_up("third", packs=packs)
         assert third.code == 0, f"{place}, third: {third.said}"
     look(followed, truth, place, every=every)
     if restore:

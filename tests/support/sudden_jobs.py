@@ -29,7 +29,7 @@ from holdfast.sources.postgresql.programs import need
 from holdfast.sources.postgresql.read import cut
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs import backup, driver, following, pieces, restore
+from sparkjobs import backup, changes, driver, following, pieces, restore
 from tests.support.jobs import JobWithoutSpark
 from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
 
@@ -58,7 +58,7 @@ class Order:
     :param most_changes: messages after which it ends a window with a transaction; 0: as always.
     :param parent: environment variables of a backup's driver whose parent outlives it; None: one process is both.
     :param suspends: at that step its process is stopped, and does not end.
-    :param packs: a backup stores its small pieces in a pack.
+    :param packs: a backup stores its small pieces in a pack, and the changes of a window.
     """
 
     operation: Literal["backup", "restore"]
@@ -141,6 +141,7 @@ def _work(order: Order, steps: Steps) -> int:
     if order.packs:
         _replace(pieces, "_PACKED_FROM", 0)
         _replace(pieces, "_MOST_BEHIND", 0)
+        _replace(changes, "_PACKED_FROM", 0)
     else:
         _replace(pieces, "_SMALL_BYTES", -1)
     _replace(runs, "_INTERVAL_S", 0.0)
