@@ -229,6 +229,7 @@ def test_a_backup_of_changes_is_killed_at_any_step(
         "CREATE PUBLICATION", "pg_create_logical_replication_slot", "create commits/"
     ):  # fmt: skip
         assert any(expected in name for name in killed), expected
+    assert any(PACK in name for name in killed) == packs
 
 
 @pytest.mark.soak
