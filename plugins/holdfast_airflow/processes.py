@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 import psutil
@@ -9,29 +10,46 @@ import psutil
 RUN_VARIABLE = "HOLDFAST_RUN"
 """In the environment of every process of a job: its run's name."""
 
+_POLL_S = 0.02
+
 
 def end_job(run: str, *, polite_s: float = 1.5, forced_s: float = 1.0) -> None:
     """End every process of a job on this machine: SIGTERM, then SIGKILL for those that stay.
 
     They are known by their environment. Ending spark-submit alone would leave its Python driver running,
-    and where spark-submit is gone already, nothing else leads to the driver.
+    and where spark-submit is gone already, nothing else leads to the driver. Exit codes are left to who has started
+    a process: to wait for one, as `psutil.wait_procs` does with children, would take it, and `Popen` then says 0.
 
     :param run: the run's name, in `HOLDFAST_RUN`.
     :param polite_s: seconds between the two signals.
     :param forced_s: seconds to wait for the end after the second.
     """
-    running = [process for process in psutil.process_iter() if _belongs(process, run)]
-    for process in running:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, stubborn = psutil.wait_procs(running, timeout=polite_s)
-    for process in stubborn:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(stubborn, timeout=forced_s)
+    running: set[psutil.Process] = set()
+    for send, seconds in ((psutil.Process.terminate, polite_s), (psutil.Process.kill, forced_s)):
+        deadline = time.monotonic() + seconds
+        running = _left(running, run)
+        for process in running:
+            with suppress(psutil.NoSuchProcess):
+                send(process)
+        while (running := _left(running, run)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+
+
+def _left(running: set[psutil.Process], run: str) -> set[psutil.Process]:
+    """Return those that still run, and what they have started since."""
+    started = {process for process in psutil.process_iter() if _belongs(process, run)}
+    return {process for process in running | started if not _has_ended(process)}
 
 
 def _belongs(process: psutil.Process, run: str) -> bool:
     with suppress(psutil.Error, OSError):
         return bool(process.environ().get(RUN_VARIABLE) == run)
     return False
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Say whether a process is gone, or only not asked for its exit code: its last thread is its main one then."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE and process.num_threads() == 1)
+    except psutil.NoSuchProcess:
+        return True

@@ -7,13 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
 from holdfast.archive import Archive
@@ -41,6 +42,13 @@ def soon(action: Callable[[], object], *, when: Callable[[], bool]) -> Iterator[
     thread.start()
     yield
     thread.join()
+
+
+def runs(pid: int) -> bool:
+    """Say whether a process is there and has not ended; who is to ask for its exit code may take a while."""
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 @pytest.mark.parametrize(
@@ -192,12 +200,34 @@ def test_kill_ends_the_whole_job_and_releases_the_locks_within_five_seconds(
         operator.on_kill()
         took.append(time.monotonic() - began)
 
-    with soon(kill, when=spark.note.exists), pytest.raises(JobFailed, match="the task was killed"):
+    with soon(kill, when=spark.note.exists), pytest.raises(JobFailed, match="the task was killed, and its job with it"):
         run(operator, context)
     assert len(spark.starts()) == 1
     assert took[0] < 5
-    assert not any(psutil.pid_exists(pid) for pid in spark.seen()["pids"])
+    assert [pid for pid in spark.seen()["pids"] if runs(pid)] == []
     assert locks_of(store) == []
+
+
+def test_kill_is_told_as_one_where_waiting_for_the_jobs_end_has_taken_its_exit_code(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.play("hang")
+    operator = backup()
+    ended = threading.Event()
+
+    def kill() -> None:
+        operator.on_kill()
+        ended.set()
+
+    def read_to_the_end(hook: SparkSubmitHook, lines: Iterator[str]) -> None:
+        read(hook, lines)
+        assert ended.wait(30)  # the process is waited for by the kill before it is by the hook
+
+    read = SparkSubmitHook._process_spark_submit_log
+    monkeypatch.setattr(SparkSubmitHook, "_process_spark_submit_log", read_to_the_end)
+    with soon(kill, when=spark.note.exists), pytest.raises(JobFailed, match="the task was killed, and its job with it"):
+        run(operator, context)
+    assert len(spark.starts()) == 1
 
 
 def test_no_process_of_a_dead_job_outlives_the_task(
@@ -206,9 +236,7 @@ def test_no_process_of_a_dead_job_outlives_the_task(
     spark.play("orphan")
     with pytest.raises(JobFailed, match="was ended"):
         run(backup(), context)
-    assert not any(
-        psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in spark.seen()["pids"]
-    )
+    assert [pid for pid in spark.seen()["pids"] if runs(pid)] == []
 
 
 def test_timeout_ends_the_job_before_the_locks_are_released(
