@@ -20,6 +20,7 @@ from holdfast.jobs import SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives import make_block
+from tests.support.no_waiting import no_waiting
 
 ADDRESS = Address("postgresql://me@here/shop", "s3cret")
 
@@ -76,7 +77,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     found = World(Archive.create(open_store(str(tmp_path / "archive")), name="shop").store)
     monkeypatch.setattr(backups, "hold_snapshot", found.hold_snapshot)
     monkeypatch.setattr(backups, "decide", lambda store, address, wanted, say: Decision())
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    no_waiting(monkeypatch)
     return found
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
@@ -16,6 +15,7 @@ from holdfast.archive.seal import seal
 from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives import FaultyCreates
+from tests.support.no_waiting import no_waiting
 
 MakeBlock = Callable[..., Block]
 
@@ -30,8 +30,8 @@ def add(archive: Archive, *blocks: Block, **more: object) -> int:
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_waiting(monkeypatch)
 
 
 def test_a_new_archive_is_empty_and_opens_again(archive: Archive) -> None:

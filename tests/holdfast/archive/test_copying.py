@@ -29,6 +29,7 @@ from tests.support.archive_fixture import FIXTURES
 from tests.support.archives import make_block
 from tests.support.damaged_archive import add_backup, fill
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
+from tests.support.no_waiting import no_waiting
 from tests.support.steps import SteppedStore, When
 
 NEVER = 10**6
@@ -204,7 +205,7 @@ def copy_until(source: ObjectStore, target: ObjectStore, at: int, when: When, pa
     """Copy while every change in the target fails from one request on, and return the requests that were made."""
     failing = Failing(at, when, FULL, times=10**6)
     with patch.context() as patched, suppress(StoreFull, StoreUnavailable):
-        patched.setattr("time.sleep", lambda seconds: None)
+        no_waiting(patched)
         copy(source, SteppedStore(target, failing))
     for found in target.list("locks/").objects:  # as whoever reaps them would, after a while
         target.delete(found.key)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from typing import cast
 
 import pytest
@@ -9,6 +8,7 @@ from holdfast.archive.runs import RunLog, RunRecord, check_run_name, read_last
 from holdfast.errors import RefusedError, UsageError
 from holdfast.storage import ObjectStore
 from tests.support.archives import FaultyCreates
+from tests.support.no_waiting import no_waiting
 
 
 def test_a_run_tells_its_steps_and_its_result(store: ObjectStore) -> None:
@@ -57,7 +57,7 @@ def test_a_run_nobody_started_has_no_record(store: ObjectStore) -> None:
 def test_lost_replies_neither_stop_a_job_nor_hide_how_it_ended(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    no_waiting(monkeypatch)
     faulty = cast(ObjectStore, FaultyCreates(store, ["lost", "never", "lost", "ok"]))
     with RunLog(faulty, "run-1", "backup") as log:
         log.progress("reading tables")

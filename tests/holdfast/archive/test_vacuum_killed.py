@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Literal
 
@@ -13,6 +12,7 @@ from holdfast.errors import HoldfastError
 from locking import LockError
 from locking.store import StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.memory_store import Killed, MemoryStore, Spoilt
+from tests.support.no_waiting import no_waiting
 from tests.support.vacuuming import HOUR, Scene, named_now, run_vacuum, scene
 
 When = Literal["before", "after"]
@@ -24,8 +24,8 @@ def made() -> Scene:
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_waiting(monkeypatch)
 
 
 def all_requests(made: Scene) -> int:
