@@ -13,6 +13,7 @@ from bench.slow_store import SlowStore
 from locking.names import Mode
 
 
+@pytest.mark.slow
 @pytest.mark.forks
 @pytest.mark.parametrize("way", WAYS)
 def test_all_contenders_have_all_of_their_turns_and_never_meet(tmp_path: Path, way: Way) -> None:

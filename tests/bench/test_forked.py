@@ -10,7 +10,7 @@ import pytest
 
 from bench.forked import ForkedError, run_forked
 
-pytestmark = pytest.mark.forks
+pytestmark = [pytest.mark.forks, pytest.mark.slow]
 
 
 def test_each_task_answers_from_a_process_of_its_own() -> None:

@@ -28,6 +28,7 @@ def test_programs_run_together_bring_their_own_output() -> None:
     assert [each.output for each in done] == ["1\n", "2\n"]
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_programs_and_what_they_started() -> None:
     sleeper = "import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', 'import time; time.sleep(600)'])"
     started: set[int] = set()

@@ -241,6 +241,7 @@ def test_form_chooses_among_the_sources(read: Read, wanted: str, chosen: list[st
     assert task.python_callable(["a", "b"], params={"source": wanted}) == chosen
 
 
+@pytest.mark.slow
 def test_reading_dag_files_imports_no_data_engine(tmp_path: Path) -> None:
     config = tmp_path / "archives.yaml"
     config.write_text(TWO)

@@ -173,6 +173,7 @@ def test_supervisor_ends_with_its_command(tmp_path: Path) -> None:
     end(process)
 
 
+@pytest.mark.slow
 def test_supervisor_that_is_let_go_outlives_its_starter_until_a_signal(tmp_path: Path) -> None:
     process, pids = supervised("echo $$ >> pids; exec sleep 600", tmp_path)
     assert process.stdin is not None
@@ -196,6 +197,7 @@ def test_taken_port_is_refused_with_a_sentence(tmp_path: Path) -> None:
     airflow.stop()
 
 
+@pytest.mark.slow
 def test_airflow_that_ends_while_starting_says_why(tmp_path: Path) -> None:
     airflow = AirflowStandalone(
         home=tmp_path, dags=tmp_path, plugins=tmp_path, env={"AIRFLOW__CORE__EXECUTOR": "NoSuchExecutor"}

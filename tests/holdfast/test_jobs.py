@@ -167,6 +167,7 @@ echo $! >>{pids}
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_job_that_is_interrupted(
     program: MakeProgram, tmp_path: Path, with_java: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

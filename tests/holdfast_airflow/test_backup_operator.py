@@ -197,6 +197,7 @@ def test_job_that_was_killed_is_started_again_in_the_same_snapshot(
     assert record.said == (said,)
 
 
+@pytest.mark.slow
 def test_job_that_is_killed_each_time_is_given_up(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
 ) -> None:

@@ -46,6 +46,7 @@ def load_plugins(tmp_path: Path, *, syntax: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("syntax", ["glob", "regexp"])
 def test_loader_executes_only_the_one_file_and_registers_the_plugin_once(tmp_path: Path, syntax: str) -> None:
     found = load_plugins(tmp_path, syntax=syntax)

@@ -88,6 +88,7 @@ def test_two_clients_never_exclude_each_other_and_both_hold(modes: str) -> None:
     assert not found, found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modes", ["WW", "RW"])
 def test_nor_where_listings_are_read_in_key_order_while_others_write(modes: str) -> None:
     runs, found = violations(modes, "in key order", ordered=True, switches=4)
@@ -95,6 +96,7 @@ def test_nor_where_listings_are_read_in_key_order_while_others_write(modes: str)
     assert not found, found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modes", ["WW", "RW"])
 def test_nor_where_listings_are_in_no_order_and_two_are_united(modes: str) -> None:
     runs, found = violations(modes, "in no order", ordered=False, switches=3)
@@ -102,6 +104,7 @@ def test_nor_where_listings_are_in_no_order_and_two_are_united(modes: str) -> No
     assert not found, found[0]
 
 
+@pytest.mark.slow
 def test_nor_where_one_had_held_and_released_before() -> None:
     runs, found = violations("WW", "in key order", ordered=True, switches=2, rounds=2)
     assert runs > 50
@@ -113,6 +116,7 @@ def test_one_listing_in_no_order_is_not_enough() -> None:
     assert found
 
 
+@pytest.mark.slow
 def test_the_papers_read_lock_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # It looks for writers under a path nobody uses, so it always finds the way clear.
     def papers_rule(view: View) -> Ruling:

@@ -76,6 +76,7 @@ def holder(store: ObjectStore, lease: float) -> Iterator[tuple[subprocess.Popen[
         process.communicate()
 
 
+@pytest.mark.slow
 def test_no_addition_is_lost_between_processes(store: ObjectStore, tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
@@ -99,6 +100,7 @@ def test_a_holder_that_was_killed_frees_its_lock_on_its_own_host_at_once(store: 
                 attach(store, handle).check()
 
 
+@pytest.mark.slow
 @without_azure
 def test_a_holder_that_was_killed_on_another_host_keeps_its_lock_until_the_lease_is_over(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +118,7 @@ def test_a_holder_that_was_killed_on_another_host_keeps_its_lock_until_the_lease
             lease.check()
 
 
+@pytest.mark.slow
 @without_azure
 def test_a_holder_that_was_suspended_past_its_lease_finds_it_lost(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch

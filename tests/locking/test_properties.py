@@ -211,6 +211,7 @@ def test_words_that_are_no_utf8_are_written_as_far_as_they_are(words: str) -> No
     assert info.owner.user == told or words == ""
 
 
+@pytest.mark.slow
 @always
 @given(RECORDS, st.dictionaries(TEXTS.map("x-{}".format), JSON, max_size=3))
 def test_fields_that_a_later_release_adds_are_passed_over_wherever_they_are(

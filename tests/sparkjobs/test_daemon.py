@@ -18,6 +18,8 @@ from holdfast.jobs import SPARK_CONF, WORKERS
 from sparkjobs import daemon
 from sparkjobs.daemon import PREPARED, Prepared, prepare
 
+pytestmark = pytest.mark.slow
+
 ZIP = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
 
 

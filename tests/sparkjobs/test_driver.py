@@ -300,6 +300,7 @@ def test_no_tasks_need_no_spark(run: Run) -> None:
     assert (code, record.result) == (0, {"found": []})
 
 
+@pytest.mark.service
 def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_order(run: Run, tmp_path: Path) -> None:
     folder, met = tmp_path / "running", tmp_path / "met"
     folder.mkdir()
@@ -328,6 +329,7 @@ def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_orde
     assert max(beside for _, beside in record.result["together"]) == 2
 
 
+@pytest.mark.service
 def test_a_task_that_fails_for_good_ends_the_others_that_wait_their_turn(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "begun"
     folder.mkdir()

@@ -220,6 +220,7 @@ def test_what_lies_in_the_place_of_a_file_is_replaced_by_the_driver(
     assert two.is_whole("far")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("named", "at", "when"),
     [
@@ -250,6 +251,7 @@ def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_
     assert sync_and_die(three, "far", "again", Kill(0)).code == 0
 
 
+@pytest.mark.service
 @pytest.mark.usefixtures("small_tasks")
 def test_files_go_through_spark(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     back_up_many(three, "near", 20)

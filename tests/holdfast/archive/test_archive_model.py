@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -41,6 +42,8 @@ from tests.support.histories import FORMS, MISSING, change_batch, change_schema,
 from tests.support.steps import SteppedStore
 from tests.support.table_models import KEY, KINDS, Model, act, by_number, filled
 from tests.support.vacuuming import run_vacuum
+
+pytestmark = pytest.mark.slow
 
 SOURCES = ("crm", "shop")
 MEMORY = 64 << 20

@@ -35,6 +35,7 @@ def rows_of(store: ObjectStore, history: TableHistory, spill: Path) -> list[dict
     return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: int(row["id"]))
 
 
+@pytest.mark.slow
 def test_a_snapshot_with_one_wrong_bit_is_damaged_or_has_the_right_rows(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "archive")
     history = made(store)

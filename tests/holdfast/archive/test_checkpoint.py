@@ -150,6 +150,7 @@ class Story:
         return Change("vacuum", abandoned=(f"a{self._count}",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_what_a_checkpoint_tells_is_what_the_commits_tell(
     archive: Archive, block: MakeBlock, noon: datetime, often: None, seed: int
@@ -221,6 +222,7 @@ def test_a_checkpoint_that_cannot_be_written_fails_no_commit(
     assert (checkpoints(archive.store), Archive.open(archive.store).state) == ([], from_commits(archive))
 
 
+@pytest.mark.slow
 def test_of_a_damaged_checkpoint_nothing_is_believed(archive: Archive, block: MakeBlock, often: None) -> None:
     for number in range(4):
         commit(archive, Change("backup", add=(block(identity=f"b{number}", tables=(TABLE,)),)))

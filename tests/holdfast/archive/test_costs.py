@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +84,7 @@ def covering(costs: tuple[Cost, ...], point: RestorePoint) -> list[Cost]:
     return [cost for cost in costs if cost.start <= point.at <= cost.end]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @example([("changes", 0), ("pieces", 0), ("remove", 3)])
 @given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 5)), max_size=14))

@@ -26,6 +26,8 @@ from tests.support.damage import damages, flipped, lines, parquet_regions
 from tests.support.damaged_archive import Place, add_backup, fill, outcome
 from tests.support.lockstore import FakeTime, MemoryStore
 
+pytestmark = pytest.mark.slow
+
 COMMITS = {"oldest": commit_key(1), "middle": commit_key(2), "newest": commit_key(3)}
 
 

@@ -103,6 +103,7 @@ def check(tmp_path: Path, base: list[Row], model: Model, draw: st.DataObject) ->
         assert list(spill.iterdir()) == []
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(made=models(keyed=True), draw=st.data())
 def test_changes_with_a_key_have_the_same_outcome_at_every_position(
@@ -111,6 +112,7 @@ def test_changes_with_a_key_have_the_same_outcome_at_every_position(
     check(tmp_path, *made, draw)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(made=models(keyed=True, kinds=MOVES), draw=st.data())
 def test_values_that_are_not_logged_again_are_found_in_joined_changes(
@@ -119,6 +121,7 @@ def test_values_that_are_not_logged_again_are_found_in_joined_changes(
     check(tmp_path, *made, draw)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(made=models(keyed=False), draw=st.data())
 def test_changes_without_a_key_have_the_same_outcome_at_every_position(
@@ -135,6 +138,7 @@ def many_changes(count: int, keys: int) -> list[Change]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [1, 4])
 @pytest.mark.parametrize("memory", [MEMORY, 20_000])
 def test_changes_are_sorted_by_key_and_position_and_each_is_there_once(

@@ -91,6 +91,7 @@ SETTINGS = settings(
 sizes = st.sampled_from([(1, 100), (2, 2), (100, 1), (100, 100)])
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(made=models(keyed=True), size=sizes)
 def test_rows_with_a_key_are_those_of_the_model_at_every_position(
@@ -99,6 +100,7 @@ def test_rows_with_a_key_are_those_of_the_model_at_every_position(
     check(tmp_path, *made, *size)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(made=models(keyed=True, kinds=MOVES), size=sizes)
 def test_values_that_are_not_logged_again_follow_rows_that_move(
@@ -107,6 +109,7 @@ def test_values_that_are_not_logged_again_follow_rows_that_move(
     check(tmp_path, *made, *size)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(made=models(keyed=False), size=sizes)
 def test_rows_without_a_key_are_those_of_the_model_at_every_position(
@@ -115,6 +118,7 @@ def test_rows_without_a_key_are_those_of_the_model_at_every_position(
     check(tmp_path, *made, *size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("from_base", [True, False])
 def test_values_follow_a_row_through_many_moves_and_others_that_took_its_place(tmp_path: Path, from_base: bool) -> None:
     def row(number: int) -> Row:

@@ -102,6 +102,7 @@ def told(store: ObjectStore, history: TableHistory) -> Newest:
     return newest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("far", [1, 10**15])
 @pytest.mark.parametrize("form", ["as it happened", "joined", "joined in part"])
 @pytest.mark.parametrize("seed", range(3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from holdfast.archive.timeline import chains, stream_tip, to_of, told
 from holdfast.archive.truncation import plan_truncation
 from tests.support.backups import SOURCE, Backups
 from tests.support.truncating import check_truth, content, positions
+
+pytestmark = pytest.mark.slow
 
 RULES = ["last=1", "last=3", "hourly=2", "daily=2", "weekly=1", "monthly=2", "yearly=1", "within=1d", "within=9d"]
 

@@ -15,6 +15,8 @@ from tests.support.memory_store import Killed, MemoryStore, Spoilt
 from tests.support.no_waiting import no_waiting
 from tests.support.vacuuming import HOUR, Scene, named_now, run_vacuum, scene
 
+pytestmark = pytest.mark.slow
+
 When = Literal["before", "after"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -13,6 +14,8 @@ from holdfast.archive.model import Block
 from holdfast.errors import RefusedError
 from tests.support.memory_store import MemoryStore
 from tests.support.vacuuming import DAY, commit, put_file, run_vacuum, write_block
+
+pytestmark = pytest.mark.slow
 
 SOURCES = st.sampled_from(["shop", "crm"])
 

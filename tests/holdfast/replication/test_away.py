@@ -99,6 +99,7 @@ def check_equal(replicas: Replicas) -> None:
         assert replicas.is_whole(name)
 
 
+@pytest.mark.slow
 def test_one_that_was_away_for_too_long_is_lost_made_anew_and_equal(away: Replicas) -> None:
     assert is_lost(away, "off")
     with pytest.raises(LostReplicaError, match="it was away, and needs entry 1, which was trimmed"):
@@ -108,6 +109,7 @@ def test_one_that_was_away_for_too_long_is_lost_made_anew_and_equal(away: Replic
     check_equal(away)
 
 
+@pytest.mark.slow
 def test_a_clone_that_crashes_again_and_again_goes_on_with_what_is_there(away: Replicas) -> None:
     there = 2
     for at, named in ((1, "commits/"), (1, "data/"), (100, "end data/"), (150, "write data/"), (2, "create commits/")):
@@ -125,6 +127,7 @@ def test_a_clone_that_crashes_again_and_again_goes_on_with_what_is_there(away: R
     check_equal(away)
 
 
+@pytest.mark.slow
 def test_where_the_source_is_gone_in_the_middle_of_a_clone_another_one_is_used(away: Replicas) -> None:
     begun = after(100, "begin data/", lambda: shutil.rmtree(away.folder / "near"))
     with pytest.raises((HoldfastError, StoreError)):

@@ -24,6 +24,8 @@ from locking import LockBusy, RWLock
 from tests.support.given_up import STREAM, append, changes, destroyed, ends, equal, full
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 def test_replicas_go_on_without_an_entry_that_was_given_up(stuck: Replicas) -> None:
     done, entry = give_up(stuck.coordination, stuck.archive, 2)

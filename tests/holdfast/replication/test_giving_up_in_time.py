@@ -21,6 +21,8 @@ from locking.store import StoreUnavailable
 from tests.support.given_up import append, changes, destroyed, ends, equal, full
 from tests.support.replicated import Replicas
 
+pytestmark = pytest.mark.slow
+
 
 def known_for(given: Replicas, index: int, time: timedelta) -> None:
     """Let it have been known for some time that nobody has the files of an entry."""

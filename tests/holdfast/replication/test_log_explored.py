@@ -8,6 +8,8 @@ from tests.support.exploring import ViolatedError
 from tests.support.log_explorer import Bounds, explored
 from tests.support.log_mutants import MUTANTS, Mutant
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "bounds",

@@ -192,6 +192,7 @@ def test_the_archive_that_is_meant_is_found_by_name_or_id(two: Replicas, tmp_pat
         only_archive(two.coordination, "bank")
 
 
+@pytest.mark.slow
 def test_a_replica_has_commits_that_only_newer_writers_may_follow(two: Replicas) -> None:
     assert two.state("near").min_writer == 3
     assert two.state("near").min_reader == 2

@@ -21,6 +21,8 @@ from tests.support.command import until
 from tests.support.replicated import OnS3, Replicas
 from tests.support.versitygw import running_versitygw
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("near", "far", "off")
 ROOT = Path(__file__).parents[3]
 

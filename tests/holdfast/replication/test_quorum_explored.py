@@ -9,6 +9,8 @@ from tests.support.log_mutants import Mutant
 from tests.support.quorum_explorer import Bounds, explored
 from tests.support.quorum_mutants import MUTANTS
 
+pytestmark = pytest.mark.slow
+
 _SOAK = pytest.mark.soak
 
 

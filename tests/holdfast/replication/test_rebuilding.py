@@ -28,6 +28,8 @@ from tests.support.rebuilt import KilledError, at_place, become, bring_back, go_
 from tests.support.replicated import Replicas, nothing
 from tests.support.steps import SteppedStore
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_store_that_is_gone_is_made_anew_from_replicas_that_are_equal(
     two: Replicas, empty: CoordinationStore

@@ -101,6 +101,7 @@ def test_who_is_in_the_way_of_others_again_and_again_is_told_so(
     assert tries > 1
 
 
+@pytest.mark.slow
 @KINDS
 def test_processes_that_append_at_the_same_time_get_indexes_without_a_hole(
     both: CoordinationStore, request: pytest.FixtureRequest

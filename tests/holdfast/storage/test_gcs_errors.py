@@ -133,6 +133,7 @@ def test_a_write_without_a_clear_answer_is_unknown_and_never_sent_again(
     assert server.count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("answer", [*DOUBTFUL, told(429, "rateLimitExceeded")])
 def test_a_read_without_an_answer_is_tried_again_then_unavailable(

@@ -82,6 +82,7 @@ def test_a_key_that_is_taken_keeps_what_it_has(server: FakeS3, near: S3Store) ->
     assert not server.parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "again"), [(Fault(403, "AccessDenied"), False), (Fault(501, "NotImplemented"), False), (CUT, False),
                          (Fault(503, "SlowDown"), True), (Fault(404, "NoSuchKey"), True)]

@@ -33,6 +33,7 @@ def text_of(number: int, scale: int) -> str:
     return f"{minus}{digits[:-scale]}.{digits[-scale:]}" if scale else minus + digits
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=500, deadline=None)
 @given(scaled_numbers())
 def test_every_value_of_every_precision_and_scale_decodes_exactly(given_: tuple[int, int, list[int | None]]) -> None:
