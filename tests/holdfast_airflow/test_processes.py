@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,6 +27,12 @@ child.wait()
 """
 
 
+@pytest.fixture
+def name() -> str:
+    """The name of a run that nobody else on this machine has."""
+    return uuid.uuid4().hex
+
+
 @contextmanager
 def started(run: str, program: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start a program as one of a run; give its process and the first line that it says."""
@@ -39,29 +46,31 @@ def started(run: str, program: str) -> Iterator[tuple[subprocess.Popen[str], str
             process.kill()
 
 
-def test_who_started_a_process_still_learns_how_it_ended() -> None:
-    with started("run-1", SLEEP) as (process, _):
-        end_job("run-1")
+def test_who_started_a_process_still_learns_how_it_ended(name: str) -> None:
+    with started(name, SLEEP) as (process, _):
+        end_job(name)
         assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
         assert process.wait() == -signal.SIGTERM
 
 
-def test_processes_of_other_runs_go_on() -> None:
-    with started("run-1", SLEEP) as (mine, _), started("run-10", SLEEP) as (other, _):
-        end_job("run-1")
+def test_processes_of_other_runs_go_on(name: str) -> None:
+    with started(name, SLEEP) as (mine, _), started(f"{name}0", SLEEP) as (other, _):
+        end_job(name)
         assert mine.wait() == -signal.SIGTERM
         assert other.poll() is None
 
 
-def test_what_does_not_listen_is_killed_and_so_is_what_it_started() -> None:
-    with started("run-1", STUBBORN) as (stubborn, _), started("run-1", CHILD) as (parent, child):
-        end_job("run-1", polite_s=0.1, forced_s=30)
+def test_what_does_not_listen_is_killed_and_so_is_what_it_started(name: str) -> None:
+    with started(name, STUBBORN) as (stubborn, _), started(name, CHILD) as (parent, child):
+        end_job(name, polite_s=0.1, forced_s=30)
         assert stubborn.wait() == -signal.SIGKILL
         assert parent.wait() == -signal.SIGTERM
         assert not psutil.pid_exists(int(child)) or psutil.Process(int(child)).status() == psutil.STATUS_ZOMBIE
 
 
-def test_nothing_is_waited_for_once_all_have_ended_though_nobody_has_asked_how(monkeypatch: pytest.MonkeyPatch) -> None:
-    with started("run-1", SLEEP):
+def test_nothing_is_waited_for_once_all_have_ended_though_nobody_has_asked_how(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started(name, SLEEP):
         monkeypatch.setattr(time, "monotonic", lambda: 0.0)  # no deadline ever comes
-        end_job("run-1")
+        end_job(name)
