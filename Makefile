@@ -11,7 +11,7 @@ IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
 # Tests that start no server have their files in memory, where there is room: half of their time would go to fsync. They
 # wait for threads and processes of their own a fifth of it, so that there may be more of them than processors.
-IN_MEMORY := [[ -w /dev/shm && $$(df --output=avail /dev/shm | tail -1) -gt 2000000 ]] && export TMPDIR=/dev/shm;
+IN_MEMORY := [[ -z $${TMPDIR-} && -w /dev/shm && $$(df --output=avail /dev/shm | tail -1) -gt 2000000 ]] && export TMPDIR=/dev/shm;
 
 # Each process has servers and a Spark of its own, so that more than a few only get in each other's way. The tests of one
 # file stay together: they share what is dear to make.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class GatedBody(io.BytesIO):
-    """Bytes to send with botocore; calls ``gate`` before the last one is sent.
+    """Bytes to send with boto3; calls ``gate`` before the last one is sent.
 
     botocore may read a body before, to sign it: only what is read once it is armed is being sent.
     """

@@ -10,6 +10,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ProfileNotFound
@@ -50,14 +51,15 @@ class S3Access:
     """
 
     def __init__(self, settings: S3Settings) -> None:
-        self._session = botocore.session.Session()
+        core = botocore.session.Session()
         try:
-            self._session.register_component("data_loader", _loader(self._session.get_config_variable("data_path")))
-            configured = self._session.get_scoped_config().get("s3") or {}
+            self._session = boto3.session.Session(botocore_session=core)
+            configured = core.get_scoped_config().get("s3") or {}
+            core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
         except ProfileNotFound as error:
             raise UsageError(f"{error}; AWS_PROFILE names it.") from error
         self._endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
-        self._region = os.environ.get("AWS_REGION") or self._session.get_config_variable("region") or "us-east-1"
+        self._region = os.environ.get("AWS_REGION") or self._session.region_name or "us-east-1"
         self._settings = settings
         self._addressing = settings.addressing or S3Settings(configured.get("addressing_style", "")).addressing
 
@@ -104,22 +106,19 @@ class S3Access:
     def _client(self, attempts: int) -> S3Client:
         # A server of one's own seldom has a name for each bucket.
         style = self._addressing or ("path" if self._endpoint else "auto")
-        client = cast(
-            "S3Client",
-            self._session.create_client(
-                "s3",
-                region_name=self._region,
-                endpoint_url=self._endpoint,
-                config=Config(
-                    retries={"total_max_attempts": attempts, "mode": "standard"},
-                    connect_timeout=CONNECT_TIMEOUT,
-                    read_timeout=READ_TIMEOUT,
-                    max_pool_connections=POOL_CONNECTIONS,
-                    s3=cast("Any", {"addressing_style": style}),
-                    # Servers other than Amazon's may not know the newer checksums.
-                    request_checksum_calculation="when_required",
-                    response_checksum_validation="when_required",
-                ),
+        client: S3Client = self._session.client(
+            "s3",
+            region_name=self._region,
+            endpoint_url=self._endpoint,
+            config=Config(
+                retries={"total_max_attempts": attempts, "mode": "standard"},
+                connect_timeout=CONNECT_TIMEOUT,
+                read_timeout=READ_TIMEOUT,
+                max_pool_connections=POOL_CONNECTIONS,
+                s3=cast("Any", {"addressing_style": style}),
+                # Servers other than Amazon's may not know the newer checksums.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
             ),
         )
         for operation in _MAKES_AN_OBJECT:

@@ -73,7 +73,7 @@ def _open_file_url(url: str, host: str, path: str) -> ObjectStore:
 def _open_s3_url(url: str, bucket: str, path: str) -> ObjectStore:
     if not bucket:
         raise UsageError(f"{url!r} names no bucket; write s3://bucket/prefix.")
-    # botocore takes a tenth of a second and more to import; who works in a folder need not wait for it.
+    # boto3 takes a tenth of a second and more to import; who works in a folder need not wait for it.
     from holdfast.storage.s3 import S3Store
 
     return S3Store(bucket, path.strip("/"))

@@ -7,17 +7,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
 from holdfast.archive import Archive
+from holdfast.jobs import process_start
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.key_source import new_key
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
@@ -42,13 +42,6 @@ def soon(action: Callable[[], object], *, when: Callable[[], bool]) -> Iterator[
     thread.start()
     yield
     thread.join()
-
-
-def runs(pid: int) -> bool:
-    """Say whether a process is there and has not ended; who is to ask for its exit code may take a while."""
-    with suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 @pytest.mark.parametrize(
@@ -204,11 +197,11 @@ def test_kill_ends_the_whole_job_and_releases_the_locks_within_five_seconds(
         run(operator, context)
     assert len(spark.starts()) == 1
     assert took[0] < 5
-    assert [pid for pid in spark.seen()["pids"] if runs(pid)] == []
+    assert [pid for pid in spark.seen()["pids"] if process_start(pid)] == []
     assert locks_of(store) == []
 
 
-def test_kill_is_told_as_one_where_waiting_for_the_jobs_end_has_taken_its_exit_code(
+def test_kill_is_told_as_one_where_the_job_has_ended_before_its_exit_code_is_asked_for(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark.play("hang")
@@ -221,7 +214,7 @@ def test_kill_is_told_as_one_where_waiting_for_the_jobs_end_has_taken_its_exit_c
 
     def read_to_the_end(hook: SparkSubmitHook, lines: Iterator[str]) -> None:
         read(hook, lines)
-        assert ended.wait(30)  # the process is waited for by the kill before it is by the hook
+        assert ended.wait(30)  # and only then is the exit code asked for
 
     read = SparkSubmitHook._process_spark_submit_log
     monkeypatch.setattr(SparkSubmitHook, "_process_spark_submit_log", read_to_the_end)
@@ -236,7 +229,7 @@ def test_no_process_of_a_dead_job_outlives_the_task(
     spark.play("orphan")
     with pytest.raises(JobFailed, match="was ended"):
         run(backup(), context)
-    assert [pid for pid in spark.seen()["pids"] if runs(pid)] == []
+    assert [pid for pid in spark.seen()["pids"] if process_start(pid)] == []
 
 
 def test_timeout_ends_the_job_before_the_locks_are_released(

@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psutil
 import pytest
 
+from holdfast.jobs import process_start
 from holdfast_airflow.processes import RUN_VARIABLE, end_job
 
 SLEEP = "import time; print('here', flush=True); time.sleep(600)"
@@ -49,7 +49,7 @@ def started(run: str, program: str) -> Iterator[tuple[subprocess.Popen[str], str
 def test_who_started_a_process_still_learns_how_it_ended(name: str) -> None:
     with started(name, SLEEP) as (process, _):
         end_job(name)
-        assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
+        assert process_start(process.pid) is None
         assert process.wait() == -signal.SIGTERM
 
 
@@ -65,7 +65,7 @@ def test_what_does_not_listen_is_killed_and_so_is_what_it_started(name: str) -> 
         end_job(name, polite_s=0.1, forced_s=30)
         assert stubborn.wait() == -signal.SIGKILL
         assert parent.wait() == -signal.SIGTERM
-        assert not psutil.pid_exists(int(child)) or psutil.Process(int(child)).status() == psutil.STATUS_ZOMBIE
+        assert process_start(int(child)) is None
 
 
 def test_nothing_is_waited_for_once_all_have_ended_though_nobody_has_asked_how(

@@ -257,6 +257,12 @@ def test_an_endpoint_of_the_config_file_counts_for_everything(
         assert file.read() == b"x"
 
 
+def test_what_botocore_knows_of_s3_is_read_once_for_all_stores(server: FakeS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(S3Store(BUCKET).list("").objects) == []
+    monkeypatch.setattr("botocore.loaders.JSONFileLoader.load_file", lambda _, path: pytest.fail(f"{path} is read"))
+    assert list(S3Store(BUCKET).list("").objects) == []
+
+
 @pytest.mark.parametrize(
     ("addressing", "start"), [("", "https://bucket.s3."), ("path", "https://s3.eu-north-1.amazonaws.com/bucket/")]
 )

@@ -206,7 +206,7 @@ def test_only_the_clouds_own_listings_count_as_ordered(
         open_place(url)
 
 
-@pytest.mark.parametrize("module", ["botocore", "pyarrow", "requests", "azure", "google.cloud"])
+@pytest.mark.parametrize("module", ["boto3", "pyarrow", "requests", "azure", "google.cloud"])
 def test_working_in_a_folder_does_not_load_what_a_cloud_needs(module: str, tmp_path: Path) -> None:
     assert not _loads(f"from holdfast.storage import open_place; open_place({str(tmp_path)!r})", module)
 
