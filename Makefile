@@ -17,7 +17,7 @@ IN_MEMORY := [[ -z $${TMPDIR-} && -w /dev/shm && $$(df --output=avail /dev/shm |
 # file stay together: they share what is dear to make.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --max-worker-restart=0
 
-.PHONY: help setup setup-tests demo demo-stop test test-fast soak lint types format bench bench-locks lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop test test-fast test-all lint types format bench bench-locks lock wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,10 +42,10 @@ test: setup-tests lint types ## Run everything: lint, types, import floors, all 
 	@$(IN_ENV) pytest $(PARALLEL) --durations=15
 
 test-fast: setup ## Run the tests that start no server and take little time: under two minutes on two cores.
-	@$(IN_MEMORY) $(IN_ENV) pytest $(PARALLEL) --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) -m "not service and not e2e and not slow and not soak"
+	@$(IN_MEMORY) $(IN_ENV) pytest $(PARALLEL) --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) -m "not service and not e2e and not slow and not exhaustive"
 
-soak: setup-tests ## Explore locks and quorums as long as it takes, hammer and kill for minutes, kill jobs at more steps, try more databases.
-	@$(IN_ENV) pytest -o faulthandler_timeout=0 -m soak tests/locking tests/holdfast/archive tests/holdfast/replication tests/sparkjobs
+test-all: setup-tests ## Run all there is: every kill step, every version, every cross term.
+	@$(IN_ENV) pytest $(PARALLEL) -o faulthandler_timeout=0 -m ""
 
 lint: setup ## Check style and import floors.
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Every interleaving of a few clients of the shipped locks, with deaths, lost answers and expiring leases.
 
 docs/decisions/lock-explorer.md says what is explored and why nothing is missed by what is left out.
-``make soak`` explores larger scenarios and walks; ``HOLDFAST_SEED=n`` takes one walk again.
+``make test-all`` explores larger scenarios and walks; ``HOLDFAST_SEED=n`` takes one walk again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_nor_without_the_second_line(scenario: Scenario) -> None:
     assert found.broken is None, str(found)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scenario", LARGE, ids=lambda each: each.name)
 def test_nor_in_larger_scenarios(scenario: Scenario) -> None:
     found = explore(scenario, limit=20_000_000)
@@ -58,7 +58,7 @@ def test_nor_on_ways_at_random_through_a_crowd() -> None:
         assert found.broken is None, str(found)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 def test_nor_on_many_more_ways_through_a_crowd() -> None:
     for seed in range(500, 20_000):
         found = walk(MIXED, seed)

@@ -1,6 +1,6 @@
 """Many processes, killed and suspended at random, on real stores: the locks stay locks.
 
-docs/decisions/lock-hammer.md says what this shows. ``make soak`` hammers for minutes; ``HOLDFAST_SEED=n`` chooses
+docs/decisions/lock-hammer.md says what this shows. ``make test-all`` hammers for minutes; ``HOLDFAST_SEED=n`` chooses
 the kills and pauses of an earlier run again (not what the processes make of them).
 """
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.service  # also the folder's: its histories need what o
 
 SEED = int(os.environ.get("HOLDFAST_SEED", random.randrange(1_000_000)))
 
-SOAK = 180.0
+LONG_S = 180.0
 """Seconds."""
 
 
@@ -64,9 +64,9 @@ def test_killed_and_suspended_processes_leave_a_linearizable_history_and_no_lock
     must_be_right(plan)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 def test_also_for_minutes(plan: Plan) -> None:
-    must_be_right(replace(plan, seconds=SOAK), limit=600.0)
+    must_be_right(replace(plan, seconds=LONG_S), limit=600.0)
 
 
 @pytest.mark.parametrize(

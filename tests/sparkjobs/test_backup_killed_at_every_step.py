@@ -91,13 +91,13 @@ def test_a_backup_that_is_killed_before_any_step_loses_nothing_and_the_next_one_
     assert_every_kind_of_step_was_met(killed)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 def test_a_backup_that_is_killed_after_any_step_loses_nothing_and_the_next_one_is_whole(lanes: list[Lane]) -> None:
     killed = kill_at_every_step(lanes, "after")
     assert_every_kind_of_step_was_met(killed)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 def test_a_backup_that_is_killed_within_any_request_to_a_folder_loses_nothing_and_the_next_one_is_whole(
     lanes: list[Lane],
 ) -> None:
@@ -123,7 +123,7 @@ def test_what_is_in_a_pack_is_whole_or_read_again_whenever_a_driver_is_killed(la
     assert len(kill_drivers(lanes, "after", lambda step: "end data/shop/packs" in step, packs=True)) >= 1
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_driver_that_is_killed_at_any_step_is_followed_by_one_that_goes_on(lanes: list[Lane], when: When) -> None:
     killed = kill_drivers(lanes, when, lambda step: True)

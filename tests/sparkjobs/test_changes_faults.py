@@ -216,7 +216,7 @@ def test_a_slot_that_somebody_else_reads_is_left_to_them(
         ("_commit", signal.SIGINT),
         ("_let_go", signal.SIGQUIT),
         *(
-            pytest.param(moment, how, marks=pytest.mark.soak)
+            pytest.param(moment, how, marks=pytest.mark.exhaustive)
             for moment, how in (("_read", signal.SIGINT), ("_commit", signal.SIGQUIT), ("_let_go", signal.SIGINT))
         ),
     ],
@@ -274,7 +274,7 @@ def test_a_store_that_is_full_fails_with_a_sentence_and_loses_nothing(
     assert_goes_on(store, truth, run_backup, "full")
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("when", "error"), [("before", FULL), ("before", UNKNOWN), ("after", UNKNOWN)])
 def test_a_store_that_fails_any_request_loses_nothing(
     truth: Truth, store: ObjectStore, run_backup: RunJob, when: When, error: Any

@@ -216,7 +216,7 @@ def kill_driver(lane: Lane, kills: Sequence[Kill]) -> None:
         followed.end()
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(("scenario", "packs"), [("first", False), ("changes", False), ("changes", True)])
 def test_a_backup_of_changes_is_killed_at_any_step(
@@ -232,7 +232,7 @@ def test_a_backup_of_changes_is_killed_at_any_step(
     assert any(PACK in name for name in killed) == packs
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 def test_windows_of_a_few_bytes_are_killed_between_their_commits_and_what_follows(lanes: list[Lane]) -> None:
     kills = [Kill(at, named, when) for at in range(1, 12) for named in ("create commits/", ADVANCE)
              for when in ("before", "after")]  # fmt: skip

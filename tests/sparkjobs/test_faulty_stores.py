@@ -1,7 +1,7 @@
 """The store fails a job, or a job dies in the middle of its requests to object storage: nothing is lost or doubled.
 
-Requests are counted as a job makes them, so no list here can be out of date. `make soak` tries each one, `make test`
-some of them.
+Requests are counted as a job makes them, so no list here can be out of date. `make test-all` tries each one,
+`make test` some of them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_a_store_that_is_full_at_any_request_fails_a_backup_with_a_sentence(
     fail_requests(run_backup, store, shop, "before", FULL, stride=9)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("when", "error"), [("before", FULL), ("before", UNKNOWN), ("after", UNKNOWN)])
 def test_a_store_that_fails_any_request_leaves_whole_backups_or_none(
     run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None, when: When, error: StoreError
@@ -179,7 +179,7 @@ def test_a_backup_into_s3_that_is_killed_loses_nothing_and_the_next_one_is_whole
     kill_backups_on_s3(sudden, shop, "some", "before", stride=80)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_backup_into_s3_that_is_killed_at_any_step_loses_nothing_and_the_next_one_is_whole(
     sudden: SuddenJobs, shop: Address, when: When

@@ -45,7 +45,7 @@ def test_a_history_that_nobody_thought_of_can_be_gone_back_in(
     lived(data, 5)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @many(300)
 @given(data=st.data())
 def test_many_histories_that_nobody_thought_of_can_be_gone_back_in(

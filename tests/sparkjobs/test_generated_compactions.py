@@ -51,7 +51,7 @@ def test_a_history_that_nobody_thought_of_stays_what_it_was_when_it_is_compacted
     live(data, 5)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @many(300)
 @given(data=st.data())
 def test_many_histories_that_nobody_thought_of_stay_what_they_were_when_they_are_compacted(

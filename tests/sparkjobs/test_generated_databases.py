@@ -115,7 +115,7 @@ def test_a_database_that_nobody_thought_of_comes_back_as_it_was(
     there_and_back(script)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @many(1000)
 @given(script=databases())
 def test_many_databases_that_nobody_thought_of_come_back_as_they_were(

@@ -126,7 +126,7 @@ def test_a_restore_to_a_moment_that_is_killed_is_gone_on_with_and_applies_no_cha
     kill_all(lanes, kills)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("options", [(), BESIDE], ids=["alone", "beside other things"])
 def test_a_restore_to_a_moment_that_is_killed_at_any_step_is_gone_on_with(

@@ -129,12 +129,12 @@ def test_a_restore_that_is_killed_before_any_step_is_never_taken_for_whole(lanes
     assert_every_kind_of_step_was_met(kill_at_every_step(lanes, "before", Way(state_of(source))))
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 def test_a_restore_that_is_killed_after_any_step_is_never_taken_for_whole(lanes: list[Lane], source: Address) -> None:
     assert_every_kind_of_step_was_met(kill_at_every_step(lanes, "after", Way(state_of(source))))
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 def test_a_restore_beside_other_things_that_is_killed_before_any_step_is_gone_on_with(lanes: list[Lane]) -> None:
     whole = lanes[0].new_database()
     assert lanes[0].run("restore", whole, "whole", options=BESIDE).code == 0

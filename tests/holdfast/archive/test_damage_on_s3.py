@@ -16,7 +16,7 @@ from tests.support.versitygw import running_versitygw
 pytestmark = pytest.mark.service
 
 STRIDE = 23
-"""`make soak` does every damage to a file, `make test` one of so many."""
+"""`make test-all` does every damage to a file, `make test` one of so many."""
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +63,13 @@ def test_a_damaged_document_is_named(place: Place, key: str) -> None:
     tell_of_documents(place, key, 7 * STRIDE if key != IDENTITY_KEY else STRIDE)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["catalog-", "schema-", ".parquet"])
 def test_a_damaged_file_of_a_block_is_named_however_it_is_damaged(place: Place, kind: str) -> None:
     tell_of_data(place, kind, 1)
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("key", [IDENTITY_KEY, *(commit_key(number) for number in (1, 2, 3))])
 def test_a_damaged_document_is_named_however_it_is_damaged(place: Place, key: str) -> None:
     tell_of_documents(place, key, 1)

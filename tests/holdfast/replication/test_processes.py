@@ -131,7 +131,7 @@ def work(three: Replicas, folder: Path, seed: int, rounds: int) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "rounds"),
-    [(1, 6), pytest.param(2, 120, marks=pytest.mark.soak), pytest.param(3, 120, marks=pytest.mark.soak)],
+    [(1, 6), pytest.param(2, 120, marks=pytest.mark.exhaustive), pytest.param(3, 120, marks=pytest.mark.exhaustive)],
 )
 def test_replicas_are_equal_and_have_every_backup_whoever_was_killed(
     three: Replicas, tmp_path: Path, seed: int, rounds: int
@@ -141,7 +141,7 @@ def test_replicas_are_equal_and_have_every_backup_whoever_was_killed(
 
 @pytest.mark.service
 @pytest.mark.parametrize("both", ["postgresql"], indirect=True)
-@pytest.mark.parametrize(("seed", "rounds"), [(4, 4), pytest.param(5, 60, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("seed", "rounds"), [(4, 4), pytest.param(5, 60, marks=pytest.mark.exhaustive)])
 def test_they_are_so_on_object_storage_with_a_store_in_postgresql(
     both: CoordinationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, rounds: int
 ) -> None:

@@ -11,7 +11,7 @@ from tests.support.quorum_mutants import MUTANTS
 
 pytestmark = pytest.mark.slow
 
-_SOAK = pytest.mark.soak
+_EXHAUSTIVE = pytest.mark.exhaustive
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ _SOAK = pytest.mark.soak
         pytest.param(Bounds(appends=2, losses=1, kills=1), id="a recovery is killed"),
         pytest.param(Bounds(sizes=(2, 1), backups=1, appends=2, reads=2), id="reads of two sources"),
         pytest.param(Bounds(backups=1, appends=1, deadlines=1, reads=2), id="reads and a failure"),
-        pytest.param(Bounds(backups=1, appends=2, deadlines=1, leases=1), id="another epoch", marks=_SOAK),
-        pytest.param(Bounds(sizes=(2, 2), backups=1, appends=2, deadlines=1), id="two fail", marks=_SOAK),
-        pytest.param(Bounds(backups=1, appends=2, deadlines=1, reads=2), id="reads and a retry", marks=_SOAK),
-        pytest.param(Bounds(replicas=3, backups=1, appends=2, deadlines=1), id="three and a retry", marks=_SOAK),
-        pytest.param(Bounds(replicas=3, backups=1, appends=1, losses=2), id="two are lost", marks=_SOAK),
+        pytest.param(Bounds(backups=1, appends=2, deadlines=1, leases=1), id="another epoch", marks=_EXHAUSTIVE),
+        pytest.param(Bounds(sizes=(2, 2), backups=1, appends=2, deadlines=1), id="two fail", marks=_EXHAUSTIVE),
+        pytest.param(Bounds(backups=1, appends=2, deadlines=1, reads=2), id="reads and a retry", marks=_EXHAUSTIVE),
+        pytest.param(Bounds(replicas=3, backups=1, appends=2, deadlines=1), id="three and a retry", marks=_EXHAUSTIVE),
+        pytest.param(Bounds(replicas=3, backups=1, appends=1, losses=2), id="two are lost", marks=_EXHAUSTIVE),
     ],
 )
 def test_no_order_of_steps_breaks_a_quorum_or_a_read(bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What is explored in every run of the tests, and what only a soak reaches."""
+"""What is explored in every run of the tests, and what only `make test-all` reaches."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ LARGE = [
     *_of(PAIRS, "one answer lost, leases run out, listings in key order", late=1, ticks=(OVER,), cuts=IN_KEY_ORDER),
     *_of(PAIRS, "one answer lost, listings in no order", late=1, cuts=IN_NO_ORDER, ordered=False),
 ]
-"""Explored in a soak only."""
+"""Explored by `make test-all` only."""
 
 MIXED = Scenario(
     name="a crowd",
