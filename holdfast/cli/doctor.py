@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from holdfast import jobs
 from holdfast.archive import Archive
 from holdfast.cli import places
+from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
+from holdfast.cli.output import Output
 from holdfast.config import find_config, load_config
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql import programs
@@ -18,6 +22,8 @@ from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.console import Console
 
     from holdfast.config import SourceConfig
     from holdfast.sources.postgresql.address import Address
@@ -38,6 +44,29 @@ class Finding:
     def ok(self) -> bool:
         """Say whether it is as it should be."""
         return not self.remedy
+
+
+def doctor(
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="An archive to reach, too.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that everything is here that backups and restores need, and say what to do."""
+    output = Output(as_json=as_json)
+    findings = list(examine(url))
+    value = {
+        "ok": all(finding.ok for finding in findings),
+        "findings": [{"what": each.what, "found": each.found, "remedy": each.remedy} for each in findings],
+    }
+    output.result(value, lambda console: _show_findings(console, findings))
+    if not value["ok"]:
+        raise typer.Exit(1)
+
+
+def _show_findings(console: Console, findings: list[Finding]) -> None:
+    for finding in findings:
+        console.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.found}", markup=False)
+        if finding.remedy:
+            console.print(f"     {finding.remedy}", markup=False)
 
 
 def examine(url: str | None) -> Iterator[Finding]:

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.storage.probe import ProbeResult
 
-probe_app = typer.Typer()
 
-
-@probe_app.command(name="probe")
 def probe_store(url: Url, as_json: Json = False) -> None:
     """Measure whether a store is safe, also before there is an archive; writes and removes about 300 MB."""
     output = Output(as_json=as_json)

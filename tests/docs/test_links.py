@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-import typer.main
 from typer.core import TyperGroup
 
-from holdfast.cli.app import app
+from holdfast.cli.commands import COMMANDS, load
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -38,17 +38,15 @@ def anchors(page: Path) -> set[str]:
 
 def commands() -> dict[str, set[str]]:
     """Every command of `holdfast`, such as "backup" and "locks list", with its options."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    return dict(options_of(group))
+    return dict(options_of({name: load(name) for name in COMMANDS}))
 
 
-def options_of(group: TyperGroup, before: str = "") -> Iterator[tuple[str, set[str]]]:
+def options_of(commands: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, set[str]]]:
     """The commands of a group and of the groups in it; `before` is what leads to the group."""
-    for name, command in group.commands.items():
+    for name, command in commands.items():
         yield before + name, {option for parameter in command.params for option in parameter.opts}
         if isinstance(command, TyperGroup):
-            yield from options_of(command, f"{before}{name} ")
+            yield from options_of(command.commands, f"{before}{name} ")
 
 
 def named_commands(page: Path) -> list[str]:

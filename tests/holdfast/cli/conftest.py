@@ -6,12 +6,10 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import typer.main
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_bytes, write_parquet
@@ -40,14 +38,9 @@ def plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
         signal.signal(number, handler)
 
 
-# It reads the options of all commands, which takes longer than most of them.
-_get_command = cache(typer.main.get_command)
-
-
 @pytest.fixture
 def holdfast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """Runs the command in this process; whatever it does, it never shows a traceback."""
-    monkeypatch.setattr(typer.main, "get_command", _get_command)
 
     def run(*arguments: str) -> Finished:
         monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])

@@ -1,0 +1,124 @@
+"""Commands by name, each imported when it is asked for: what one of them needs does not slow down the others."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Place(NamedTuple):
+    """Where a command or a group of commands is defined, and its line in the list of all.
+
+    :param name: of the function, or of the `Typer` with the commands of the group.
+    """
+
+    module: str
+    name: str
+    help: str
+
+
+COMMANDS = {
+    "init": Place("init", "init", "Create an archive in an empty place."),
+    "backup": Place(
+        "backup",
+        "backup",
+        "Back up a database: all of it in one snapshot, or what has changed since the last backup.",
+    ),
+    "restore": Place("restore", "restore", "Restore a database, or tables of it, and prove them equal to the archive."),
+    "query": Place("query", "query", "Query tables as of any restorable moment, without restoring them."),
+    "points": Place("points", "show_points", "List the moments that can be restored, and the gaps between them."),
+    "mark": Place("mark", "mark", "Give this moment of a source a name, to restore it by (--at NAME)."),
+    "verify": Place("verify", "verify", "Check that everything the commits name is there and is what was written."),
+    "copy": Place(
+        "copy",
+        "copy",
+        "Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again.",
+    ),
+    "drill": Place(
+        "drill",
+        "drill",
+        "Restore a random moment from nothing but the archive, compare, and check what must hold there.",
+    ),
+    "compact": Place(
+        "compact", "compact", "Join small blocks of changes into few: every restore point stays what it is."
+    ),
+    "truncate": Place(
+        "truncate",
+        "truncate",
+        "Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later.",
+    ),
+    "vacuum": Place(
+        "vacuum",
+        "vacuum",
+        "Delete files that nothing needs: those of removed blocks, and what killed backups have left.",
+    ),
+    "migrate": Place("migrate", "migrate", "Lift an archive to a newer format; its restore points stay what they are."),
+    "status": Place("status", "status", "Say what an archive holds."),
+    "doctor": Place(
+        "doctor", "doctor", "Check that everything is here that backups and restores need, and say what to do."
+    ),
+    "hold": Place(
+        "hold",
+        "hold_app",
+        "Restore points that stay whatever the rules of truncation say, until somebody takes the hold back.",
+    ),
+    "key": Place(
+        "key", "key_app", "Keys of encrypted archives. Whoever has lost an archive's key has lost the archive."
+    ),
+    "locks": Place(
+        "locks", "locks_app", "Who holds which lock, since when, and what to do about it. Works with Airflow down."
+    ),
+    "probe": Place(
+        "probe",
+        "probe_store",
+        "Measure whether a store is safe, also before there is an archive; writes and removes about 300 MB.",
+    ),
+    "replica": Place(
+        "replica",
+        "replica_app",
+        "An archive at several places: replicas that follow one update log, which a coordination store keeps.",
+    ),
+    "source": Place(
+        "source", "source_app", "Is a database ready to be backed up, and what makes it so. Works with Airflow down."
+    ),
+}
+"""In the order of their list. The words of each are repeated here so that the list needs none of the modules."""
+
+
+@cache
+def load(name: str) -> TyperCommand | TyperGroup:
+    """Import a command, or a group of commands, and read its options."""
+    place = COMMANDS[name]
+    found: typer.Typer | Callable[..., None] = getattr(import_module(f"holdfast.cli.{place.module}"), place.name)
+    app = typer.Typer()
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
+        app.command(name=name)(found)
+    command = get_group(app).commands[name]
+    assert isinstance(command, (TyperCommand, TyperGroup))  # noqa: S101 - tells mypy what typer makes
+    return command
+
+
+class _Listed(TyperCommand):
+    """A command as the list of all shows it; who asks for more is given the command itself."""
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """Begin the command, of which this reads what is written behind its name."""
+        return load(str(self.name)).make_context(*args, **settings)
+
+
+class Commands(TyperGroup):
+    """All commands, of which only those are imported that are asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        listed = {name: _Listed(name=name, help=place.help) for name, place in COMMANDS.items()}
+        super().__init__(**{**settings, "commands": listed})

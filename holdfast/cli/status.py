@@ -1,0 +1,75 @@
+"""`holdfast status`: what an archive holds. Works with Airflow down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from holdfast.archive import Archive, points
+from holdfast.archive.model import iso
+from holdfast.cli import places
+from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output, human_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from holdfast.archive.placed import Placed
+
+
+def status(url: Url, as_json: Json = False) -> None:
+    """Say what an archive holds."""
+    output = Output(as_json=as_json)
+    archive = Archive.open(places.archive_store(url))
+    value = _status(archive)
+    output.result(value, lambda console: _show_status(console, value))
+
+
+def _status(archive: Archive) -> dict[str, Any]:
+    blocks = archive.state.blocks.values()
+    return {
+        "archive": archive.identity.id,
+        "name": archive.identity.name,
+        "url": archive.store.url,
+        "format": archive.state.format,
+        "commits": archive.state.sequence,
+        "blocks": len(blocks),
+        "bytes": sum(placed.size for placed in blocks),
+        "sources": [
+            {
+                "source": name,
+                "backups": len(_of_kind(blocks, name, "snapshot")),
+                "changes": len(_of_kind(blocks, name, "changes")),
+                "restorable_to": iso(points.intervals(archive.state, name)[-1].end),
+                "rows": (_of_kind(blocks, name, "snapshot") or _of_kind(blocks, name, "changes"))[-1].rows,
+            }
+            for name in points.source_names(archive.state)
+        ],
+    }
+
+
+def _of_kind(blocks: Iterable[Placed], source: str, kind: str) -> list[Placed]:
+    """Return a source's blocks of a kind in the order of their commits; what was added for single tables is none."""
+    found = [
+        placed
+        for placed in blocks
+        if placed.source == source and placed.head.kind == kind and not placed.head.supplement
+    ]
+    return sorted(found, key=lambda placed: placed.number)
+
+
+def _show_status(console: Console, value: dict[str, Any]) -> None:
+    console.print(
+        f"{value['name']} at {value['url']}: format {value['format']}, {value['commits']} commits, "
+        f"{human_size(value['bytes'])} in {value['blocks']} blocks",
+        markup=False,
+    )
+    table = Table("source", "full", "changes", "rows", "restorable to", box=None)
+    for source in value["sources"]:
+        full, changes = str(source["backups"]), str(source["changes"])
+        table.add_row(source["source"], full, changes, f"{source['rows']:,}", source["restorable_to"])
+    if value["sources"]:
+        console.print(table)
