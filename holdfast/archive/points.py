@@ -8,11 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from holdfast.archive import cuts
-from holdfast.archive.blocks import read_batches
 from holdfast.archive.model import iso
 from holdfast.archive.timeline import Chain, Moment, chains, to_of, told
 from holdfast.errors import DamagedError, RefusedError, UsageError
@@ -388,6 +384,8 @@ def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> in
     cut tells that they came before it. So it is not gone on to the first later transaction that is listed: what came
     before that one may have come after the time.
     """
+    from holdfast.archive.commit_times import ends, first_later  # pyarrow, which no other moment needs
+
     told = [placed for placed in cuts.cuts(interval.chain) if interval.first <= to_of(placed.head) <= interval.last]
     known = max((to_of(placed.head) for placed in told if placed.head.covers.to_time <= moment), default=interval.first)
     reached: Transactions | None = None
@@ -395,38 +393,13 @@ def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> in
         transactions = placed.head.transactions
         if to_of(placed.head) <= interval.first or transactions is None:
             continue
-        later = _first_later(store, transactions, moment, since=interval.first)
+        later = first_later(store, transactions, moment, since=interval.first)
         if later is not None:
-            ends = _ends(store, transactions, before=later) or _ends(store, reached)
-            return min(later, max([known, *ends]))
+            before = ends(store, transactions, before=later) or ends(store, reached)
+            return min(later, max([known, *before]))
         # What is known already is not looked up: a list that is damaged costs no moment behind its backup.
         reached = transactions if to_of(placed.head) > known else None
-    return max([known, *_ends(store, reached)])
-
-
-def _first_later(store: ObjectStore, transactions: Transactions, moment: datetime, *, since: int) -> int | None:
-    """Return the position of the first transaction that was committed later; None where there is none."""
-    if transactions.last_time <= moment:
-        return None
-    table = pa.Table.from_batches(read_batches(store, transactions.file))
-    later = pc.and_(
-        pc.greater(table["committed_at"], pa.scalar(moment, table["committed_at"].type)),
-        pc.greater_equal(table["lsn"], since),
-    )
-    found = pc.min(table["lsn"].filter(later)).as_py()
-    return None if found is None else int(found)
-
-
-def _ends(store: ObjectStore, transactions: Transactions | None, *, before: int | None = None) -> list[int]:
-    """Return where the last of some transactions ends, in a list; an empty one where there are none.
-
-    :param before: only of those that begin before this position.
-    """
-    if transactions is None:
-        return []
-    table = pa.Table.from_batches(read_batches(store, transactions.file))
-    ends = table["end_lsn"] if before is None else table["end_lsn"].filter(pc.less(table["lsn"], before))
-    return [int(pc.max(ends).as_py())] if len(ends) else []
+    return max([known, *ends(store, reached)])
 
 
 def _moment(source: str, interval: Interval, position: int, at: datetime) -> Moment:
