@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
@@ -53,7 +54,7 @@ class LeaseHandle:
     def from_json(cls, text: str) -> LeaseHandle:
         """The handle that :meth:`to_json` wrote; raises :class:`InvalidHandle`."""
         try:
-            handle = _HANDLE.validate_json(text, strict=True)
+            handle = _handles().validate_json(text, strict=True)
             check_root(handle.root)
             check_resource(handle.resource)
             Terms(handle.lease_s, handle.grace_s)
@@ -67,7 +68,10 @@ class LeaseHandle:
         return handle
 
 
-_HANDLE = TypeAdapter(LeaseHandle)
+@cache
+def _handles() -> TypeAdapter[LeaseHandle]:
+    """What reads them takes long to make, and most processes that import this are handed none."""
+    return TypeAdapter(LeaseHandle)
 
 
 class AttachedLease:

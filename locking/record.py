@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -55,13 +56,24 @@ class _Envelope:
     version: int
 
 
-_ENVELOPE = TypeAdapter(_Envelope)
-_RECORD = TypeAdapter(LockRecord)
-_MARKER = TypeAdapter(DeadMarker)
+# What reads and writes them takes long to make, and most processes that import this meet no record.
+@cache
+def _envelopes() -> TypeAdapter[_Envelope]:
+    return TypeAdapter(_Envelope)
+
+
+@cache
+def _records() -> TypeAdapter[LockRecord]:
+    return TypeAdapter(LockRecord)
+
+
+@cache
+def _markers() -> TypeAdapter[DeadMarker]:
+    return TypeAdapter(DeadMarker)
 
 
 def encode_record(record: LockRecord) -> bytes:
-    return _encode(_RECORD, record)
+    return _encode(_records(), record)
 
 
 def decode_record(body: bytes, *, resource: str, mode: Mode, txn: str) -> LockRecord:
@@ -69,19 +81,19 @@ def decode_record(body: bytes, *, resource: str, mode: Mode, txn: str) -> LockRe
 
     :raises UnreadableRecord: damaged, of a newer version, or not the record its name promises
     """
-    record = _decode(_RECORD, body)
+    record = _decode(_records(), body)
     if (record.resource, record.mode, record.txn) != (resource, mode, txn):
         raise UnreadableRecord("the record belongs to another lock")
     return record
 
 
 def encode_marker(marker: DeadMarker) -> bytes:
-    return _encode(_MARKER, marker)
+    return _encode(_markers(), marker)
 
 
 def decode_marker(body: bytes) -> DeadMarker:
     """The marker in ``body``; raises :class:`UnreadableRecord`."""
-    return _decode(_MARKER, body)
+    return _decode(_markers(), body)
 
 
 def _encode(adapter: TypeAdapter[T], value: T) -> bytes:
@@ -92,7 +104,7 @@ def _encode(adapter: TypeAdapter[T], value: T) -> bytes:
 
 def _decode(adapter: TypeAdapter[T], body: bytes) -> T:
     try:
-        version = _ENVELOPE.validate_json(body).version
+        version = _envelopes().validate_json(body).version
         if version > VERSION:
             raise UnreadableRecord(f"the record has version {version}; this Holdfast reads up to {VERSION}")
         return adapter.validate_json(body)
