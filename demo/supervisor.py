@@ -20,7 +20,12 @@ import select
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TERM_S = 12.0
 KILL_S = 10.0
@@ -29,6 +34,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 class Supervisor:
     """Runs the command; `run` returns its exit code, 128 + n when it was ended by signal n."""
+
+    ends_on: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def __init__(self, command: list[str]) -> None:
         self._command = command
@@ -41,21 +48,23 @@ class Supervisor:
         """Run the command until it ends or is to be ended, then end what is left of it."""
         if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "cannot become a subreaper")
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in self.ends_on:
             signal.signal(number, self._count)
-        # posix_spawn and not subprocess, which would reap the child itself when it finds it ended.
-        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-        ignored_by_python = [signal.SIGPIPE, signal.SIGXFSZ]
-        self._child = os.posix_spawnp(
-            self._command[0], self._command, os.environ, file_actions=[nothing], setsigdef=ignored_by_python
-        )
+        self._child = self._start()
         self._wait()
-        self._end_all(signal.SIGTERM, TERM_S)
-        self._end_all(signal.SIGKILL, KILL_S)
+        self._end()
         return self._code
 
     def _count(self, *_: object) -> None:
         self._signals += 1
+
+    def _start(self) -> int:
+        # posix_spawn and not subprocess, which would reap the child itself when it finds it ended.
+        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        ignored_by_python = [signal.SIGPIPE, signal.SIGXFSZ]
+        return os.posix_spawnp(
+            self._command[0], self._command, os.environ, file_actions=[nothing], setsigdef=ignored_by_python
+        )
 
     def _wait(self) -> None:
         watched = [sys.stdin.fileno()]
@@ -66,6 +75,16 @@ class Supervisor:
                     return
                 watched = []
             self._reap()
+
+    def _end(self) -> None:
+        signals_before = self._signals
+        end_all(self._running, signal.SIGTERM, TERM_S, lambda: self._signals > signals_before)
+        end_all(self._running, signal.SIGKILL, KILL_S)
+        self._reap()
+
+    def _running(self) -> set[int]:
+        self._reap()
+        return descendants(os.getpid())
 
     def _reap(self) -> None:
         while True:
@@ -81,24 +100,26 @@ class Supervisor:
                 code = os.waitstatus_to_exitcode(status)
                 self._code = code if code >= 0 else 128 - code
 
-    def _end_all(self, number: signal.Signals, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        signals_before = self._signals
-        told: set[int] = set()
-        while running := descendants(os.getpid()):
-            for pid in running - told:
-                told.add(pid)
-                # A descendant's id cannot be another process's yet: only its parent's reaping frees it,
-                # and a parent that does so between these two lines is the race every kill(2) has.
-                try:
-                    os.kill(pid, number)
-                except ProcessLookupError:
-                    continue
-            if time.monotonic() > deadline or (number is signal.SIGTERM and self._signals > signals_before):
-                return
-            time.sleep(0.05)
-            self._reap()
-        self._reap()
+
+def end_all(
+    find: Callable[[], set[int]],
+    number: signal.Signals,
+    seconds: float,
+    is_enough: Callable[[], bool] = lambda: False,
+) -> None:
+    """Send a signal once to each process that is found, until none is, or time is up, or it is enough."""
+    deadline = time.monotonic() + seconds
+    told: set[int] = set()
+    while running := find():
+        for pid in running - told:
+            told.add(pid)
+            # A descendant's id cannot be another process's yet: only its parent's reaping frees it,
+            # and a parent that does so between these two lines is the race every kill(2) has.
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if time.monotonic() > deadline or is_enough():
+            return
+        time.sleep(0.05)
 
 
 def descendants(ancestor: int) -> set[int]:
