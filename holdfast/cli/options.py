@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from holdfast.replication.backing_up import STORE_VARIABLE
+
 Url = Annotated[
     str,
     typer.Argument(
@@ -22,3 +24,11 @@ SchemaTaken = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for locks that others hold.", min=0)]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="The coordination store: sqlite:////path/file.db or postgresql://user@host:port/database, without a "
+        f"password. Default is {STORE_VARIABLE}, then 'store' in archives.yaml.",
+    ),
+]

@@ -8,10 +8,9 @@ import typer
 from rich.table import Column, Table
 
 from holdfast.archive import points
-from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.options import Json, Store, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
-from holdfast.cli.replica_options import Store  # noqa: TC001 - typer reads it at run time
 from holdfast.errors import DamagedError
 
 if TYPE_CHECKING:

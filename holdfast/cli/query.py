@@ -14,10 +14,9 @@ from rich.table import Table
 
 from holdfast.archive import locks, points
 from holdfast.archive.model import iso
-from holdfast.cli.options import Json, SchemaTaken, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
-from holdfast.cli.replica_options import Store  # noqa: TC001 - typer reads it at run time
 from holdfast.config import parse_size
 from holdfast.moments import resolve
 from holdfast.position import show_position

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, show_rows
-from holdfast.cli.replica_options import AnyReplica, Asked, OfArchive, Replica, Store, ask
+from holdfast.cli.replica_options import AnyReplica, Asked, OfArchive, Replica, ask
 from holdfast.cli.replica_status import log_words
 from holdfast.cli.replica_upkeep import brought, recover_replica, recovered_value
 from holdfast.config import Name

@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
-Store = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="The coordination store: sqlite:////path/file.db or postgresql://user@host:port/database, without a "
-        f"password. Default is {ENVIRONMENT}, then 'store' in archives.yaml.",
-    ),
-]
 OfArchive = Annotated[
     str | None,
     typer.Option(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, show_rows
-from holdfast.cli.replica_options import OfArchive, Store, ask
+from holdfast.cli.replica_options import OfArchive, ask
 from holdfast.errors import RefusedError, UsageError
 from holdfast.replication import rebuilding
 from holdfast.replication.survey import Readable

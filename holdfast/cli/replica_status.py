@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.model import iso
-from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
+from holdfast.cli.options import Json, Store  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.output import Output, human_size, show_rows
-from holdfast.cli.replica_options import OfArchive, Store, ask
+from holdfast.cli.replica_options import OfArchive, ask
 from holdfast.replication import status as standing
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.jobs import run_job
-from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.cli.replica_options import AnyReplica, Asked, OfArchive, Store, ask
+from holdfast.cli.replica_options import AnyReplica, Asked, OfArchive, ask
 from holdfast.config import GAP_AFTER, parse_span
 from holdfast.errors import UsageError, exit_code_of, sentence
 from holdfast.replication import recovery, trimming

@@ -12,10 +12,9 @@ from holdfast.archive import points
 from holdfast.archive.model import iso
 from holdfast.cli import places
 from holdfast.cli.jobs import run_job
-from holdfast.cli.options import Json, SchemaTaken, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
-from holdfast.cli.replica_options import Store  # noqa: TC001 - typer reads it at run time
 from holdfast.sources.postgresql.rename import Maps
 
 if TYPE_CHECKING:
