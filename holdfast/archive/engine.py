@@ -6,11 +6,11 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-import duckdb
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import duckdb
 
 _BYTES_PER_THREAD: Final = 128 << 20
 _SETTINGS: Final = (
@@ -30,6 +30,8 @@ def open_engine(memory_bytes: int, spill: Path) -> Iterator[duckdb.DuckDBPyConne
     :param memory_bytes: DuckDB's own limit; a batch being read or given out comes on top.
     :param spill: a folder for what does not fit; what is written there is gone at the end.
     """
+    import duckdb  # most merges are of so little that they do without it
+
     threads = max(1, min(os.cpu_count() or 1, memory_bytes // _BYTES_PER_THREAD))
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{memory_bytes}B",

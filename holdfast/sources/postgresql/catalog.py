@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from psycopg import sql
 from pydantic import Field
 
 from holdfast.errors import UsageError
@@ -19,6 +18,7 @@ from holdfast.sources.postgresql.columns import read_columns
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, LargeObjectGroup, read_groups
 from holdfast.sources.postgresql.record import Record
 from holdfast.sources.postgresql.roles import Roles, read_roles
+from holdfast.sources.postgresql.sql import qualified
 from holdfast.sources.postgresql.table import Table
 from holdfast.sources.postgresql.tablespaces import Tablespace, read_tablespaces
 
@@ -305,9 +305,8 @@ def read_tables(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Table,
 
 def _read_sequences(connection: psycopg.Connection[tuple[Any, ...]]) -> Iterable[SequenceValue]:
     for schema, name in connection.execute(_SEQUENCES).fetchall():
-        value = connection.execute(
-            sql.SQL("select last_value, is_called from {}").format(sql.Identifier(schema, name))
-        ).fetchone()
+        query = f"select last_value, is_called from {qualified(schema, name)}"
+        value = connection.execute(query.encode()).fetchone()
         if value:
             yield SequenceValue(sequence_schema=schema, name=name, last_value=value[0], is_called=value[1])
 

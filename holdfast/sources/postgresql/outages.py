@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-import psycopg
-
 from holdfast.errors import HoldfastError, RefusedError
 
 _ENDED = ("57P01", "57P02", "57P03", "57P05", "25P03")
 """Shut down, crashed, starting, or set to end sessions that are idle. Source: PostgreSQL manual, 'Error Codes'."""
 
+_DISK_FULL = "53100"
+_READ_ONLY = "25006"
 
 _GUESS = re.compile(
     r"\s*This probably means the server terminated abnormally before or while processing the request\.?"
@@ -24,11 +24,13 @@ def words(error: BaseException) -> str:
 
 def remedy(error: BaseException) -> str:
     """Return what to do about an error of the driver; nothing where it is no outage."""
+    import psycopg  # what works on an archive alone asks here, too, where it fails
+
     if not isinstance(error, psycopg.Error):
         return ""
-    if isinstance(error, psycopg.errors.DiskFull):
+    if error.sqlstate == _DISK_FULL:
         return "make room on the server's disk, then start again"
-    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+    if error.sqlstate == _READ_ONLY:
         return "the server is a standby, or set read-only: name another one"
     if error.sqlstate in _ENDED or (error.sqlstate is None and isinstance(error, psycopg.OperationalError)):
         return "start again when the server is up and can be reached"
@@ -43,5 +45,5 @@ def explained(error: BaseException, url: str) -> HoldfastError | None:
     what_to_do = remedy(error)
     if not what_to_do:
         return None
-    kind = RefusedError if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) else HoldfastError
+    kind = RefusedError if getattr(error, "sqlstate", None) == _READ_ONLY else HoldfastError
     return kind(f"the work in {url} ended: {words(error)}: {what_to_do}")
