@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from bench.processes import ProgramError
 from bench.workload import SOURCE
 from holdfast.archive import Archive
-from holdfast.archive.blocks import read_batches, read_file
+from holdfast.archive.blocks import read_batches
+from holdfast.archive.files import read_file
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.hashing import ContentHash, digest

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import write_bytes, write_parquet
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import Block, Coverage, SourceRecord, Stream, TableRecord, Transactions
 from holdfast.position import show_position
 from holdfast.sources.postgresql.catalog import Catalog

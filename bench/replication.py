@@ -21,7 +21,7 @@ from bench.command import measure_and_report, new_parser, say
 from bench.figures import Comparison, collect
 from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import write_bytes
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import TableRecord
 from holdfast.replication import log, replicas, schema
 from holdfast.replication.backing_up import Wish

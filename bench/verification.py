@@ -21,7 +21,8 @@ from bench.figures import Comparison, collect
 from bench.processes import ProgramError
 from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import write_bytes, write_parquet
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import TableRecord
 from holdfast.archive.verify import Scope, verify_and_remember
 from holdfast.storage import open_store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.archive.blocks import read_file
 from holdfast.archive.consolidation import moment_of
+from holdfast.archive.files import read_file
 from holdfast.errors import RefusedError
 from holdfast.moments import catalog_of, history_of
 from holdfast.sources.postgresql.catalog import Catalog

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from holdfast.archive import points
-from holdfast.archive.blocks import read_file
+from holdfast.archive.files import read_file
 from holdfast.archive.history import TableHistory
 from holdfast.archive.shape import Shape
 from holdfast.archive.timeline import to_of

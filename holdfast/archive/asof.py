@@ -14,9 +14,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from holdfast.archive.blocks import check_footer, open_file, read_batches, write_parquet
+from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.changes import Shaper
 from holdfast.archive.engine import open_engine
+from holdfast.archive.files import check_footer, open_file
 from holdfast.archive.keyless import alike
 from holdfast.archive.net import net_changes
 from holdfast.archive.newest import find_newest, snapshot_rows

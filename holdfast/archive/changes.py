@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from holdfast.archive.blocks import Readable
+    from holdfast.archive.files import Readable
     from holdfast.archive.model import FileRecord
 
 _BITS: Final = 63

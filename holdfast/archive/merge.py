@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from holdfast.archive.blocks import open_file, read_batches, write_parquet
+from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.engine import open_engine
+from holdfast.archive.files import open_file
 from holdfast.archive.shape import name_of, sql_type
 from holdfast.errors import DamagedError
 from holdfast.fields import EXACT_FIELD_IDS, LSN, SEQ, field_id
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
-    from holdfast.archive.blocks import Readable, Writable
+    from holdfast.archive.files import Readable, Writable
     from holdfast.archive.model import FileRecord
 
 MEMORY_BYTES: Final = 128 << 20

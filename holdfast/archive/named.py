@@ -6,10 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from holdfast.archive.blocks import check_file, read_file
+from holdfast.archive.files import check_file, read_file
 from holdfast.errors import DamagedError
 from locking.store import ObjectNotFound
 
@@ -139,6 +136,9 @@ def _part_problem(part: FileRecord, pack: bytes) -> Problem | None:
 
 def _parquet_problem(record: FileRecord, body: bytes | memoryview) -> Problem | None:
     """Return what is wrong with the pages or the number of rows of a file that has the bytes that were written."""
+    import pyarrow as pa  # sizes, names and checksums are looked at without it
+    import pyarrow.parquet as pq
+
     try:
         file = pq.ParquetFile(pa.BufferReader(body))
         rows = sum(

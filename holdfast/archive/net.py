@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
-    from holdfast.archive.blocks import Readable
     from holdfast.archive.changes import Part
+    from holdfast.archive.files import Readable
     from holdfast.archive.history import TableHistory
 
 ROWS: Final = 8192

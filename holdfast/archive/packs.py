@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from holdfast.archive.blocks import new_attempt
+from holdfast.archive.files import new_attempt
 from holdfast.archive.model import FileRecord, part_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import IO
 
-    from holdfast.archive.blocks import Readable
+    from holdfast.archive.files import Readable
     from holdfast.archive.model import Block, TableRecord
 
 

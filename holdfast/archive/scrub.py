@@ -9,9 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from pydantic import Field, ValidationError
 
 from holdfast.archive.model import Document, Moment, iso
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 RUN: Final = "verification"
-READER: Final = f"pyarrow {pa.__version__}"
+READER: Final = f"pyarrow {version('pyarrow')}"
 """What decodes files: of another version, it is not known whether it can."""
 
 _PREFIX: Final = f"runs/{RUN}/"

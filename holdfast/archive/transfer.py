@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from holdfast.archive.blocks import pieces, read_file, write_bytes
+from holdfast.archive.files import pieces, read_file, write_bytes
 from holdfast.errors import DamagedError
 from locking.store import ObjectNotFound
 

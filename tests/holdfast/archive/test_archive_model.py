@@ -23,8 +23,9 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from holdfast.archive import Archive, Change, State, points
 from holdfast.archive import archive as archives
 from holdfast.archive.asof import as_of
-from holdfast.archive.blocks import new_attempt, write_bytes, write_parquet
+from holdfast.archive.blocks import write_parquet
 from holdfast.archive.consolidation import moment_of, newest_cut, synthetic_block
+from holdfast.archive.files import new_attempt, write_bytes
 from holdfast.archive.history import TableHistory
 from holdfast.archive.migration import migrate
 from holdfast.archive.model import Block, Coverage, FileRecord, Hold, SourceRecord, Stream, TableRecord

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from typing_extensions import Buffer
 
-from holdfast.archive import blocks
+from holdfast.archive import blocks, files
 from holdfast.archive.model import FileRecord
 from holdfast.errors import DamagedError
 from holdfast.storage import ObjectNotFound, ObjectStore
@@ -86,10 +86,10 @@ def test_a_cut_or_missing_file_is_found_and_named(store: ObjectStore) -> None:
     (record,) = write(store)
     store.put(record.path, store.get(record.path)[:-100])
     with pytest.raises(DamagedError, match=record.path):
-        blocks.read_file(store, record)
+        files.read_file(store, record)
     store.delete(record.path)
     with pytest.raises(DamagedError, match="is missing"):
-        blocks.read_file(store, record)
+        files.read_file(store, record)
 
 
 def test_the_record_tells_of_the_footer(store: ObjectStore) -> None:
@@ -97,7 +97,7 @@ def test_the_record_tells_of_the_footer(store: ObjectStore) -> None:
         body = store.get(record.path)
         length = int.from_bytes(body[-8:-4], "little") + 8  # as Parquet counts it
         assert record.footer == f"{length}:{hashlib.sha256(body[-length:]).hexdigest()}"
-        blocks.check_footer(store, record)
+        files.check_footer(store, record)
 
 
 def test_a_footer_that_was_changed_cut_or_not_told_of_is_found(store: ObjectStore) -> None:
@@ -108,11 +108,11 @@ def test_a_footer_that_was_changed_cut_or_not_told_of_is_found(store: ObjectStor
         store.put(record.path, wrong)
         for each in (record, untold):
             with pytest.raises(DamagedError, match=record.path):
-                blocks.check_footer(store, each)
+                files.check_footer(store, each)
     store.put(record.path, b"XXXX" + body[4:])
-    blocks.check_footer(store, record)
+    files.check_footer(store, record)
     with pytest.raises(DamagedError, match=record.path):
-        blocks.check_footer(store, untold)
+        files.check_footer(store, untold)
 
 
 def test_a_file_that_goes_while_it_is_read_is_missing(store: ObjectStore) -> None:
@@ -127,7 +127,7 @@ def test_a_file_that_goes_while_it_is_read_is_missing(store: ObjectStore) -> Non
             return cast("IO[bytes]", Going())
 
     (record,) = write(store)
-    for read in (blocks.read_file, blocks.check_file):
+    for read in (files.read_file, files.check_file):
         with pytest.raises(DamagedError, match="is missing from going"):
             read(GoingStore(), record)
 

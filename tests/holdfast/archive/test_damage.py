@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.archive import Archive, State
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.blocks import read_file
 from holdfast.archive.commits import commit_key
+from holdfast.archive.files import read_file
 from holdfast.archive.model import Commit, Identity
 from holdfast.archive.runs import read_last
 from holdfast.archive.verify import verify

@@ -18,10 +18,11 @@ import pytest
 
 from holdfast.archive import Archive, Change
 from holdfast.archive import state as state_module
-from holdfast.archive.blocks import open_file, read_batches, read_file, table_folder, write_parquet
+from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.checkpoint import write_checkpoint
 from holdfast.archive.copying import copy
 from holdfast.archive.costs import Costs
+from holdfast.archive.files import open_file, read_file, table_folder
 from holdfast.archive.folders import check_rows, place_of
 from holdfast.archive.model import PACKS_SINCE, Block, FileRecord, TableRecord
 from holdfast.archive.named import content_problem, files_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import write_bytes
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import Block, TableRecord
 from holdfast.archive.retention import parse_rules
 from holdfast.archive.truncation import truncate

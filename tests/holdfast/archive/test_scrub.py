@@ -13,7 +13,8 @@ import pytest
 
 from holdfast.archive import Archive, Change, chunks, scrub
 from holdfast.archive import verify as verification
-from holdfast.archive.blocks import write_bytes, write_parquet
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import Block, TableRecord
 from holdfast.archive.named import NamedFile, Problem, content_problem, files_of
 from holdfast.archive.scrub import RUN, read_progress

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast.archive import Archive, Change, points
-from holdfast.archive.blocks import write_bytes, write_parquet
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.files import write_bytes
 from holdfast.archive.holding import add_hold
 from holdfast.archive.model import Block, Coverage, Mark, Stream, TableRecord, Transactions
 from holdfast.archive.timeline import Moment

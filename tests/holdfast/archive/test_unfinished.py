@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from holdfast.archive.blocks import write_bytes
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import FileRecord
 from holdfast.archive.runs import RunLog, read_unfinished
 from holdfast.archive.unfinished import BegunBlock, FinishedPiece, missing

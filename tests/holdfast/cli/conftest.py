@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import write_bytes, write_parquet
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import TableRecord
 from holdfast.cli import main
 from holdfast.replication.store import ENVIRONMENT, PASSWORD, CoordinationStore

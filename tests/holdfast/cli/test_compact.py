@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import write_bytes
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import Block, Coverage, Stream
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.table import Table

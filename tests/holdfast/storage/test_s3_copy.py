@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.archive.blocks import write_bytes
+from holdfast.archive.files import write_bytes
 from holdfast.archive.transfer import send_file
 from holdfast.errors import DamagedError
 from holdfast.storage import open_store
