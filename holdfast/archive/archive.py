@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from holdfast.archive.checkpoint import read_newest, write_checkpoint
 from holdfast.archive.commits import COMMITS, commit_key, missing_commit, parse_commit, read_commit
 from holdfast.archive.model import (
     BORN_SINCE,
@@ -122,8 +123,6 @@ class Archive:
                 f"Check the URL, or create one: holdfast init {store.url}"
             ) from error
         check_readable(read_versions(body, IDENTITY_KEY), IDENTITY_KEY)
-        from holdfast.archive.checkpoint import read_newest  # pyarrow starts threads: see sparkjobs/daemon.py
-
         identity = Identity.from_bytes(body, IDENTITY_KEY)
         archive = cls(store, identity, read_newest(store, identity.id) or State.begun(identity.format))
         archive._stops = before_damage
@@ -223,8 +222,6 @@ class Archive:
     def _write_checkpoint(self) -> None:
         """Write a checkpoint where the last one is far behind; the commit counts whether that succeeds or not."""
         if self._since_checkpoint >= CHECKPOINT_EVERY and self.state.format >= CHECKPOINTS_SINCE:
-            from holdfast.archive.checkpoint import write_checkpoint
-
             with suppress(StoreError):
                 write_checkpoint(self.store, self.identity.id, self.state)
             self._since_checkpoint = 0
