@@ -64,7 +64,7 @@ def working_seconds(records: Sequence[RunRecord]) -> float:
     result = records[-1].result if records else None
     if result is None:
         raise ValueError("the run has no result")
-    first, second = list(beginnings(records).values())[:2]  # "starting Spark", and what came after it
+    first, second = list(beginnings(records).values())[:2]  # "starting", and what came after it
     return float(result["seconds"]) - (second - first)
 
 

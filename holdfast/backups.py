@@ -18,14 +18,16 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 from holdfast.archive import Archive
 from holdfast.archive.runs import RunLog, read_last
 from holdfast.errors import HoldfastError, SparkEndedError, exit_code_of, sentence
-from holdfast.following import Wanted, decide
+from holdfast.following import Wanted, decide, newest_with_stream
 from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
+from holdfast.operations.executor_choice import choose_executor, run_chosen
+from holdfast.position import parse_position
 from holdfast.replication.backing_up import await_quorum, source_taken
 from holdfast.sources.postgresql import outages
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.session import connect, server_error
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
-from holdfast.sources.postgresql.stream import advance
+from holdfast.sources.postgresql.stream import advance, flush_position
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.runs import RunRecord
     from holdfast.following import Decision
+    from holdfast.operations.executor_choice import Executor
     from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
@@ -45,6 +48,15 @@ RETURN_S = 60.0
 _SHOWN = 200
 
 
+def takes_snapshot(archive: Archive, arguments: Sequence[str]) -> bool:
+    """Say whether a backup begins with a snapshot, whatever the source says: then it is Spark's.
+
+    :param arguments: of the job's application.
+    """
+    wanted = Wanted.of(arguments)
+    return wanted.kind == "full" or newest_with_stream(archive.state, wanted.source) is None
+
+
 def run_to_the_end(
     store: ObjectStore,
     run: str,
@@ -53,7 +65,9 @@ def run_to_the_end(
     arguments: Sequence[str],
     attempt: Callable[[Mapping[str, str]], str],
     say: Callable[[str], None] = lambda words: None,
+    note: Callable[[str], None] = lambda words: None,
     coordination: str | None = None,
+    executor: Executor = "auto",
 ) -> None:
     """Run a backup's job until it has said a result or an error of its own.
 
@@ -63,10 +77,13 @@ def run_to_the_end(
     :param address: of the source.
     :param arguments: of the job's application.
     :param attempt: runs the job once, with these environment variables, until none of its processes is left;
-        returns the sentence that its driver ended with, if there is one.
+        returns the sentence that its driver ended with, if there is one; raises `SparkNeededError` where it hands
+        itself over to Spark.
     :param say: is told what happens beside the job's own progress; the run's records tell it, too.
+    :param note: is told where each job runs.
     :param coordination: address of the store with the update log, where the archive is a replica; None for what the
         environment says.
+    :param executor: where its jobs are to run.
     :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed; or it is being backed
         up through another replica.
     """
@@ -76,7 +93,7 @@ def run_to_the_end(
             turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, say=say)
             settle = taken.enter_context(turn)
             decision = _decide(store, address, wanted, say)
-        _run_jobs(_Jobs(store, run, address, attempt, say), decision, settle)
+        _run_jobs(_Jobs(store, run, address, attempt, say, note, executor), decision, settle)
 
 
 def confirm(
@@ -145,12 +162,15 @@ class _Jobs:
     address: Address
     attempt: Callable[[Mapping[str, str]], str]
     say: Callable[[str], None]
+    note: Callable[[str], None]
+    executor: Executor
 
     def changes(self, decision: Decision) -> tuple[str, ...]:
         """Back up changes; returns the names of tables that a snapshot must be taken of."""
         earlier = self._last()
         for number in range(2, ATTEMPTS + 2):
-            words = self.attempt({DECISION_VARIABLE: decision.to_json()})
+            size = _log_bytes(self.address, decision)
+            words = self._run({DECISION_VARIABLE: decision.to_json()}, log_bytes=size)
             record = self._last()
             if record is not None and record.result is not None and record != earlier:
                 return tuple(record.result.get("to_begin", ()))
@@ -167,7 +187,7 @@ class _Jobs:
             held = _hold(store, run, lambda: _take(address, holding))
             for number in range(2, ATTEMPTS + 2):
                 environment = {SNAPSHOT_VARIABLE: held.snapshot.to_json(), DECISION_VARIABLE: decision.to_json()}
-                words = self.attempt(environment)
+                words = self._run(environment)
                 record = self._last()
                 succeeded = record is not None and record.state == "succeeded" and record != earlier
                 if record is None or succeeded or number > ATTEMPTS or _has_snapshot(store, run):
@@ -180,6 +200,11 @@ class _Jobs:
                 if gone:
                     holding.close()
                     held = _hold(store, run, lambda: _PATIENTLY(_take, address, holding))
+
+    def _run(self, environment: Mapping[str, str], *, log_bytes: int | None = None) -> str:
+        """Run a job once, where that is decided; returns the sentence that its driver ended with."""
+        choice = choose_executor("backup", forced=self.executor, log_bytes=log_bytes)
+        return run_chosen(choice, lambda more: self.attempt({**environment, **more}), self.note)
 
     def settled(self, settle: Callable[[], None]) -> None:
         """Wait until what was committed counts; where it does not, the run's records say so."""
@@ -227,6 +252,18 @@ def _decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[
         return decide(store, address, wanted, say)
     except psycopg.Error as error:
         raise server_error(f"{address.url} could not be looked at", error) from error
+
+
+def _log_bytes(address: Address, decision: Decision) -> int | None:
+    """Return how much log a backup of changes has to read; None where that cannot be told."""
+    if decision.stream is None:
+        return None
+    try:
+        with connect(address) as session:
+            _, end = flush_position(session)
+    except psycopg.Error as error:
+        raise server_error(f"{address.url} could not be looked at", error) from error
+    return max(parse_position(end) - parse_position(decision.stream.position), 0)
 
 
 def _take(address: Address, holding: ExitStack) -> HeldSnapshot:

@@ -46,6 +46,14 @@ class SparkEndedError(HoldfastError):
     """Spark was ended from outside in the middle of a job: it says nothing of the job itself."""
 
 
+class TooMuchError(HoldfastError):
+    """There is more to read than the reader was told to take; nothing that it has read counts."""
+
+
+class SparkNeededError(HoldfastError):
+    """A job that runs inline has met more than small work, and leaves it to Spark: nothing of it was done."""
+
+
 class OutcomeUnknownError(HoldfastError):
     """A request may or may not have taken effect: look before trying again."""
 

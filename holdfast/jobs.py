@@ -19,9 +19,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from holdfast.errors import HoldfastError
+from holdfast.operations.executor_choice import check_hand_over, is_inline
 from holdfast.storage.key_source import ENVIRONMENT as KEY_VARIABLE
 
 if TYPE_CHECKING:
@@ -122,6 +123,11 @@ def process_start(pid: int) -> str | None:
     return None if fields[0] in "ZX" else fields[19]  # one that nobody has waited for has ended all the same
 
 
+def job_path() -> str:
+    """Return where the programs of a job are looked for: first where this Python is."""
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+
+
 def job_environment(
     url: str | None,
     password: str | None,
@@ -142,7 +148,7 @@ def job_environment(
         PARENT_VARIABLE: f"{os.getpid()}:{process_start(os.getpid())}",
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
-        "PATH": f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PATH": job_path(),
     }
     if key is not None:
         environment[KEY_VARIABLE] = key
@@ -198,46 +204,72 @@ def submit(
     on_tick: Callable[[], None] = lambda: None,
     log: Path | None = None,
 ) -> int:
-    """Run a Spark application with spark-submit and return its exit code, negative for a signal.
+    """Run an application, inline or with spark-submit, as its environment says; return its exit code.
 
-    When this returns or raises, every process it started has ended.
+    The code is negative for a signal. When this returns or raises, every process it started has ended.
 
     :param master: Spark's master URL; default is HOLDFAST_SPARK_MASTER, else this machine.
     :param on_tick: called about once a second while it runs.
-    :param log: where Spark's own words go; default is nowhere.
+    :param log: where the processes' own words go; default is nowhere.
+    :raises SparkNeededError: it ran inline and has met more than small work, none of which it did.
     """
+    if is_inline(environment):
+        command, merged = inline_command(application, arguments), {**os.environ, **WORKERS, **environment}
+    else:
+        master = master or os.environ.get("HOLDFAST_SPARK_MASTER", DEFAULT_MASTER)
+        merged = {**os.environ, **local_environment(master), **environment}
+        command = _spark_command(application, arguments, master, conf or {}, merged["PATH"])
+    with (log or Path(os.devnull)).open("ab") as output:
+        code = _run(command, merged, output, on_tick)
+    check_hand_over(application, code)
+    return code
+
+
+def inline_command(application: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs an application without Spark, as a child of whoever holds the locks.
+
+    :raises HoldfastError: it is not installed.
+    """
+    find_application(application)
+    return [sys.executable, "-P", "-m", "sparkjobs.run_inline", application, *arguments]
+
+
+def _spark_command(
+    application: str, arguments: Sequence[str], master: str, conf: Mapping[str, str], path: str
+) -> list[str]:
     check_java()
-    master = master or os.environ.get("HOLDFAST_SPARK_MASTER", DEFAULT_MASTER)
-    merged = {**os.environ, **local_environment(master), **environment}
-    binary = shutil.which("spark-submit", path=merged["PATH"])
+    binary = shutil.which("spark-submit", path=path)
     if binary is None:
         raise HoldfastError("spark-submit was not found: install the 'spark' extra (pyspark)")
     command = [binary, "--master", master]
-    for name, value in {**spark_conf(), **(conf or {})}.items():
+    for name, value in {**spark_conf(), **conf}.items():
         command += ["--conf", f"{name}={value}"]
-    command += [str(find_application(application)), *arguments]
-    with (log or Path(os.devnull)).open("ab") as output:
-        process = subprocess.Popen(
-            command,
-            env=merged,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-        patience = 0.0
-        try:
-            while True:
-                try:
-                    code = process.wait(1.0)
-                except subprocess.TimeoutExpired:
-                    on_tick()
-                    continue
-                # A driver whose Java was killed lives on: it has a moment to say so, and none to commit.
-                patience = _LAST_WORDS_S
-                return code
-        finally:
-            _end_session(process, patience)
+    return [*command, str(find_application(application)), *arguments]
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], on_tick: Callable[[], None]) -> int:
+    """Run a command in a session of its own until nothing of it is left."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+    patience = 0.0
+    try:
+        while True:
+            try:
+                code = process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                on_tick()
+                continue
+            # A driver whose Java was killed lives on: it has a moment to say so, and none to commit.
+            patience = _LAST_WORDS_S
+            return code
+    finally:
+        _end_session(process, patience)
 
 
 _LAST_WORDS_S = 5.0

@@ -66,7 +66,7 @@ class Limits:
         """Return the share of one session, in bytes a second, where so many tasks are read."""
         if self.bandwidth is None:
             return None
-        return self.bandwidth / max(1, min(tasks, self.connections or job.spark.defaultParallelism))
+        return self.bandwidth / max(1, min(tasks, self.connections or job.cores))
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def back_up_snapshot(
     if done:
         job.say(f"going on: {len(done)} of {len(done) + len(left)} pieces were read")
     folders = {table.oid: table_folder(source, str(table.oid), block.begun.id) for table in tables}
-    cores = job.spark.defaultParallelism
+    cores = job.cores
     room, most = task_bytes(left, cores=cores), most_pieces(len(left), cores=cores)
     tasks = pack(left, lambda piece: piece.weight, room=room, most=most)
     pace = limits.pace(job, len(tasks))

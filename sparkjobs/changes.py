@@ -118,6 +118,7 @@ class ChangeReader:
     :param before, after: the catalog of the cut before these changes, and that of now or later.
     :param followed: oids of the tables whose changes are archived.
     :param packs: many small files may become few objects.
+    :param refuse_above: messages, at most; more end the task (`TooMuchError`); None: any number.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class ChangeReader:
         followed: frozenset[int],
         max_value_bytes: int,
         packs: bool,
+        refuse_above: int | None = None,
     ) -> None:
         self._packs = packs
         self._store = store
@@ -147,6 +149,7 @@ class ChangeReader:
             before=before,
             after=after,
             max_value_bytes=max_value_bytes,
+            refuse_above=refuse_above,
         )
 
     def __call__(self, item: Stretch, report: Reporter) -> Iterator[FinishedWindow]:

@@ -136,11 +136,15 @@ def _join_group(job: Job, archive: Archive, group: Group) -> Placed:
     job.log.progress("planning")
     runs = form_runs(group)
     folder = f"data/{group.source}/{{}}/changes/{identity}"
-    cores = job.spark.defaultParallelism
+    cores = job.cores
     pieces = [piece for run in runs for piece in cut(job.store, run, folder.format(run.table), most=cores)]
     tasks = pack(pieces, lambda piece: piece.size, room=_TASK_BYTES)
     found: list[MergedPiece] = job.map(
-        "joining changes", tasks, Merger(job.store), estimated_rows=sum(run.rows for run in runs)
+        "joining changes",
+        tasks,
+        Merger(job.store),
+        estimated_rows=sum(run.rows for run in runs),
+        size=sum(piece.size for piece in pieces),
     )
     files: dict[int, list[FileRecord]] = {}
     for piece in sorted(found, key=lambda each: (each.run, each.number)):
@@ -158,7 +162,8 @@ def _join_group(job: Job, archive: Archive, group: Group) -> Placed:
 def _join_lists(job: Job, group: Group, folder: str) -> Transactions | None:
     lists = [placed.head.transactions.file for placed in group.blocks if placed.head.transactions]
     stem = f"{folder.format('transactions')}/00000"
-    found = job.map("joining transactions", [lists], Lister(job.store, stem), estimated_rows=0) if lists else []
+    lister, size = Lister(job.store, stem), sum(file.size for file in lists)
+    found = job.map("joining transactions", [lists], lister, estimated_rows=0, size=size) if lists else []
     return join_transactions(group, found[0] if found else None)
 
 
@@ -181,7 +186,7 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
     job.log.progress("planning")
     wanted = Consolidation(state, job.store, ends)
     identity = uuid.uuid4().hex
-    cores = job.spark.defaultParallelism
+    cores = job.cores
     changed = (
         MadeTable(table, wanted.history(table), table_folder(source, str(table.oid), identity))
         for table in wanted.changed
@@ -189,7 +194,13 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
     shares = [share for made in changed for share in made.shared_out(cores)]
     # Shares of one table are for tasks of their own, however small they are.
     tasks = pack(shares, lambda made: _TASK_BYTES if made.share.count > 1 else made.size, room=_TASK_BYTES)
-    done: list[MadeShare] = job.map("making tables", tasks, TableMaker(job.store), estimated_rows=wanted.estimated)
+    done: list[MadeShare] = job.map(
+        "making tables",
+        tasks,
+        TableMaker(job.store),
+        estimated_rows=wanted.estimated,
+        size=sum(made.size for made in shares),
+    )
     found: dict[str, tuple[FileRecord, ...]] = {}
     for share in sorted(done, key=lambda each: each.number):
         found[share.table] = (*found.get(share.table, ()), *share.files)

@@ -40,7 +40,14 @@ _STANDARD = (0, 1, 2)
 _CREDENTIALS = struct.Struct("3i")
 """Process, user and group of whoever is at the other end. Source: unix(7), SO_PEERCRED."""
 
-_IMPORTED = ("pyspark.daemon", "pyspark.worker", "sparkjobs.pieces", "sparkjobs.changes", "sparkjobs.files")
+_IMPORTED = (
+    "pyspark.daemon",
+    "pyspark.worker",
+    "sparkjobs.executors.spark_task",
+    "sparkjobs.pieces",
+    "sparkjobs.changes",
+    "sparkjobs.files",
+)
 
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Read by numpy's and pyarrow's libraries when they are loaded."""

@@ -8,113 +8,85 @@ commit, never by how it ended.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
-from holdfast.errors import HoldfastError, ReportedError, SparkEndedError, UsageError, exit_code_of, sentence
+from holdfast.errors import HoldfastError, SparkNeededError, UsageError, exit_code_of, sentence
 from holdfast.jobs import (
     LOCAL_VARIABLE,
     LOCKS_VARIABLE,
-    OF_WORKERS,
     PARENT_VARIABLE,
     RECORDS_VARIABLE,
     URL_VARIABLES,
-    WORKERS,
     process_start,
 )
+from holdfast.operations.executor_choice import HAND_OVER, INLINE_STORED_BYTES, JOB_VARIABLE
 from holdfast.replication.backing_up import Wish, open_to_write
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
 from locking import LockError, LockStateUnknown
 from locking.store import StoreError
-from sparkjobs import daemon
-from sparkjobs.tasks import Tally, TallyParam, import_modules, telling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     from holdfast.archive import Archive
     from holdfast.storage import ObjectStore
+    from sparkjobs.executors import Executor, Tally, Work
 
 _WATCH_S = 1.0
 _SHOW_S = 15.0
 _ABORT_SIGNAL = signal.SIGUSR1
 _CHECK_LOCKS_EVERY = 20
-_RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
-"""The last line of a Python traceback, which Java's own traces show indented or after other words."""
 
 
 class Job:
-    """One run of an application: its store, locks, log and Spark."""
-
-    _last_stop: ClassVar[threading.Thread | None] = None
-    """Stops the Spark of this process's last job: there can be one at a time."""
+    """One run of an application: its store, locks, log and executor."""
 
     def __init__(
-        self, store: ObjectStore, run: str, operation: str, locks: AttachedLocks, *, records: ObjectStore | None = None
+        self,
+        store: ObjectStore,
+        run: str,
+        operation: str,
+        locks: AttachedLocks,
+        executor: Executor,
+        *,
+        records: ObjectStore | None = None,
     ) -> None:
         """:param records: where the run's records go; None: into the archive."""
         self.store = store
         self.run = run
         self.locks = locks
         self.log = RunLog(records or store, run, operation)
-        self._operation = operation
+        self._executor = executor
+        self._claimed = 0
         self._shown = time.monotonic()
         self._stopping = threading.Event()
         self._guard = threading.Lock()
         self._abort: BaseException | None = None
-        self._spark: SparkContext | None = None
         self._parent = os.environ.get(PARENT_VARIABLE)
-        self._daemon: daemon.Prepared | None = None
 
     @property
-    def spark(self) -> SparkContext:
-        """Return the Spark context; the first use starts it."""
-        if self._spark is None:
-            if Job._last_stop is not None:
-                Job._last_stop.join()
-            try:
-                conf = SparkConf().setAppName(f"holdfast {self._operation}")
-                if self._daemon is not None:
-                    conf.set(f"{OF_WORKERS}{daemon.PREPARED}", self._daemon.address)
-                self._spark = SparkContext(conf=conf)
-                self._spark.setLogLevel("ERROR")
-            except (OSError, Py4JError, RuntimeError) as error:
-                raise HoldfastError(f"Spark did not start: {sentence(error)}. Try again; its log says more") from error
-        return self._spark
+    def cores(self) -> int:
+        """Return how many tasks run at a time."""
+        return self._executor.cores
 
-    def prepare(self) -> None:
-        """Begin to import what workers need on this machine, before Spark starts; without that it takes longer."""
-        with suppress(OSError):
-            self._daemon = daemon.prepare(WORKERS)
+    @property
+    def is_bounded(self) -> bool:
+        """Say whether only small work may be done here, and the rest is Spark's."""
+        return self._executor.is_bounded
 
     def start(self, *modules: str) -> None:
-        """Start Spark, and let as many workers as it has cores begin to import what tasks need; does not wait for them.
-
-        Java's first job and the workers' imports take a second, in which the driver has other things to do.
-        """
-        context = self.spark
-        cores = context.defaultParallelism
-
-        def warm_up() -> None:
-            with suppress(Exception):  # whatever it is, the work itself will say it
-                context.parallelize(range(cores), cores).foreachPartition(partial(import_modules, modules))
-
-        threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
+        """Have the executor begin with what tasks need; does not wait for it."""
+        self._executor.start(modules)
 
     def check(self) -> None:
         """Raise if this work must not go on: the parent is gone or a lock is lost."""
@@ -140,67 +112,53 @@ class Job:
         self,
         step: str,
         tasks: Sequence[Any],
-        work: Callable[[Any, Callable[[int, int], None]], Iterable[Any]],
+        work: Work,
         *,
         estimated_rows: int,
+        size: int | None = None,
         at_once: int | None = None,
         on_results: Callable[[Sequence[Any]], None] | None = None,
     ) -> list[Any]:
-        """Run `work(task, report)` for every task, one Spark task each, and return all results.
+        """Run `work(task, report)` for every task, and return all results.
 
-        :param at_once: so many tasks at a time, at most; None leaves that to Spark.
+        :param size: stored bytes that the tasks read; None where their work has no such bound.
+        :param at_once: so many tasks at a time, at most; None leaves that to the executor.
         :param on_results: is told the results of tasks soon after they end, each once, also where the job fails.
         :param work: yields small results; calls `report(rows, bytes)` as it goes on. A HoldfastError
-            it raises ends the whole job at once; anything else is tried again by Spark.
+            it raises ends the whole job at once; anything else is tried again.
         """
         if not tasks:
             return []
         self.check()
-        tally = self.spark.accumulator(Tally(), TallyParam())
+        self._claim(size)
         told = 0
 
-        def tell_results() -> None:
+        def watch(seen: Tally) -> None:
             nonlocal told
-            if on_results and (found := tally.value.results[told:]):
+            if on_results and (found := seen.results[told:]):
                 told += len(found)
                 on_results(found)
-
-        def look() -> None:
-            seen = tally.value
-            tell_results()
             self.log.progress(step, rows=seen.rows, size=seen.size, estimated_rows=estimated_rows)
             self._show()
-            if seen.failures:
-                self.spark.cancelAllJobs()
 
+        tells_results = on_results is not None
         try:
-            with self._looking(look):
-                results = self._run_tasks(tasks, telling(work, tally, results=on_results is not None), at_once)
-        except Exception as error:
-            self._raise_cause(tally.value.failures, error)
+            return self._executor.run(tasks, work, watch=watch, tells_results=tells_results, at_once=at_once)
+        except Exception:
+            if self._abort is not None:
+                raise self._abort from None
             raise
-        finally:
-            tell_results()
-        self._raise_cause(tally.value.failures, None)
-        return list(results)
 
-    def _run_tasks(
-        self, tasks: Sequence[Any], run_task: Callable[[Iterable[Any]], Iterable[Any]], at_once: int | None
-    ) -> list[Any]:
-        def run(some: Sequence[Any]) -> list[Any]:
-            return list(self.spark.parallelize(some, len(some)).mapPartitions(run_task).collect())
+    def _claim(self, size: int | None) -> None:
+        """Make sure that tasks may run here which read so many stored bytes beside those of before.
 
-        if at_once is None or at_once >= len(tasks):
-            return run(tasks)
-        # Spark has no limit for one job: so many of its jobs, of one task each, are kept going.
-        with ThreadPoolExecutor(at_once, thread_name_prefix="tasks") as pool:
-            try:
-                return [each for found in pool.map(run, ([task] for task in tasks)) for each in found]
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                with suppress(Py4JError, OSError):
-                    self.spark.cancelAllJobs()
-                raise
+        :raises SparkNeededError: they may not.
+        """
+        if not self.is_bounded:
+            return
+        self._claimed += size or 0
+        if size is None or self._claimed > INLINE_STORED_BYTES:
+            raise SparkNeededError(f"more than {INLINE_STORED_BYTES >> 20} MiB of stored files are to be read")
 
     def _show(self) -> None:
         """Print where the job is now and then, for the log of whoever runs Spark."""
@@ -209,41 +167,9 @@ class Job:
             self._shown = now
             print(f"holdfast: {self.log.last.describe()}", file=sys.stderr)  # noqa: T201
 
-    def _raise_cause(self, failures: list[ReportedError], error: Exception | None) -> None:
-        """Raise what really ended the job, as one sentence."""
-        if self._abort is not None:
-            raise self._abort
-        if failures:
-            raise failures[0]
-        if isinstance(error, Py4JJavaError):
-            found = _RAISED.findall(str(error))
-            said = ": ".join(found[-1]) if found else str(error).splitlines()[0]
-            raise HoldfastError(f"a Spark task failed each time it was tried: {said[:600]}") from error
-        if isinstance(error, (Py4JError, ConnectionError)):
-            raise SparkEndedError(
-                "Spark's Java process has ended in the middle of the job (killed, or out of memory): try again"
-            ) from error
-
-    @contextmanager
-    def _looking(self, look: Callable[[], None]) -> Iterator[None]:
-        done = threading.Event()
-
-        def loop() -> None:
-            look()  # the step is told even of a job that takes no time
-            while not done.wait(_WATCH_S):
-                look()
-
-        thread = threading.Thread(target=loop, name="progress", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch the parent and the locks while the block runs, and end it where they are lost; end Spark after it."""
+        """Watch the parent and the locks while the block runs, and end it where they are lost; stop tasks after it."""
         thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         before = signal.signal(_ABORT_SIGNAL, self._raise_abort)
         thread.start()
@@ -260,7 +186,7 @@ class Job:
         finally:
             signal.signal(_ABORT_SIGNAL, before)
             thread.join()
-            self._stop_spark()
+            self._executor.stop()
 
     @contextmanager
     def last_step(self) -> Iterator[None]:
@@ -271,19 +197,6 @@ class Job:
         with self._guard:
             yield
             self._stopping.set()
-
-    def _stop_spark(self) -> None:
-        """Stop Spark's Java, and begin to stop Python's part, which looks but once a second whether it is to end."""
-
-        def stop(context: SparkContext) -> None:
-            with suppress(Py4JError, OSError):  # it may be gone already
-                context.stop()
-
-        if self._spark is not None:
-            with suppress(Py4JError, OSError):
-                self._spark._jsc.stop()  # which ends with this process, whatever it is at
-            Job._last_stop = threading.Thread(target=stop, args=[self._spark], name="stop", daemon=True)
-            Job._last_stop.start()
 
     def _watch(self) -> None:
         turns = 0
@@ -339,17 +252,38 @@ def run_application(
         if handles is None and not (unlocked and records):
             raise UsageError("start this job by command or operator: it needs their locks")
         locks = AttachedLocks(store, ()) if handles is None else attach(store, handles)
-        job = Job(store, run, operation, locks, records=open_store(records) if records else None)
+        executor = make_executor(operation)
         if has_tasks and LOCAL_VARIABLE in os.environ:
-            job.prepare()
+            executor.prepare()
+        job = Job(store, run, operation, locks, executor, records=open_store(records) if records else None)
         with job.log as log, job.watched(), _outages_explained():
             job.check()
             log.result = work(job)
+    except SparkNeededError as error:
+        print(f"holdfast: going over to Spark: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        return HAND_OVER
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
         code = exit_code_of(error)
         print(f"holdfast {operation}: {sentence(error)}", file=sys.stderr)  # noqa: T201
         return code
     return 0
+
+
+def make_executor(operation: str) -> Executor:
+    """Return the executor that this job's parent has decided on; Spark where it said nothing.
+
+    :raises UsageError: there is no such executor.
+    """
+    chosen = os.environ.get(JOB_VARIABLE, "spark")
+    if chosen == "spark":
+        from sparkjobs.executors.spark import SparkExecutor  # it loads PySpark
+
+        return SparkExecutor(operation)
+    from sparkjobs.executors.inline import InlineExecutor
+
+    if chosen not in ("inline", "bounded"):
+        raise UsageError(f"{JOB_VARIABLE} is {chosen!r}: start jobs by command or operator")
+    return InlineExecutor(bounded=chosen == "bounded")
 
 
 @contextmanager

@@ -16,9 +16,10 @@ from holdfast.archive.blocks import read_file
 from holdfast.archive.live import Live
 from holdfast.archive.model import BORN_IN, PACKED_SINCE, Block, Coverage, summary
 from holdfast.archive.timeline import chains, stream_tip, to_of, told
-from holdfast.errors import HoldfastError, RefusedError, SparkEndedError, sentence
+from holdfast.errors import HoldfastError, RefusedError, SparkEndedError, SparkNeededError, TooMuchError, sentence
 from holdfast.following import newest_with_stream
 from holdfast.moments import fits
+from holdfast.operations.executor_choice import INLINE_CHANGES
 from holdfast.position import between_records, parse_position, show_position
 from holdfast.replication.backing_up import until_kept
 from holdfast.sources.postgresql import stream as streams
@@ -71,7 +72,7 @@ def follow(
         if parse_position(decision.stream.position) < parse_position(end):
             until_kept(archive, source, end, check=job.check, say=job.say)
             streams.advance(session, decision.stream.slot, end)
-        at_once = min(connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE, job.spark.defaultParallelism)
+        at_once = min(connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE, job.cores)
         if at_once > 1:
             at_once = 1 + min(at_once - 1, streams.count_copies(session, decision.stream.slot, decision.stream.slot))
     run = Run(job, source, archive, address, at_once)
@@ -214,9 +215,12 @@ class Run:
             most_changes=_MOST_CHANGES,
             max_value_bytes=max_value_bytes(),
             packs=self._archive.state.format >= PACKED_SINCE,
+            refuse_above=INLINE_CHANGES if self._job.is_bounded else None,
         )
         try:
-            return self._job.map("reading changes", stretches, reader, estimated_rows=0)
+            return self._job.map("reading changes", stretches, reader, estimated_rows=0, size=0)
+        except TooMuchError as error:
+            raise SparkNeededError(sentence(error)) from error
         except SparkEndedError:
             raise
         except HoldfastError as error:

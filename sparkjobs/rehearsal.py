@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
 
-from sparkjobs.tasks import Tally, TallyParam, telling
+from sparkjobs.executors import Tally
+from sparkjobs.executors.spark_task import TallyParam, telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,7 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from holdfast.archive.model import Document
 from holdfast.archive.unfinished import BegunBlock, FinishedPiece, Unfinished
-from holdfast.errors import UsageError, exit_code_of, sentence
+from holdfast.errors import SparkNeededError, UsageError, exit_code_of, sentence
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class RunLog:
                 self._write(state, **more)
 
     def __enter__(self) -> Self:
-        self.progress("starting Spark")
+        self.progress("starting")
         return self
 
     def __exit__(
@@ -265,6 +265,8 @@ class RunLog:
             result = self.result or {}
             self._step = "done"
             self._write_last("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
+        elif isinstance(error, SparkNeededError):
+            self.progress("going over to Spark")
         else:
             self.fail(error)
 

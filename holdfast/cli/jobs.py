@@ -6,6 +6,7 @@ import re
 import signal
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,9 @@ from holdfast import backups, jobs
 from holdfast.archive import Archive, locks
 from holdfast.archive.model import summary
 from holdfast.archive.runs import read_last
+from holdfast.backups import takes_snapshot
 from holdfast.errors import HoldfastError, OutcomeUnknownError, ReportedError
+from holdfast.operations.executor_choice import choose_executor, forced_executor, run_chosen
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from locking import Owner
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.archive.runs import RunRecord
     from holdfast.archive.state import State
     from holdfast.cli.output import Output
+    from holdfast.operations.executor_choice import Executor
     from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
@@ -54,10 +58,11 @@ def run_job(
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
     # Nothing is written, not even a lock, where there is no archive.
-    Archive.open(store, before_damage=operation in _READ_ON)
+    archive = Archive.open(store, before_damage=operation in _READ_ON)
     if address is not None:
         connect(address).close()
-    jobs.check_java()
+    starter = _Starter(operation, forced_executor(), output)
+    starter.check(archive, arguments)
     run = jobs.new_run_id(operation)
     output.say(f"{operation} {store.url}: run {run}")
     database, password = (address.url, address.password) if address else (None, None)
@@ -67,28 +72,51 @@ def run_job(
                 **jobs.job_environment(database, password, None, role, key=store.key),
                 jobs.RECORDS_VARIABLE: folder,
             }
-            return _submit(operation, store, open_store(folder), run, arguments, address, environment, output)
+            return _submit(starter, store, open_store(folder), run, arguments, address, environment)
     with locks.acquire(
         store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
     ) as held:
         environment = jobs.job_environment(database, password, held, role, key=store.key)
-        return _submit(operation, store, store, run, arguments, address, environment, output)
+        return _submit(starter, store, store, run, arguments, address, environment)
+
+
+@dataclass(frozen=True)
+class _Starter:
+    """Starts the jobs of one operation.
+
+    :param executor: where they are to run.
+    """
+
+    operation: str
+    executor: Executor
+    output: Output
+
+    def check(self, archive: Archive, arguments: Sequence[str]) -> None:
+        """Make sure that Spark can start, where it is certain that it has to."""
+        choice = choose_executor(self.operation, forced=self.executor)
+        is_certain = self.operation != "backup" or self.executor != "auto" or takes_snapshot(archive, arguments)
+        if choice.executor == "spark" and is_certain:
+            jobs.check_java()
+
+    def note(self, words: str) -> None:
+        """Tell people where a job runs."""
+        self.output.say(f"this {self.operation} runs {words}")
 
 
 def _submit(
-    operation: str,
+    starter: _Starter,
     store: ObjectStore,
     records: ObjectStore,
     run: str,
     arguments: Sequence[str],
     address: Address | None,
     environment: Mapping[str, str],
-    output: Output,
 ) -> dict[str, Any]:
     """Run a job and return its summary.
 
     :param records: where it says how it goes.
     """
+    operation, output = starter.operation, starter.output
     with tempfile.NamedTemporaryFile(prefix=f"holdfast-{operation}-", suffix=".log", delete=False) as file:
         log = Path(file.name)
 
@@ -108,9 +136,18 @@ def _submit(
 
     try:
         if operation == "backup" and address is not None:
-            backups.run_to_the_end(store, run, address, arguments=submitted, attempt=attempt, say=output.say)
+            backups.run_to_the_end(
+                store,
+                run,
+                address,
+                arguments=submitted,
+                attempt=attempt,
+                say=output.say,
+                note=starter.note,
+                executor=starter.executor,
+            )
         else:
-            attempt({})
+            run_chosen(choose_executor(operation, forced=starter.executor), attempt, starter.note)
     except (KeyboardInterrupt, HoldfastError):
         log.unlink()
         raise

@@ -17,7 +17,7 @@ def record(step: str, elapsed: float, seconds: float | None = None) -> RunRecord
 
 
 RECORDS = (
-    record("starting Spark", 0.0),
+    record("starting", 0.0),
     record("creating tables", 3.0),
     record("loading rows", 4.0),
     record("loading rows", 6.0),

@@ -75,7 +75,7 @@ def test_ctrl_c_stops_everything_that_was_started(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if "starting Spark" in line:
+            if "starting ·" in line:
                 break
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()

@@ -27,6 +27,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from holdfast.archive import Archive
 from holdfast.jobs import job_environment
+from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.storage import ObjectStore, open_store
 from tests.support.operators import PASSWORD, FakeSpark
 
@@ -87,6 +88,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
     script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT}/tests/support/fake_spark_submit.py "$@"\n')
     script.chmod(0o755)
     note = tmp_path / "note.json"
+    monkeypatch.setenv(FORCED_VARIABLE, "spark")
     monkeypatch.setenv("FAKE_SPARK_NOTE", str(note))
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 

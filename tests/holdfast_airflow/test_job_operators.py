@@ -117,7 +117,7 @@ def test_password_is_masked_where_the_job_prints_it(
         ("refuse", JobRefused, 5, "asked to refuse: do something else"),
         ("bad usage", JobRefused, 2, "asked to bad usage: do something else"),
         ("die", JobFailed, 1, "the backup job was ended while reading tables"),
-        ("no java", JobFailed, 1, "spark-submit ended before the backup job began.*JAVA_HOME is not set"),
+        ("no java", JobFailed, 1, "the process of the backup job ended before it began.*JAVA_HOME is not set"),
     ],
 )
 def test_failure_is_the_jobs_own_sentence_and_the_locks_are_released(

@@ -17,15 +17,16 @@ from holdfast import backups, jobs
 from holdfast.archive import Archive, locks
 from holdfast.archive.runs import read_last
 from holdfast.errors import HoldfastError, exit_code_of
+from holdfast.operations.executor_choice import check_hand_over
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
-from sparkjobs import backup, restore
+from sparkjobs import backup, driver, restore
 from tests.support import command
-from tests.support.jobs import Ran, RunJob
+from tests.support.jobs import Ran, RunJob, SteadyExecutor
 from tests.support.servers import RestartedServer
 from tests.support.versions import older_server, running
 
@@ -41,6 +42,18 @@ def logs_of_failed_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     command.SURROUNDINGS["TMPDIR"] = str(tmp_path_factory.mktemp("logs"))
     yield
     command.SURROUNDINGS.clear()
+
+
+@pytest.fixture
+def on_spark() -> None:
+    """Jobs of this process run by Spark, where a test asks for this."""
+
+
+@pytest.fixture(autouse=True)
+def inline(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All other jobs of this process run without Spark, one task after the other."""
+    if "on_spark" not in request.fixturenames:
+        monkeypatch.setattr(driver, "make_executor", lambda operation: SteadyExecutor())
 
 
 @pytest.fixture(scope="session")
@@ -149,6 +162,7 @@ def run_backup(store: ObjectStore, job_environment: Callable[..., None], monkeyp
             for name, value in more.items():
                 monkeypatch.setenv(name, value)
             codes.append(backup.main(given))
+            check_hand_over("backup", codes[-1])
             return ""
 
         try:

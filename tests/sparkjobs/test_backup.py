@@ -37,6 +37,7 @@ def assert_nothing_committed(store: ObjectStore) -> None:
     assert Archive.open(store).state.sequence == 0
 
 
+@pytest.mark.usefixtures("on_spark")
 def test_a_backup_commits_one_block_that_says_what_it_holds_and_no_password(
     run_backup: RunJob, shop: Address, store: ObjectStore
 ) -> None:

@@ -20,7 +20,7 @@ from holdfast.sources.postgresql.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore
 from sparkjobs import backup, driver, pieces
 from tests.support.archives import make_block
-from tests.support.jobs import JobWithoutSpark, failed
+from tests.support.jobs import failed
 
 pytestmark = pytest.mark.service
 
@@ -46,7 +46,6 @@ def drive(
     store: ObjectStore, job_environment: Callable[..., None], shop: Address, monkeypatch: pytest.MonkeyPatch
 ) -> Drive:
     """Runs a driver of the one run; returns its exit code and the run's last record."""
-    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
 
     def run(snapshot: Snapshot) -> tuple[int, RunRecord]:
         job_environment(shop, "source")
@@ -246,7 +245,7 @@ def test_a_snapshot_that_is_gone_before_the_commit_commits_nothing(
 ) -> None:
     with hold_snapshot(shop) as held:
 
-        class Cut(JobWithoutSpark):
+        class Cut(driver.Job):
             def map(self, *arguments: object, **options: object) -> list[object]:
                 found = super().map(*arguments, **options)  # type: ignore[arg-type]
                 held.session.close()

@@ -13,8 +13,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.large_objects import LargeObjectGroup, create_large_objects
 from holdfast.sources.postgresql.programs import need
 from holdfast.sources.postgresql.session import connect
-from sparkjobs import driver
-from tests.support.jobs import JobWithoutSpark, RunJob, failed
+from tests.support.jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 
@@ -37,11 +36,6 @@ SOURCE = (
     "insert into visits select generate_series(1, 10)",
     "grant select on notes to beyond_reader",
 )
-
-
-@pytest.fixture(autouse=True)
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
 
 
 @pytest.fixture(scope="module")

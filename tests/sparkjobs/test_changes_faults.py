@@ -34,7 +34,7 @@ from tests.support.command import run, until
 from tests.support.damage import flipped
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.followed_shop import SOURCE, run_all, settled, slot_of
-from tests.support.jobs import JobWithoutSpark, RunJob, failed
+from tests.support.jobs import RunJob, failed
 from tests.support.proxy import Fault, faulty_network
 from tests.support.servers import RestartedServer, create_database, drop_slots
 from tests.support.small_disk import OnSmallDisk, leave_room
@@ -49,7 +49,6 @@ CHANGES = ("--kind", "changes")
 @pytest.fixture(autouse=True)
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several windows for what little changes here, and little patience with a slot that is read."""
-    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
     monkeypatch.setattr(following, "_MOST_CHANGES", 8)
     monkeypatch.setattr(peek, "FREE_WAIT_S", 0.2)
 
@@ -252,7 +251,7 @@ def test_a_spark_that_is_killed_between_windows_is_started_again_and_goes_on(
         raise SparkEndedError("Spark's Java process has ended in the middle of the job")
 
     with pytest.MonkeyPatch.context() as patch:
-        once_before(patch, JobWithoutSpark, "map", killed, at=3)
+        once_before(patch, driver.Job, "map", killed, at=3)
         code, record = run_backup(truth.address, *CHANGES)
     assert (code, record.result and record.result["kind"]) == (0, "changes"), record.error
     assert "starting it again (attempt 2 of 3)" in " ".join(record.said)

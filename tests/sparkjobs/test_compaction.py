@@ -19,7 +19,7 @@ from holdfast.archive.verify import verify
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.address import Address
 from sparkjobs.merging import SHARE_BYTES
-from tests.support.command import run
+from tests.support.command import ON_SPARK, run
 from tests.support.compacting import NOTHING, compact, everything_told
 from tests.support.followed import Followed, agree, comes_back, open_followed
 
@@ -275,7 +275,7 @@ def test_the_command_joins_and_consolidates_by_spark(shop: Followed, new_databas
     before = everything_told(shop.store)
     config = Path(shop.store.url).parent / "archives.yaml"
     config.write_text(f"archives: {{shop: {{url: {shop.store.url}, compaction: {{min_age: 0h, min_blocks: 3}}}}}}")
-    more = {"HOLDFAST_ARCHIVES": str(config)}
+    more = {"HOLDFAST_ARCHIVES": str(config), **ON_SPARK}
     planned = run("compact", "shop", "--dry-run", "--consolidate", "--json", more=more)
     assert [each["blocks"] for each in planned.value["joined"]] == [len(STEPS)], planned.err
     done = run("compact", "shop", "--json", more=more)

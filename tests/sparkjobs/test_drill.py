@@ -87,7 +87,9 @@ def test_a_random_moment_comes_back_from_a_copy_alone(followed: ObjectStore, tem
     copy(followed, open_store(url))
     shutil.rmtree(followed.url)
     holds = "select count(*) = 100 and count(*) filter (where word = 'changed') in (0, 10) from orders"
-    done = command.run("drill", url, "--assert", holds, "--seed", "3", "--json", more={"TMPDIR": str(temporary)})
+    done = command.run(
+        "drill", url, "--assert", holds, "--seed", "3", "--json", more={"TMPDIR": str(temporary), **command.ON_SPARK}
+    )
     assert done.code == 0, done.err
     assert (done.value["rows"], done.value["equal"], done.value["seed"]) == (100, True, 3)
     assert done.value["assertions"] == [{"sql": holds, "holds": True, "said": ""}]

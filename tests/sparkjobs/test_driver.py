@@ -16,13 +16,16 @@ import pytest
 
 from holdfast.archive import locks
 from holdfast.archive.runs import RunRecord, read_last
-from holdfast.errors import HoldfastError, RefusedError, UsageError
+from holdfast.errors import HoldfastError, RefusedError, UsageError, sentence
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, WORKERS, local_environment, process_start
 from holdfast.storage import ObjectStore
 from holdfast.storage.base import StoreFull
 from locking import LeaseHandle, release_handle
 from sparkjobs import daemon, driver
 from sparkjobs.driver import Job, database_address, run_application
+from sparkjobs.executors import spark
+from sparkjobs.executors.inline import InlineExecutor
+from sparkjobs.executors.spark import SparkExecutor
 
 Work = Callable[[Job], dict[str, Any]]
 Run = Callable[[Work], tuple[int, RunRecord | None]]
@@ -77,7 +80,7 @@ def test_a_step_is_told_however_soon_it_ends(run: Run) -> None:
     looked: list[None] = []
 
     def work(job: Job) -> dict[str, Any]:
-        with job._looking(lambda: looked.append(None)):
+        with spark._looking(lambda: looked.append(None)):
             pass
         return {}
 
@@ -96,6 +99,7 @@ def test_workers_are_prepared_where_they_will_be_on_this_machine_and_there_are_t
     has_tasks: bool,
     prepared: list[dict[str, str]],
 ) -> None:
+    monkeypatch.setattr(driver, "make_executor", SparkExecutor)
     environments: list[dict[str, str]] = []
     monkeypatch.setattr(daemon, "prepare", environments.append)
     for name, value in local_environment("local[2]" if is_local else "spark://host:7077").items():
@@ -205,11 +209,19 @@ def test_a_check_finds_a_lost_lock_before_the_watch_does(
     assert "AssertionError" not in message_of(record)
 
 
+@pytest.fixture(params=["inline", pytest.param("spark", marks=pytest.mark.service)])
+def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What tests say of tasks is true of both executors."""
+    made = {"inline": lambda operation: InlineExecutor(cores=2), "spark": SparkExecutor}
+    monkeypatch.setattr(driver, "make_executor", made[request.param])
+    return str(request.param)
+
+
 def tries(folder: Path) -> int:
     return len(list(folder.iterdir()))
 
 
-@pytest.mark.service
+@pytest.mark.usefixtures("executor")
 def test_a_task_that_fails_for_good_ends_the_job_with_its_own_words_and_code(run: Run, tmp_path: Path) -> None:
     (folder := tmp_path / "tries").mkdir()
 
@@ -224,7 +236,7 @@ def test_a_task_that_fails_for_good_ends_the_job_with_its_own_words_and_code(run
     assert tries(folder) == 2
 
 
-@pytest.mark.service
+@pytest.mark.usefixtures("executor")
 def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run, tmp_path: Path) -> None:
     (folder := tmp_path / "tries").mkdir()
 
@@ -242,7 +254,6 @@ def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run,
     assert tries(folder) == 4
 
 
-@pytest.mark.service
 @pytest.mark.parametrize(
     ("error", "message"),
     [
@@ -250,16 +261,19 @@ def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run,
         (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error"),
     ],
 )
-def test_a_task_that_fails_each_time_says_why(run: Run, error: Exception, message: str) -> None:
+def test_a_task_that_fails_each_time_says_why(run: Run, executor: str, error: Exception, message: str) -> None:
     def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
         raise error
         yield task
 
     code, record = run(lambda job: {"found": job.map("step", [1], work, estimated_rows=0)})
-    assert (code, message_of(record)) == (1, f"a Spark task failed each time it was tried: {message}")
+    said = f"a Spark task failed each time it was tried: {message}"
+    if executor == "inline":
+        said = f"a task failed each time it was tried: {sentence(error)}"
+    assert (code, message_of(record)) == (1, said)
 
 
-@pytest.mark.service
+@pytest.mark.usefixtures("executor")
 def test_a_job_that_loses_its_locks_leaves_its_tasks(
     run: Run, store: ObjectStore, job_locks: locks.HeldLocks, tmp_path: Path
 ) -> None:
@@ -290,6 +304,7 @@ def test_a_job_that_loses_its_locks_leaves_its_tasks(
     assert time.monotonic() - started < 30
 
 
+@pytest.mark.usefixtures("on_spark")
 def test_no_tasks_need_no_spark(run: Run) -> None:
     def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
         raise HoldfastError("never called")
@@ -300,7 +315,7 @@ def test_no_tasks_need_no_spark(run: Run) -> None:
     assert (code, record.result) == (0, {"found": []})
 
 
-@pytest.mark.service
+@pytest.mark.usefixtures("executor")
 def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_order(run: Run, tmp_path: Path) -> None:
     folder, met = tmp_path / "running", tmp_path / "met"
     folder.mkdir()
@@ -329,7 +344,7 @@ def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_orde
     assert max(beside for _, beside in record.result["together"]) == 2
 
 
-@pytest.mark.service
+@pytest.mark.usefixtures("executor")
 def test_a_task_that_fails_for_good_ends_the_others_that_wait_their_turn(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "begun"
     folder.mkdir()

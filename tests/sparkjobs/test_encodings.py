@@ -8,8 +8,7 @@ import pytest
 
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
-from sparkjobs import driver
-from tests.support.jobs import JobWithoutSpark, RunJob, failed
+from tests.support.jobs import RunJob, failed
 from tests.support.roundtrips import hashes, schema_of
 from tests.support.versions import need_locales
 
@@ -39,8 +38,7 @@ comment on table parts is '{0}{1}';
 
 
 @pytest.fixture(autouse=True)
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
+def locales() -> None:
     need_locales()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,16 +45,16 @@ class Shop:
     key: str
 
     def run(
-        self, *arguments: str, address: Address | None = None, more: dict[str, str] | None = None
+        self, *arguments: str, address: Address | None = None, more: Mapping[str, str] = command.NOTHING
     ) -> dict[str, Any]:
         done = self.attempt(*arguments, address=address, more=more)
         assert done.code == 0, done.err
         return done.value
 
     def attempt(
-        self, *arguments: str, address: Address | None = None, more: dict[str, str] | None = None
+        self, *arguments: str, address: Address | None = None, more: Mapping[str, str] = command.NOTHING
     ) -> command.Finished:
-        surroundings = {"HOLDFAST_ARCHIVES": str(self.folder / "archives.yaml"), **(more or {})}
+        surroundings = {"HOLDFAST_ARCHIVES": str(self.folder / "archives.yaml"), **more}
         return command.run(*arguments, "--json", address=address or self.address, more=surroundings)
 
 
@@ -74,7 +74,7 @@ def shop(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> 
     )
     made = Shop(address, folder, folder / "archive", f"file:{key}")
     made.run("init", "shop")
-    made.run("backup", "shop", "--source", "db", "--kind", "changes")
+    made.run("backup", "shop", "--source", "db", "--kind", "changes", more=command.ON_SPARK)
     for number in range(2):
         with connect(address) as session:
             session.execute(f"update public.elsinore_table set elsinore_column = 'guildenstern {number}'".encode())
@@ -107,10 +107,10 @@ def test_nothing_is_in_the_clear_and_all_of_it_comes_back(
     moments = shop.run("points", "shop")
     assert shop.run("query", "shop", COUNT)["rows"] == [[500, 1]]
     target = new_database()
-    assert shop.run("restore", "shop", "--to", target.url, address=target)["equal"]
+    assert shop.run("restore", "shop", "--to", target.url, address=target, more=command.ON_SPARK)["equal"]
     assert shop.run("compact", "shop", "--consolidate")["consolidated"]
     assert shop.run("verify", "shop", "--deep")["damage"] == []
-    assert shop.run("verify", "shop", "--deep", "--spark")["damage"] == []
+    assert shop.run("verify", "shop", "--deep", "--spark", more=command.ON_SPARK)["damage"] == []
     shop.run("truncate", "shop", "--keep", "last=1")
     assert shop.run("vacuum", "shop", "--grace", "0s")["files"] > 0
     assert shop.run("query", "shop", COUNT)["rows"] == [[500, 1]]

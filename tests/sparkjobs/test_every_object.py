@@ -40,6 +40,7 @@ def alone(address: Address) -> list[str]:
         return [row[0] for row in session.execute(ALONE)]
 
 
+@pytest.mark.usefixtures("on_spark")
 def test_every_object_and_every_row_comes_back(
     source: Address, create_database: CreateDatabase, run_backup: RunJob, run_restore: RunJob
 ) -> None:

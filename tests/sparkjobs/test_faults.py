@@ -25,7 +25,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
 from sparkjobs import backup, driver
 from tests.support.command import until
-from tests.support.jobs import JobWithoutSpark, RunJob, failed
+from tests.support.jobs import RunJob, failed
 from tests.support.proxy import Fault, faulty_network
 from tests.support.servers import RestartedServer, Standby, create_database
 from tests.support.sessions import nothing_left_in
@@ -59,7 +59,6 @@ def target(server: RestartedServer) -> Address:
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small pieces, one after the other; and little patience with a server that is gone."""
-    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
     monkeypatch.setattr(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     monkeypatch.setattr(backups, "_PATIENTLY", backups._PATIENTLY.copy(stop=stop_after_delay(0.5)))
 
@@ -77,10 +76,10 @@ def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:
 
 def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None], *, after_task: bool = False) -> None:
     """Let something happen, once, when the first piece has been read or loaded; or all of the first task."""
-    original = JobWithoutSpark.map
+    original = driver.Job.map
     left = [happens]
 
-    def interrupted(job: JobWithoutSpark, step: str, tasks: Sequence[Any], work: Any, **how: Any) -> list[Any]:
+    def interrupted(job: driver.Job, step: str, tasks: Sequence[Any], work: Any, **how: Any) -> list[Any]:
         def work_and_more(task: Any, report: Any) -> Iterator[Any]:
             for result in work(task, report):
                 yield result
@@ -91,7 +90,7 @@ def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None],
 
         return original(job, step, tasks, work_and_more, **how)
 
-    monkeypatch.setattr(JobWithoutSpark, "map", interrupted)
+    monkeypatch.setattr("map", interrupted)
 
 
 @pytest.mark.parametrize(

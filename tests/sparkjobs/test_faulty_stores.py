@@ -24,7 +24,7 @@ from locking.store import StoreError
 from sparkjobs import backup, driver
 from tests.support.command import until
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
-from tests.support.jobs import JobWithoutSpark, RunJob
+from tests.support.jobs import RunJob
 from tests.support.sessions import nothing_left_in
 from tests.support.small_disk import OnSmallDisk, leave_room
 from tests.support.steps import SteppedStore, When
@@ -50,7 +50,6 @@ def shop(create_database: Callable[..., Address]) -> Address:
 
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
     monkeypatch.setattr(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
 
 

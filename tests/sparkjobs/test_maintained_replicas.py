@@ -19,11 +19,12 @@ from holdfast.replication.leading import leading
 from holdfast.replication.replica import ReplicatedArchive
 from holdfast.sources.postgresql.address import Address
 from sparkjobs import compaction
+from sparkjobs.driver import Job
 from tests.sparkjobs.test_replicas import Shop, shop
 from tests.support.command import Finished, run
 from tests.support.compacting import EVERYTHING, NOTHING, compact, compaction_job, everything_told
 from tests.support.followed import Followed, agree, comes_back
-from tests.support.jobs import JobWithoutSpark
+from tests.support.jobs import SteadyExecutor
 
 __all__ = ["shop"]  # the fixture
 
@@ -56,14 +57,14 @@ def opened(shop: Shop, name: str) -> ReplicatedArchive:
     return ReplicatedArchive.begin(shop.place(name), shop.coordination)
 
 
-class Interrupted(JobWithoutSpark):
+class Interrupted(Job):
     """A job during whose first step something else happens.
 
     :ivar steps: that were taken.
     """
 
-    def __init__(self, job: JobWithoutSpark, meanwhile: Callable[[], None]) -> None:
-        super().__init__(job.store, job.run, "compaction", job.locks)
+    def __init__(self, job: Job, meanwhile: Callable[[], None]) -> None:
+        super().__init__(job.store, job.run, "compaction", job.locks, SteadyExecutor())
         self.steps: list[str] = []
         self._meanwhile = meanwhile
 

@@ -102,17 +102,6 @@ def result_of(ran: tuple[int, RunRecord]) -> dict[str, Any]:
     return record.result
 
 
-@pytest.fixture
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for Spark fails."""
-
-    def refuse(job: object) -> None:
-        raise AssertionError("Spark was started")
-
-    monkeypatch.setattr("sparkjobs.driver.Job.spark", property(refuse))
-
-
-@pytest.mark.usefixtures("without_spark")
 def test_a_truncation_is_one_commit_that_a_dry_run_only_tells_of(filled: ObjectStore, maintain: RunMaintenance) -> None:
     ran = maintain(truncation.main, "truncation", "--keep", "last=2", "--dry-run")
     planned = result_of(ran)
@@ -127,7 +116,6 @@ def test_a_truncation_is_one_commit_that_a_dry_run_only_tells_of(filled: ObjectS
     assert (again["commit"], again["blocks_removed"]) == (None, 0)
 
 
-@pytest.mark.usefixtures("without_spark")
 def test_a_dry_run_of_a_truncation_plans_without_what_may_be_taken_back(
     filled: ObjectStore, maintain: RunMaintenance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +132,6 @@ def test_a_dry_run_of_a_truncation_plans_without_what_may_be_taken_back(
         assert done["blocks_removed"] == 2
 
 
-@pytest.mark.usefixtures("without_spark")
 @pytest.mark.parametrize(("rules", "code"), [([], 5), (["--keep", "last=0"], 5), (["--keep", "often=3"], 2)])
 def test_a_truncation_that_cannot_be_meant_is_refused(maintain: RunMaintenance, rules: list[str], code: int) -> None:
     found, record = maintain(truncation.main, "truncation", *rules)
@@ -153,7 +140,6 @@ def test_a_truncation_that_cannot_be_meant_is_refused(maintain: RunMaintenance, 
     assert record.error.exit_code == code
 
 
-@pytest.mark.usefixtures("without_spark")
 def test_a_vacuum_deletes_what_was_removed_and_a_dry_run_only_tells_of_it(
     filled: ObjectStore, maintain: RunMaintenance
 ) -> None:
@@ -168,6 +154,7 @@ def test_a_vacuum_deletes_what_was_removed_and_a_dry_run_only_tells_of_it(
 
 
 @pytest.mark.service
+@pytest.mark.usefixtures("on_spark")
 def test_a_verification_reads_all_files_in_spark_and_goes_on_where_it_ended(
     filled: ObjectStore, maintain: RunMaintenance
 ) -> None:
@@ -194,7 +181,6 @@ def test_damage_is_told_with_what_it_costs_and_fails_no_job(filled: ObjectStore,
     assert len(Archive.open(filled).state.blocks) == 4
 
 
-@pytest.mark.usefixtures("without_spark")
 def test_a_look_at_sizes_needs_no_spark_and_waits_for_a_vacuum(
     filled: ObjectStore, maintain: RunMaintenance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

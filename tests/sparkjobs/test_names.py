@@ -11,8 +11,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, literal
-from sparkjobs import driver
-from tests.support.jobs import JobWithoutSpark, RunJob
+from tests.support.jobs import RunJob
 from tests.support.roundtrips import hashes, schema_of
 
 pytestmark = pytest.mark.service
@@ -57,11 +56,6 @@ def as_glob(name: str) -> str:
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-@pytest.fixture(autouse=True)
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
 
 
 def test_things_may_be_called_anything(

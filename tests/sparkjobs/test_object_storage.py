@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.sources.postgresql.address import Address
 from tests.support.azurite import ACCOUNT_KEY, running_azurite
-from tests.support.command import run
+from tests.support.command import ON_SPARK, run
 from tests.support.fake_gcs import running_fake_gcs
 from tests.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 
@@ -41,7 +41,8 @@ def test_a_backup_on_s3_comes_back_and_keeps_no_secret(s3: S3Server, create_data
         "restore": ("restore", URL, "--to", target.url),
     }
     done = {
-        name: run(*arguments, "--json", address=source, more=s3.environment) for name, arguments in commands.items()
+        name: run(*arguments, "--json", address=source, more={**s3.environment, **ON_SPARK})
+        for name, arguments in commands.items()
     }
 
     assert {name: each.code for name, each in done.items()} == dict.fromkeys(commands, 0)

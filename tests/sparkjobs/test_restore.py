@@ -41,6 +41,7 @@ def relations(address: Address) -> list[str]:
         return [row[0] for row in session.execute(query)]
 
 
+@pytest.mark.usefixtures("on_spark")
 def test_everything_comes_back_and_no_mark_is_left(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, shop: Address
 ) -> None:

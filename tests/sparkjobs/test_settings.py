@@ -9,8 +9,7 @@ import pytest
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident
-from sparkjobs import driver
-from tests.support.jobs import JobWithoutSpark, RunJob
+from tests.support.jobs import RunJob
 from tests.support.roundtrips import hashes, schema_of
 from tests.support.versions import need_locales
 
@@ -83,8 +82,7 @@ DEFAULTS = (
 
 
 @pytest.fixture(autouse=True)
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
+def locales() -> None:
     need_locales()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock, inspect
-from tests.support.command import Finished, all_gone, finish, job_of, run, start, until
+from tests.support.command import NOTHING, ON_SPARK, Finished, all_gone, finish, job_of, run, start, until
 from tests.support.gate import GUARD, loading_held_up, reading_held_up
 
 pytestmark = pytest.mark.service
@@ -47,8 +47,13 @@ def source(create_database: CreateDatabase) -> Address:
     )
 
 
-def start_backup(store: ObjectStore, source: Address, *more: str) -> subprocess.Popen[str]:
-    return start("backup", store.url, "--source", source.url, "--json", *more, address=source)
+EXECUTORS: dict[str, Mapping[str, str]] = {"inline": NOTHING, "spark": ON_SPARK}
+
+
+def start_backup(
+    store: ObjectStore, source: Address, *more: str, executor: Mapping[str, str] = NOTHING
+) -> subprocess.Popen[str]:
+    return start("backup", store.url, "--source", source.url, "--json", *more, address=source, more=executor)
 
 
 def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:
@@ -73,12 +78,12 @@ def two_tasks(create_database: CreateDatabase) -> Address:
     )
 
 
-@pytest.mark.parametrize("killed", ["java", "driver"])
-def test_a_backup_whose_spark_is_killed_goes_on_from_the_pieces_that_were_read(
-    store: ObjectStore, two_tasks: Address, killed: str
+@pytest.mark.parametrize(("executor", "killed"), [("spark", "java"), ("spark", "driver"), ("inline", "driver")])
+def test_a_backup_whose_job_is_killed_goes_on_from_the_pieces_that_were_read(
+    store: ObjectStore, two_tasks: Address, executor: str, killed: str
 ) -> None:
     with reading_held_up(two_tasks, HELD) as gate:
-        command = start_backup(store, two_tasks)
+        command = start_backup(store, two_tasks, executor=EXECUTORS[executor])
         gate.wait_for_somebody()
         before = until(lambda: pieces_of_the_run(store), "pieces to be recorded")
         job = job_of(command)
@@ -140,9 +145,12 @@ def test_a_command_that_is_told_to_stop_ends_its_job_and_releases_its_locks(
     assert_whole(store, source, commits=0)
 
 
-def test_a_job_whose_command_is_killed_ends_by_itself_and_commits_nothing(store: ObjectStore, source: Address) -> None:
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_job_whose_command_is_killed_ends_by_itself_and_commits_nothing(
+    store: ObjectStore, source: Address, executor: str
+) -> None:
     with reading_held_up(source, HELD) as gate:
-        command = start_backup(store, source)
+        command = start_backup(store, source, executor=EXECUTORS[executor])
         gate.wait_for_somebody()
         job = job_of(command)
         command.kill()
@@ -168,9 +176,10 @@ class Story:
 def story(source: Address, tmp_path_factory: pytest.TempPathFactory) -> Story:
     store = Archive.create(open_store(str(tmp_path_factory.mktemp("story") / "archive")), name="shop").store
     with reading_held_up(source, HELD) as gate:
-        survivor = start_backup(store, source)
+        survivor = start_backup(store, source, executor=ON_SPARK)
         gate.wait_for_somebody()
         job = job_of(survivor)
+        assert job.java
         shown = "\n".join(" ".join(process.cmdline()) for process in (job.java, job.driver, *job.workers))
         assert job.workers
         for worker in job.workers:

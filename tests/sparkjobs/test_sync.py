@@ -27,10 +27,10 @@ from holdfast.storage.key_source import ENVIRONMENT as KEY_VARIABLE
 from holdfast.storage.key_source import new_key
 from locking import Owner
 from locking.store import StoreError
-from sparkjobs import sync
+from sparkjobs import driver, sync
 from tests.support.archives import make_block
-from tests.support.command import Finished, run
-from tests.support.jobs import JobWithoutSpark, failed
+from tests.support.command import ON_SPARK, Finished, run
+from tests.support.jobs import SteadyExecutor, failed
 from tests.support.replicated import Replicas, nothing
 from tests.support.steps import Kill, When
 from tests.support.sudden_sync import sync_and_die
@@ -64,7 +64,7 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync, "_TASK_BYTES", 1)
 
 
-class Job(JobWithoutSpark):
+class Job(driver.Job):
     """Notes what it was given to spread."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
@@ -80,7 +80,7 @@ def synced(given: Replicas, name: str) -> tuple[dict[str, Any], Job]:
     """Sync a replica as the job does; return what that says, and the job."""
     store = given.place(name)
     with locks.acquire(store, "sync", owner=Owner(), purpose="test", wait=0) as held:
-        job = Job(store, f"sync-{next(_numbers)}", "sync", locks.attach(store, held.handles()))
+        job = Job(store, f"sync-{next(_numbers)}", "sync", locks.attach(store, held.handles()), SteadyExecutor())
         with job.log:
             job.log.result = sync.sync(job)
     return job.log.result, job
@@ -252,7 +252,7 @@ def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_
 
 
 @pytest.mark.service
-@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.usefixtures("small_tasks", "on_spark")
 def test_files_go_through_spark(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     back_up_many(three, "near", 20)
     three.sync("off")
@@ -294,7 +294,9 @@ def test_encrypted_replicas_are_synced_by_spark_by_command(
     )
 
     def command(*arguments: str) -> Finished:
-        return run("replica", "sync", *arguments, "--spark", "--json", more={"HOLDFAST_ARCHIVES": str(config)})
+        return run(
+            "replica", "sync", *arguments, "--spark", "--json", more={"HOLDFAST_ARCHIVES": str(config), **ON_SPARK}
+        )
 
     done = command("far")
     assert done.code == 0, done.err

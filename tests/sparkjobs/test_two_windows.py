@@ -219,7 +219,9 @@ def test_two_tasks_of_spark_read_two_windows(address: Address, tmp_path: Path) -
         session.execute("create table public.t (id int primary key, pad text)")
 
     def backed_up(*more: str) -> dict[str, Any]:
-        done = command.run("backup", place, "--source", address.url, *more, "--json", address=address)
+        done = command.run(
+            "backup", place, "--source", address.url, *more, "--json", address=address, more=command.ON_SPARK
+        )
         assert done.code == 0, done.err
         found: dict[str, Any] = done.value
         return found

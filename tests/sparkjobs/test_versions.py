@@ -8,9 +8,8 @@ import pytest
 
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
-from sparkjobs import driver
 from tests.support import every_object
-from tests.support.jobs import JobWithoutSpark, RunJob, failed
+from tests.support.jobs import RunJob, failed
 from tests.support.roundtrips import hashes, schema_of
 
 pytestmark = pytest.mark.service
@@ -36,8 +35,6 @@ def test_every_object_and_every_row_comes_back(
     run_restore: RunJob,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if source > 15 or 18 not in targets:  # what Spark's tasks read and load hardly depends on the version
-        monkeypatch.setattr(driver, "Job", JobWithoutSpark)
     for major in (source, *targets):
         server = server_of(major)
         every_object.create_roles(Address(server.url(), server.password))
@@ -55,7 +52,6 @@ def test_every_object_and_every_row_comes_back(
         assert hashes(target) == rows
         if major == source:
             assert schema_of(target) == schema_of(original)
-        monkeypatch.setattr(driver, "Job", JobWithoutSpark)  # one way by Spark is enough
 
 
 @pytest.mark.parametrize(("source", "target"), [(18, 17), (17, 14), (16, 15)])
@@ -67,7 +63,6 @@ def test_an_older_server_is_refused_before_anything_is_made(
     run_restore: RunJob,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(driver, "Job", JobWithoutSpark)
     assert run_backup(create_on(source, "create table things (id int)"))[0] == 0
     there = create_on(target)
     empty = schema_of(there)

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.sources.postgresql.address import Address
 
 PROGRAM = Path(sys.executable).parent / "holdfast"
@@ -23,6 +24,7 @@ SURROUNDINGS: dict[str, str] = {}
 """Environment variables of every command."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+ON_SPARK: Mapping[str, str] = MappingProxyType({FORCED_VARIABLE: "spark"})
 LIMIT_S = 120.0
 """No command of the tests takes nearly as long, even on a busy machine."""
 
@@ -48,10 +50,13 @@ RunCommand = Callable[..., Finished]
 
 
 def environment(address: Address | None, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a command: none of our settings but these, and the address's password."""
+    """Return the environment of a command: none of our settings but these, and the address's password.
+
+    Its jobs run without Spark unless `more` says otherwise: by Spark, each takes five seconds of a processor.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "HOLDFAST_", "AWS_"))}
     password = {"PGPASSWORD": address.password} if address and address.password else {}
-    return {**kept, **SURROUNDINGS, **password, **more}
+    return {**kept, FORCED_VARIABLE: "inline", **SURROUNDINGS, **password, **more}
 
 
 def start(
@@ -107,9 +112,12 @@ def until(seen: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
 
 @dataclass(frozen=True)
 class Job:
-    """The processes of a command's Spark job."""
+    """The processes of a command's job.
 
-    java: psutil.Process
+    :param java: None: it runs inline.
+    """
+
+    java: psutil.Process | None
     driver: psutil.Process
     workers: tuple[psutil.Process, ...]
     all: tuple[psutil.Process, ...]
@@ -118,6 +126,8 @@ class Job:
 def job_of(command: subprocess.Popen[str]) -> Job:
     """Return the processes of a job that is at work."""
     every = tuple(psutil.Process(command.pid).children(recursive=True))
+    if inline := [process for process in every if "sparkjobs.run_inline" in _words(process)]:
+        return Job(None, inline[0], (), every)
     (java,) = [process for process in every if process.name() == "java"]
     daemons = [process for process in every if "sparkjobs.daemon" in _words(process)]
     (driver,) = [process for process in java.children() if any(word.endswith(".py") for word in _words(process))]

@@ -17,8 +17,9 @@ from holdfast.errors import RefusedError
 from holdfast.storage import ObjectStore
 from locking import Owner
 from sparkjobs import compaction
+from sparkjobs.driver import Job
 from tests.support.followed_shop import rows_in
-from tests.support.jobs import JobWithoutSpark
+from tests.support.jobs import SteadyExecutor
 
 _numbers = itertools.count(1)
 
@@ -30,10 +31,12 @@ NOTHING = CompactionPolicy(min_blocks=1000)
 
 
 @contextmanager
-def compaction_job(store: ObjectStore) -> Iterator[JobWithoutSpark]:
+def compaction_job(store: ObjectStore) -> Iterator[Job]:
     """Open a job under the locks of a compaction."""
     with locks.acquire(store, "compaction", owner=Owner(), purpose="test", wait=0) as held:
-        job = JobWithoutSpark(store, f"compaction-{next(_numbers)}", "compaction", locks.attach(store, held.handles()))
+        job = Job(
+            store, f"compaction-{next(_numbers)}", "compaction", locks.attach(store, held.handles()), SteadyExecutor()
+        )
         with job.log:
             yield job
 

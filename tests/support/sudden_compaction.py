@@ -20,7 +20,7 @@ from holdfast.jobs import LOCKS_VARIABLE
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import compaction, driver
-from tests.support.jobs import JobWithoutSpark
+from tests.support.jobs import SteadyExecutor
 from tests.support.steps import Kill, SteppedStore, Steps
 
 OPTIONS = ("--consolidate", "--min-blocks", "2", "--min-age", "0")
@@ -67,7 +67,7 @@ def main() -> int:
     kill, url, run, *options = sys.argv[1:]
     wanted = Kill(**json.loads(kill))
     store = _Store(open_store(url), Steps(wanted.at, wanted.when, lambda name: None, wanted.named))
-    for name, value in (("open_store", lambda url: store), ("Job", JobWithoutSpark)):
+    for name, value in (("open_store", lambda url: store), ("make_executor", lambda operation: SteadyExecutor())):
         getattr(driver, name)  # what is not there would be replaced without effect
         setattr(driver, name, value)
     return compaction.main(["--archive", url, "--run", run, *options])

@@ -30,7 +30,7 @@ from holdfast.sources.postgresql.read import cut
 from holdfast.storage import open_store
 from locking import Owner
 from sparkjobs import backup, changes, driver, following, pieces, restore
-from tests.support.jobs import JobWithoutSpark
+from tests.support.jobs import SteadyExecutor
 from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
 
 SOURCE = "shop"
@@ -135,7 +135,7 @@ def _work(order: Order, steps: Steps) -> int:
     if order.inside:
         count_file_steps(steps)
     _replace(driver, "open_store", lambda url: store)
-    _replace(driver, "Job", JobWithoutSpark)
+    _replace(driver, "make_executor", lambda operation: SteadyExecutor())
     _replace(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     # Threads make no steps beside each other, or they would come now in one order, now in another.
     if order.packs:

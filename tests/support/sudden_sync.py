@@ -18,7 +18,7 @@ from holdfast.replication.store import ENVIRONMENT
 from holdfast.storage import open_store
 from locking import Owner
 from sparkjobs import driver, sync
-from tests.support.jobs import JobWithoutSpark
+from tests.support.jobs import SteadyExecutor
 from tests.support.replicated import Replicas
 from tests.support.steps import Kill, SteppedStore, Steps
 from tests.support.sudden_compaction import Ended
@@ -44,7 +44,11 @@ def main() -> int:
     kill, url, run = sys.argv[1:]
     wanted = Kill(**json.loads(kill))
     store = SteppedStore(open_store(url), Steps(wanted.at, wanted.when, lambda name: None, wanted.named))
-    replaced = ((driver, "open_store", lambda url: store), (driver, "Job", JobWithoutSpark), (sync, "_TASK_BYTES", 1))
+    replaced = (
+        (driver, "open_store", lambda url: store),
+        (driver, "make_executor", lambda operation: SteadyExecutor()),
+        (sync, "_TASK_BYTES", 1),
+    )
     for module, name, value in replaced:
         getattr(module, name)  # what is not there would be replaced without effect
         setattr(module, name, value)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.errors import TooMuchError
 from holdfast.position import parse_position, show_position
 from holdfast.sources.postgresql import definitions
 from holdfast.sources.postgresql.change_forms import Forms, Types
@@ -63,6 +64,8 @@ class WindowRequest:
     :param followed: oids of the tables whose changes are wanted.
     :param before, after: the catalog of the cut before these changes, and that of now or later.
     :param max_value_bytes: larger values are refused.
+    :param refuse_above: give up at more messages than this: one transaction may bring any number with its commit
+        record alone, since the rest of it lies further back in the log; None: take them all.
     """
 
     slot: str
@@ -74,6 +77,7 @@ class WindowRequest:
     before: Catalog | None
     after: Catalog | None
     max_value_bytes: int
+    refuse_above: int | None = None
 
 
 class ChangeBatch(NamedTuple):
@@ -176,12 +180,13 @@ class WindowReader:
 
         :raises ProtocolError: there is something in the stream that this release does not know.
         :raises UnkeepableValueError: a value cannot be kept.
+        :raises TooMuchError: there are more messages than the request takes.
         """
         with closing(self._batches) as batches:
             for batch in batches:
                 if not batch.num_rows:
                     continue
-                self._seen.messages += batch.num_rows
+                self._count(batch.num_rows)
                 messages = self._reader.read(batch.column(0))
                 said = list(_ours(messages.messages))
                 touching = [np.array([each.row for each in said], np.int64)]
@@ -212,6 +217,12 @@ class WindowReader:
             messages=seen.messages,
             bounded=bounded,
         )
+
+    def _count(self, messages: int) -> None:
+        self._seen.messages += messages
+        most = self._request.refuse_above
+        if most is not None and self._seen.messages > most:
+            raise TooMuchError(f"more than {most:,} changes are to be read")
 
     def _changes(self, messages: Messages, relation: Relation, rows: Int64s) -> ChangeBatch:
         form = self._forms.get(relation)

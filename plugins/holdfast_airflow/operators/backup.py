@@ -9,6 +9,7 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from holdfast.config import find_archive, parse_bandwidth, parse_size, parse_span
 from holdfast.errors import BusyError, DamagedError, UsageError
+from holdfast.operations.executor_choice import forced_executor
 from holdfast.sources.postgresql.address import Address
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import coordination_address
@@ -174,6 +175,16 @@ class BackupOperator(DatabaseJobOperator):
             arguments += ["--quorum", str(size), "--quorum-timeout", str(timeout)]
         return arguments
 
+    def needs_spark(self, store: ObjectStore, job: Job) -> bool:
+        """Say whether Spark has to start, whatever the source says: for a first backup, and for a full one."""
+        from holdfast.archive import Archive
+        from holdfast.backups import takes_snapshot
+
+        forced = forced_executor(self.job_executor)
+        if forced != "auto":
+            return forced == "spark"
+        return takes_snapshot(Archive.open(store), job.arguments)
+
     def submit(self, store: ObjectStore, job: Job, context: Context) -> str:
         """Run the job in a snapshot that this task holds; start it again where it was killed."""
         from holdfast.backups import run_to_the_end
@@ -194,7 +205,9 @@ class BackupOperator(DatabaseJobOperator):
             arguments=job.arguments,
             attempt=attempt,
             say=self.log.warning,
+            note=self.note,
             coordination=job.coordination,
+            executor=forced_executor(self.job_executor),
         )
         return problem
 

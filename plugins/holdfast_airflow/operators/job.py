@@ -6,8 +6,10 @@ import inspect
 import os
 import re
 import shutil
+import subprocess
 import threading
 from abc import abstractmethod
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,13 +22,17 @@ from airflow.sdk.exceptions import AirflowException
 from holdfast.config import find_archive
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.jobs import (
+    WORKERS,
     check_java,
     find_application,
+    inline_command,
     job_environment,
+    job_path,
     local_environment,
     new_run_id,
     spark_conf,
 )
+from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
 from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
@@ -46,10 +52,15 @@ if TYPE_CHECKING:
     from holdfast.archive.locks import HeldLocks
     from holdfast.archive.runs import RunRecord
     from holdfast.config import ArchiveConfig
+    from holdfast.operations.executor_choice import ExecutorChoice
     from holdfast.sources.postgresql.address import Address
     from holdfast.storage import ObjectStore
 
 _RELEASE_S = 2.0
+
+_LAST_LINES = 10
+_ENDED_WITH = "The job's process ended with exit code"
+_LAST_OUTPUT = "Last output:"
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,6 @@ class Job:
     :param source: the source it is about; None where it does not matter.
     :param database: that it reads or writes; None where it works on the archive alone.
     :param arguments: of the Spark application, without secrets.
-    :param master: of the Spark it runs on.
     :param key: address of the key that opens the archive; None for what the environment says.
     :param coordination: address of the store with the update log of its replicas; None for what the environment says.
     """
@@ -69,7 +79,6 @@ class Job:
     source: str | None
     database: Address | None
     arguments: tuple[str, ...]
-    master: str
     key: str | None = None
     coordination: str | None = None
 
@@ -77,7 +86,7 @@ class Job:
 class ArchiveJobOperator(SparkSubmitOperator):
     """Runs one of our Spark applications under the locks that its operation needs.
 
-    Takes the locks (deferred while somebody is in the way), runs spark-submit, reads back from the
+    Takes the locks (deferred while somebody is in the way), runs the application, reads back from the
     archive what the job did, and releases the locks whatever happened. What is secret reaches the job
     through the environment of the process only, so Spark must run in client mode.
 
@@ -85,7 +94,10 @@ class ArchiveJobOperator(SparkSubmitOperator):
     :param replica: which of its replicas; without it, the first one in archives.yaml. (templated)
     :param lock_wait: how long to wait for the locks before failing with the holder's name. Waiting is
         deferred: it takes no worker slot.
-    :param spark_conn_id: the Spark connection; without it, the one archives.yaml names.
+    :param spark_conn_id: the Spark connection; without it, the one archives.yaml names. It is asked for only where
+        Spark is needed.
+    :param job_executor: where the job runs: `spark`; `inline`, in a child process of the task without Java; or `auto`,
+        for `inline` where there is little to do, else Spark. Without it, what HOLDFAST_EXECUTOR says, else `auto`.
 
     All other arguments go to :class:`SparkSubmitOperator`, such as `driver_memory` and `conf`.
     """
@@ -105,6 +117,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         replica: str | None = None,
         lock_wait: timedelta = timedelta(hours=1),
         spark_conn_id: str | None = None,
+        job_executor: str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("name", f"holdfast-{self.operation}")
@@ -114,6 +127,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self.replica = replica
         self.lock_wait = lock_wait
         self.spark_conn_id = spark_conn_id
+        self.job_executor = job_executor
         self._locks: HeldLocks | None = None
         self._run_name = ""
         self._killed = False
@@ -161,14 +175,28 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """Return the summary of a job once what it did counts; its locks are released."""
         return summary
 
+    def chosen_executor(self) -> ExecutorChoice:
+        """Return where the job runs."""
+        return choose_executor(self.operation, forced=forced_executor(self.job_executor))
+
+    def needs_spark(self, store: ObjectStore, job: Job) -> bool:
+        """Say whether it is certain before the locks are taken that Spark has to start."""
+        return self.chosen_executor().executor == "spark"
+
     def submit(self, store: ObjectStore, job: Job, context: Context) -> str:
-        """Run the job until it has ended; return what spark-submit failed with, or ""."""
-        return self.submit_once(job, context, {})
+        """Run the job until it has ended; return what it failed with, or ""."""
+        return run_chosen(self.chosen_executor(), lambda more: self.submit_once(job, context, more), self.note)
+
+    def note(self, words: str) -> None:
+        """Log where a job runs."""
+        self.log.info("this %s runs %s", self.operation, words)
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
         with in_airflow_terms():
             job = self._prepare(context)
             store = _open_archive(job)
+            if self.needs_spark(store, job):
+                self._check_spark()
             self._locks = self._take_locks(store, job, context, deadline)
             with self._ended():
                 return self._run(store, job, context)
@@ -178,16 +206,27 @@ class ArchiveJobOperator(SparkSubmitOperator):
         archive = find_archive(self.archive)
         url = self.place(archive)
         self._conn_id = self.spark_conn_id or archive.spark_connection
-        mode = self._deploy_mode or (self.conf or {}).get("spark.submit.deployMode")
-        master = check_spark_connection(self._conn_id, deploy_mode=mode)
-        check_java()
+        forced_executor(self.job_executor)
         self.application = str(find_application(self.operation))
         source, database = self.subject(archive)
         run = new_run_id(f"{self.operation}-{source or 'all'}")
         arguments = ["--archive", url, "--run", run, *(("--source", source) if source else ())]
         arguments += self.arguments(archive, source)
         coordination = coordination_address(archive)
-        return Job(url, run, source, database, tuple(arguments), master, archive.key, coordination)
+        return Job(url, run, source, database, tuple(arguments), archive.key, coordination)
+
+    def _check_spark(self) -> str:
+        """Return the master of the Spark that the job runs on.
+
+        :raises HoldfastError: Spark cannot start; says what is missing.
+        """
+        mode = self._deploy_mode or (self.conf or {}).get("spark.submit.deployMode")
+        master = check_spark_connection(self._conn_id, deploy_mode=mode)
+        check_java()
+        binary = self._spark_binary or "spark-submit"
+        if shutil.which(binary, path=job_path()) is None:
+            raise HoldfastError(f"{binary} was not found: install pyspark into Airflow's environment")
+        return master
 
     def _take_locks(self, store: ObjectStore, job: Job, context: Context, deadline: datetime) -> HeldLocks:
         """Take the locks of the operation; where somebody is in the way, defer."""
@@ -237,14 +276,13 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
     def _run(self, store: ObjectStore, job: Job, context: Context) -> dict[str, Any]:
         self.log.info("run %s: its progress is under runs/%s in %s", job.run, job.run, job.url)
-        self._set_up_spark(job, {})  # what is missing is found before the source is asked for anything
         problem = self.submit(store, job, context)
         record = _read_last(store, job.run)
         result = record.result if record else None
         if result is None and (result := self.committed(store, job.run)) is None:
             raise _job_failure(record, problem, self.operation)
         if problem:
-            self.log.warning("spark-submit failed after the job had done its work")
+            self.log.warning("the job's process failed after the job had done its work")
         summary = self.summarise(store, job.run, result)
         self.log.info("%s is done: %s", self.operation, summary)
         self.tell_assets(context, job.source, summary)
@@ -257,11 +295,42 @@ class ArchiveJobOperator(SparkSubmitOperator):
                 context["outlet_events"][asset].extra = {"source": source, **summary}
 
     def submit_once(self, job: Job, context: Context, more: Mapping[str, str]) -> str:
-        """Run the job once; when this returns, none of its processes is left.
+        """Run the job once; when this returns, none of its processes is left. Returns what it failed with, or "".
 
-        :param more: environment variables of the job.
+        :param more: environment variables of the job, which say where it runs.
+        :raises SparkNeededError: it ran inline and has more to do than small work, none of which it did.
         """
-        self._set_up_spark(job, more)
+        if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
+            raise JobFailed("the task was killed before its job began")
+        environment = {**self._environment(job), **more}
+        self._run_name = job.run
+        return self._run_inline(job, environment) if is_inline(more) else self._run_spark(job, context, environment)
+
+    def _run_inline(self, job: Job, environment: Mapping[str, str]) -> str:
+        command = inline_command(self.operation, job.arguments)
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **WORKERS, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        last: deque[str] = deque(maxlen=_LAST_LINES)
+        with process:
+            for line in process.stdout or ():
+                last.append(line.rstrip())
+                self.log.info("%s", last[-1])
+        end_job(job.run)
+        if self._killed:
+            raise JobFailed("the task was killed, and its job with it")
+        check_hand_over(self.operation, process.returncode)
+        return "\n".join([f"{_ENDED_WITH} {process.returncode}. {_LAST_OUTPUT}", *last]) if process.returncode else ""
+
+    def _run_spark(self, job: Job, context: Context, environment: Mapping[str, str]) -> str:
+        self._set_up_spark(job, environment)
         try:
             # Unwrapped, because the wrapper warns of a call outside the task runner when a deferred task
             # goes on: it knows only tasks that are at their first method.
@@ -273,21 +342,17 @@ class ArchiveJobOperator(SparkSubmitOperator):
             return str(error)
         return ""
 
-    def _set_up_spark(self, job: Job, more: Mapping[str, str]) -> None:
-        if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
-            raise JobFailed("the task was killed before its job began")
+    def _environment(self, job: Job) -> dict[str, str]:
         if self._locks is None:
             raise UsageError("a job runs under locks only")
         url, password = (job.database.url, job.database.password) if job.database else (None, None)
-        environment = {**job_environment(url, password, self._locks, self.role, key=job.key), **more}
+        environment = job_environment(url, password, self._locks, self.role, key=job.key)
         if job.coordination:
             environment[STORE_VARIABLE] = job.coordination
-        path = environment.get("PATH", os.environ.get("PATH", os.defpath))
-        binary = self._spark_binary or "spark-submit"
-        if shutil.which(binary, path=path) is None:
-            raise HoldfastError(f"{binary} was not found: install pyspark into Airflow's environment")
-        self._run_name = job.run
-        self._secret_environment = {**local_environment(job.master), **environment, RUN_VARIABLE: job.run}
+        return {**environment, RUN_VARIABLE: job.run}
+
+    def _set_up_spark(self, job: Job, environment: Mapping[str, str]) -> None:
+        self._secret_environment = {**local_environment(self._check_spark()), **environment}
         self.conf = {**spark_conf(), **(self.conf or {})}
         self.application_args = list(job.arguments)
         self._hook = None  # one that has started a job already would start it with that one's environment
@@ -364,12 +429,13 @@ def _job_failure(record: RunRecord | None, problem: str, operation: str) -> JobF
     """Say in one sentence why a job failed: its own words where it left some."""
     if record is not None and record.error is not None:
         return failure(record.error.message, record.error.exit_code)
-    lines = [line for line in problem.partition("Last spark-submit output:")[2].splitlines() if line.strip()]
+    said = problem.partition("Last spark-submit output:")[2] or problem.partition(_LAST_OUTPUT)[2]
+    lines = [line for line in said.splitlines() if line.strip()]
     if record is not None:
         return JobFailed(
             f"the {operation} job was ended while {record.step}, before it could say why; nothing of it "
             "counts unless it is committed, so try again"
         )
     return JobFailed(
-        f"spark-submit ended before the {operation} job began" + (f": {' | '.join(lines[-3:])}" if lines else "")
+        f"the process of the {operation} job ended before it began" + (f": {' | '.join(lines[-3:])}" if lines else "")
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.config import find_archive, parse_budget, parse_span
 from holdfast.errors import DamagedError, HoldfastError
+from holdfast.operations.executor_choice import choose_executor, forced_executor
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.operators.job import ArchiveJobOperator, is_yes
 from locking.store import StoreError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.config import ArchiveConfig
+    from holdfast.operations.executor_choice import ExecutorChoice
     from holdfast.storage import ObjectStore
 
 _TOLD = 3
@@ -45,6 +47,11 @@ class VerifyOperator(ArchiveJobOperator):
         self.deep = deep
         self.within = within
         self.budget = budget
+
+    def chosen_executor(self) -> ExecutorChoice:
+        """Return where the job runs: a deep one reads all files by Spark."""
+        forced = forced_executor(self.job_executor)
+        return choose_executor(self.operation, forced=forced, reads_files=is_yes(self.deep))
 
     def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
         """Return how much is read."""

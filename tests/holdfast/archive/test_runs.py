@@ -14,7 +14,7 @@ from tests.support.no_waiting import no_waiting
 def test_a_run_tells_its_steps_and_its_result(store: ObjectStore) -> None:
     with RunLog(store, "run-1", "backup") as log:
         assert (first := read_last(store, "run-1")) is not None
-        assert (first.state, first.step) == ("running", "starting Spark")
+        assert (first.state, first.step) == ("running", "starting")
         log.progress("reading tables", rows=10, size=100, estimated_rows=50)
         second = read_last(store, "run-1")
         assert second is not None
@@ -114,7 +114,7 @@ def test_the_time_of_a_step_begins_with_it(store: ObjectStore, monkeypatch: pyte
     now = [100.0]
     monkeypatch.setattr("holdfast.archive.runs.time.monotonic", lambda: now[0])
     log = RunLog(store, "run-1", "backup")
-    for step, seconds in (("starting Spark", 5.0), ("reading tables", 20.0), ("reading tables", 3.0)):
+    for step, seconds in (("starting", 5.0), ("reading tables", 20.0), ("reading tables", 3.0)):
         now[0] += seconds
         log.progress(step, rows=1)
     last = read_last(store, "run-1")

@@ -24,7 +24,7 @@ def piece(number: int) -> FinishedPiece:
 
 def test_a_run_that_has_begun_no_block_has_left_nothing(store: ObjectStore) -> None:
     assert read_unfinished(store, "run-1") is None
-    RunLog(store, "run-1", "backup").progress("starting Spark")
+    RunLog(store, "run-1", "backup").progress("starting")
     assert read_unfinished(store, "run-1") is None
 
 

@@ -1,0 +1,136 @@
+"""The one decision where a job runs: by Spark, or inline, in one child process without Java.
+
+Starting Spark costs five CPU seconds and a Java process, whatever the job has to do. Where there is nothing to spread,
+the same application runs inline; the process that holds the locks never runs it itself.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast, get_args
+
+from holdfast.errors import SparkNeededError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_T = TypeVar("_T")
+
+Executor = Literal["auto", "inline", "spark"]
+
+FORCED_VARIABLE: Final = "HOLDFAST_EXECUTOR"
+"""People's word: `inline`, `spark`, or `auto`, which is the default."""
+
+JOB_VARIABLE: Final = "HOLDFAST_JOB_EXECUTOR"
+"""What a job is told: `spark`, `inline`, or `bounded`, which is inline up to a bound."""
+
+HAND_OVER: Final = 75
+"""Exit code of a bounded job that has met more than its bound and did none of it. Source: sysexits.h, EX_TEMPFAIL."""
+
+INLINE_LOG_BYTES: Final = 32 << 20
+"""Of a source's log: a backup reads more than this by Spark."""
+
+INLINE_CHANGES: Final = 100_000
+"""Messages of a source's log, at most, in one window of a bounded job."""
+
+INLINE_STORED_BYTES: Final = 8 << 20
+"""Of stored files that the tasks of a bounded job read, all together."""
+
+_DRIVER_ALONE: Final = frozenset({"truncation", "vacuum", "migration"})
+"""Operations without tasks."""
+
+_MAY_FIND_NOTHING: Final = frozenset({"compaction"})
+"""Operations whose driver finds out under its locks whether there is anything to do."""
+
+
+@dataclass(frozen=True)
+class ExecutorChoice:
+    """An executor for one job, with the reason for it.
+
+    :param bounded: inline, but what is more than the bound is handed over to Spark.
+    """
+
+    executor: Literal["inline", "spark"]
+    reason: str
+    bounded: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """Return what the job is told."""
+        return {JOB_VARIABLE: "bounded" if self.bounded else self.executor}
+
+    def __str__(self) -> str:
+        return f"{'by Spark' if self.executor == 'spark' else 'inline, without Spark'}: {self.reason}"
+
+
+def forced_executor(given: str | None = None) -> Executor:
+    """Return the executor that somebody wants.
+
+    :param given: goes before the environment's HOLDFAST_EXECUTOR.
+    :raises UsageError: there is no such executor.
+    """
+    wanted = (given or os.environ.get(FORCED_VARIABLE) or "auto").strip().lower()
+    if wanted not in get_args(Executor):
+        raise UsageError(f"{wanted!r} is no executor: {FORCED_VARIABLE} is auto, inline or spark")
+    return cast("Executor", wanted)
+
+
+def choose_executor(
+    operation: str, *, forced: Executor = "auto", log_bytes: int | None = None, reads_files: bool = True
+) -> ExecutorChoice:
+    """Decide where a job runs.
+
+    :param operation: names its application.
+    :param forced: what somebody wants; "auto" leaves it to what the job has to do.
+    :param log_bytes: of the source's log that a backup of changes reads; None: the job reads something else.
+    :param reads_files: a verification reads the files' bytes.
+    """
+    if forced != "auto":
+        return ExecutorChoice(forced, f"{FORCED_VARIABLE} or the operator says so")
+    if operation in _DRIVER_ALONE:
+        return ExecutorChoice("inline", f"a {operation} has nothing to spread")
+    if operation == "verification" and not reads_files:
+        return ExecutorChoice("inline", "no file's bytes are read")
+    if operation in _MAY_FIND_NOTHING:
+        return ExecutorChoice("inline", "there may be little to do", bounded=True)
+    if operation == "backup" and log_bytes is not None:
+        return _by_log(log_bytes)
+    return ExecutorChoice("spark", f"a {operation} reads whole tables or files")
+
+
+def _by_log(size: int) -> ExecutorChoice:
+    mib, bound = f"{size / 2**20:,.1f} MiB of log", f"{INLINE_LOG_BYTES >> 20} MiB"
+    if size <= INLINE_LOG_BYTES:
+        return ExecutorChoice("inline", f"{mib} are no more than {bound}", bounded=True)
+    return ExecutorChoice("spark", f"{mib} are more than {bound}")
+
+
+def run_chosen(choice: ExecutorChoice, run: Callable[[Mapping[str, str]], _T], note: Callable[[str], None]) -> _T:
+    """Run a job where it was decided, and by Spark after all where it hands itself over.
+
+    :param run: runs it once, with these environment variables; raises `SparkNeededError` where it hands itself over.
+    :param note: is told the choice.
+    """
+    note(str(choice))
+    try:
+        return run(choice.environment())
+    except SparkNeededError as error:
+        # It is not tried a third time: Spark hands nothing over.
+        by_spark = ExecutorChoice("spark", f"{error} after all")
+        note(str(by_spark))
+        return run(by_spark.environment())
+
+
+def check_hand_over(application: str, code: int) -> None:
+    """Raise if a job has ended with the word that it is Spark's.
+
+    :param code: its exit code.
+    :raises SparkNeededError: none of what it was to do was done.
+    """
+    if code == HAND_OVER:
+        raise SparkNeededError(f"this {application} has more to do than small work")
+
+
+def is_inline(environment: Mapping[str, str]) -> bool:
+    """Say whether a job that is told this runs without Spark."""
+    return environment.get(JOB_VARIABLE, "spark") != "spark"

@@ -1,0 +1,77 @@
+"""Executors of jobs: Spark, and inline in the driver's own process. They import nothing of the applications.
+
+A job's driver plans, and hands tasks to its executor; a task never learns which one runs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from holdfast.errors import ReportedError
+
+    Reporter = Callable[[int, int], None]
+    """Is told the rows and bytes that a task has done since it last said so."""
+
+    Work = Callable[[Any, Reporter], Iterable[Any]]
+    """Does one task and yields small results."""
+
+WATCH_S = 1.0
+"""Between two looks at how tasks go on."""
+
+
+@dataclass
+class Tally:
+    """Rows and bytes done, results, and failures for good, as tasks report them to the driver while it waits."""
+
+    rows: int = 0
+    size: int = 0
+    failures: list[ReportedError] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
+
+
+class Executor(Protocol):
+    """Runs the tasks of one job."""
+
+    @property
+    def cores(self) -> int:
+        """Return how many tasks run at a time."""
+        ...
+
+    @property
+    def is_bounded(self) -> bool:
+        """Say whether only small work may run here."""
+        ...
+
+    def prepare(self) -> None:
+        """Begin with what takes long before the first task, where that is known to be on this machine."""
+        ...
+
+    def start(self, modules: Sequence[str]) -> None:
+        """Start, and begin to import what tasks need; does not wait for it."""
+        ...
+
+    def run(
+        self,
+        tasks: Sequence[Any],
+        work: Work,
+        *,
+        watch: Callable[[Tally], None],
+        tells_results: bool,
+        at_once: int | None,
+    ) -> list[Any]:
+        """Run tasks and return their results, in the order of the tasks.
+
+        :param watch: is shown the tally about once a second and once after the end, also where that is an error.
+        :param tells_results: the tally holds results, too: those of tasks that ended are known while others go on.
+        :param at_once: so many tasks at a time, at most; None leaves that to the executor.
+        :raises HoldfastError: a task failed for good.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End what still runs."""
+        ...

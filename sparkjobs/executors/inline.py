@@ -1,0 +1,144 @@
+"""Tasks in the driver's own process, without Java: for small work, and for tests of what jobs do."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import HoldfastError, sentence
+from sparkjobs.executors import WATCH_S, Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sparkjobs.executors import Work
+
+TRIES = 4
+"""Of a task that fails for a reason of its own, as in a local Spark."""
+
+
+class _Cancelled(BaseException):
+    """Ends a task between two of its steps; no task catches it."""
+
+
+@dataclass
+class _Running:
+    """Tasks that run together, and what they have done.
+
+    :param tells_results: the tally holds results, too.
+    """
+
+    work: Work
+    tells_results: bool
+    tally: Tally = field(default_factory=Tally)
+    is_cancelled: bool = False
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, task: Any) -> Future[list[Any]]:
+        """Begin with a task; return what will have its results."""
+        ended: Future[list[Any]] = Future()
+
+        def go() -> None:
+            try:
+                ended.set_result(self._tried(task))
+            except BaseException as error:  # noqa: BLE001 - it is raised where the job waits
+                ended.set_exception(error)
+
+        # A daemon: a job that is ended does not wait for a database that does not answer.
+        threading.Thread(target=go, name="task", daemon=True).start()
+        return ended
+
+    def _tried(self, task: Any) -> list[Any]:
+        for left in reversed(range(TRIES)):
+            seen = Tally()
+            try:
+                seen.results = self._done(task, seen)
+                break
+            except HoldfastError:
+                raise
+            except Exception as error:
+                if not left:
+                    raise HoldfastError(f"a task failed each time it was tried: {sentence(error)[:600]}") from error
+        with self._guard:
+            self.tally.rows += seen.rows
+            self.tally.size += seen.size
+            if self.tells_results:
+                self.tally.results += seen.results
+        return seen.results
+
+    def _done(self, task: Any, seen: Tally) -> list[Any]:
+        def report(rows: int, size: int) -> None:
+            if self.is_cancelled:
+                raise _Cancelled
+            seen.rows += rows
+            seen.size += size
+
+        results = []
+        for result in self.work(task, report):
+            report(0, 0)
+            results.append(result)
+        return results
+
+
+class InlineExecutor:
+    """Runs each task in a thread of this process; the thread that waits for them can be interrupted at any time.
+
+    :param cores: tasks at a time.
+    :param bounded: only small work may run here.
+    """
+
+    def __init__(self, *, cores: int = 1, bounded: bool = False) -> None:
+        self._cores = cores
+        self._bounded = bounded
+
+    @property
+    def cores(self) -> int:
+        """Return how many tasks run at a time."""
+        return self._cores
+
+    @property
+    def is_bounded(self) -> bool:
+        """Say whether only small work may run here."""
+        return self._bounded
+
+    def prepare(self) -> None:
+        """Do nothing: there is nothing to wait for."""
+
+    def start(self, modules: Sequence[str]) -> None:
+        """Do nothing: what tasks need is imported with the first one."""
+
+    def run(
+        self,
+        tasks: Sequence[Any],
+        work: Work,
+        *,
+        watch: Callable[[Tally], None],
+        tells_results: bool,
+        at_once: int | None,
+    ) -> list[Any]:
+        """Run tasks and return their results, in the order of the tasks.
+
+        :raises HoldfastError: a task failed; one that failed for a reason of its own was tried four times.
+        """
+        running = _Running(work, tells_results)
+        most = min(at_once or self._cores, self._cores)
+        begun: list[Future[list[Any]]] = []
+        left: set[Future[list[Any]]] = set()
+        watch(running.tally)
+        try:
+            while left or len(begun) < len(tasks):
+                for task in tasks[len(begun) : len(begun) + most - len(left)]:
+                    begun.append(running.begin(task))
+                    left.add(begun[-1])
+                ended, left = wait(left, WATCH_S, return_when=FIRST_COMPLETED)
+                watch(running.tally)
+                for each in ended:
+                    each.result()
+        finally:
+            running.is_cancelled = True
+        return [result for each in begun for result in each.result()]
+
+    def stop(self) -> None:
+        """Do nothing: tasks that are cancelled end at their next step, or with this process."""

@@ -1,0 +1,186 @@
+"""Spark as a job's executor: its context, its tasks, and its errors in our words."""
+
+from __future__ import annotations
+
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
+
+from holdfast.errors import HoldfastError, SparkEndedError, sentence
+from holdfast.jobs import OF_WORKERS, WORKERS
+from sparkjobs import daemon
+from sparkjobs.executors import WATCH_S, Tally
+from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from sparkjobs.executors import Work
+
+_RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
+"""The last line of a Python traceback, which Java's own traces show indented or after other words."""
+
+
+class SparkExecutor:
+    """Runs each task as one of Spark's; the first use of its context starts Spark.
+
+    :param operation: is the application's name.
+    """
+
+    _last_stop: ClassVar[threading.Thread | None] = None
+    """Stops the Spark of this process's last job: there can be one at a time."""
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+        self._context: SparkContext | None = None
+        self._daemon: daemon.Prepared | None = None
+
+    @property
+    def context(self) -> SparkContext:
+        """Return Spark's context.
+
+        :raises HoldfastError: Spark did not start.
+        """
+        if self._context is None:
+            if SparkExecutor._last_stop is not None:
+                SparkExecutor._last_stop.join()
+            try:
+                conf = SparkConf().setAppName(f"holdfast {self._operation}")
+                if self._daemon is not None:
+                    conf.set(f"{OF_WORKERS}{daemon.PREPARED}", self._daemon.address)
+                self._context = SparkContext(conf=conf)
+                self._context.setLogLevel("ERROR")
+            except (OSError, Py4JError, RuntimeError) as error:
+                raise HoldfastError(f"Spark did not start: {sentence(error)}. Try again; its log says more") from error
+        return self._context
+
+    @property
+    def cores(self) -> int:
+        """Return how many tasks Spark runs at a time."""
+        return int(self.context.defaultParallelism)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Return False: Spark takes any work."""
+        return False
+
+    def prepare(self) -> None:
+        """Begin to import what workers need on this machine, before Spark starts; without that it takes longer."""
+        with suppress(OSError):
+            self._daemon = daemon.prepare(WORKERS)
+
+    def start(self, modules: Sequence[str]) -> None:
+        """Start Spark, and let as many workers as it has cores begin to import what tasks need; does not wait for them.
+
+        Java's first job and the workers' imports take a second, in which the driver has other things to do.
+        """
+        context = self.context
+        cores = self.cores
+
+        def warm_up() -> None:
+            with suppress(Exception):  # whatever it is, the work itself will say it
+                context.parallelize(range(cores), cores).foreachPartition(partial(import_modules, modules))
+
+        threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
+
+    def run(
+        self,
+        tasks: Sequence[Any],
+        work: Work,
+        *,
+        watch: Callable[[Tally], None],
+        tells_results: bool,
+        at_once: int | None,
+    ) -> list[Any]:
+        """Run tasks and return their results, in the order of the tasks.
+
+        :raises HoldfastError: a task failed for good, or each time that Spark tried it.
+        :raises SparkEndedError: Java has ended.
+        """
+        tally = self.context.accumulator(Tally(), TallyParam())
+
+        def look() -> None:
+            seen = tally.value
+            watch(seen)
+            if seen.failures:
+                self.context.cancelAllJobs()
+
+        try:
+            with _looking(look):
+                results = self._run_tasks(tasks, telling(work, tally, results=tells_results), at_once)
+        except Exception as error:
+            _raise_cause(tally.value, error)
+            raise
+        finally:
+            watch(tally.value)
+        _raise_cause(tally.value, None)
+        return list(results)
+
+    def _run_tasks(
+        self, tasks: Sequence[Any], run_task: Callable[[Iterable[Any]], Iterable[Any]], at_once: int | None
+    ) -> list[Any]:
+        def run(some: Sequence[Any]) -> list[Any]:
+            return list(self.context.parallelize(some, len(some)).mapPartitions(run_task).collect())
+
+        if at_once is None or at_once >= len(tasks):
+            return run(tasks)
+        # Spark has no limit for one job: so many of its jobs, of one task each, are kept going.
+        with ThreadPoolExecutor(at_once, thread_name_prefix="tasks") as pool:
+            try:
+                return [each for found in pool.map(run, ([task] for task in tasks)) for each in found]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                with suppress(Py4JError, OSError):
+                    self.context.cancelAllJobs()
+                raise
+
+    def stop(self) -> None:
+        """Stop Spark's Java, and begin to stop Python's part, which looks but once a second whether it is to end."""
+
+        def stop(context: SparkContext) -> None:
+            with suppress(Py4JError, OSError):  # it may be gone already
+                context.stop()
+
+        if self._context is not None:
+            with suppress(Py4JError, OSError):
+                self._context._jsc.stop()  # which ends with this process, whatever it is at
+            SparkExecutor._last_stop = threading.Thread(target=stop, args=[self._context], name="stop", daemon=True)
+            SparkExecutor._last_stop.start()
+
+
+def _raise_cause(seen: Tally, error: Exception | None) -> None:
+    """Raise what really ended the tasks, as one sentence."""
+    if seen.failures:
+        raise seen.failures[0]
+    if isinstance(error, Py4JJavaError):
+        found = _RAISED.findall(str(error))
+        said = ": ".join(found[-1]) if found else str(error).splitlines()[0]
+        raise HoldfastError(f"a Spark task failed each time it was tried: {said[:600]}") from error
+    if isinstance(error, (Py4JError, ConnectionError)):
+        raise SparkEndedError(
+            "Spark's Java process has ended in the middle of the job (killed, or out of memory): try again"
+        ) from error
+
+
+@contextmanager
+def _looking(look: Callable[[], None]) -> Iterator[None]:
+    done = threading.Event()
+
+    def loop() -> None:
+        look()  # the step is told even of a job that takes no time
+        while not done.wait(WATCH_S):
+            look()
+
+    thread = threading.Thread(target=loop, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -1,0 +1,70 @@
+"""The part of Spark's tasks that stands around the work itself; what it imports, each worker imports."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pyspark.accumulators import AccumulatorParam
+
+from holdfast.errors import HoldfastError, ReportedError, exit_code_of, sentence
+from sparkjobs.executors import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.accumulators import Accumulator
+
+    from sparkjobs.executors import Work
+
+
+class TallyParam(AccumulatorParam[Tally]):
+    def zero(self, value: Tally) -> Tally:
+        return Tally()
+
+    def addInPlace(self, value1: Tally, value2: Tally) -> Tally:  # noqa: N802 - Spark's name
+        value1.results.extend(value2.results)  # in place: of ten thousand, each would be copied as often
+        return Tally(
+            value1.rows + value2.rows, value1.size + value2.size, value1.failures + value2.failures, value1.results
+        )
+
+
+def telling(work: Work, tally: Accumulator[Tally], *, results: bool) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what a Spark task does: the work, telling the driver of it.
+
+    :param results: tell of every result, too: those of tasks that ended are known while others go on.
+    """
+
+    def run_task(items: Iterable[Any]) -> Iterator[Any]:
+        keep_imports()
+
+        def report(rows: int, size: int) -> None:
+            tally.add(Tally(rows, size))
+
+        for item in items:
+            try:
+                for result in work(item, report):
+                    if results:
+                        tally.add(Tally(results=[result]))
+                    yield result
+            except HoldfastError as error:
+                tally.add(Tally(failures=[ReportedError(sentence(error), exit_code_of(error))]))
+                return
+
+    return run_task
+
+
+def import_modules(modules: Iterable[str], items: Iterable[Any]) -> None:
+    """Import what tasks will need; the items are nothing but a reason to run."""
+    for module in modules:
+        importlib.import_module(module)
+    for _ in items:
+        pass
+
+
+@cache
+def keep_imports() -> None:
+    """Spare what a worker has imported from the garbage collection that Spark makes after each task."""
+    gc.freeze()

@@ -1,0 +1,120 @@
+"""Jobs of tasks that run inline: each in a child process of its task, without Java or a Spark connection."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.operations.executor_choice import HAND_OVER
+from holdfast.storage import ObjectStore
+from holdfast_airflow.exceptions import JobFailed, JobRefused
+from holdfast_airflow.operators import (
+    CompactOperator,
+    MigrateOperator,
+    TruncateOperator,
+    VacuumOperator,
+    VerifyOperator,
+)
+from holdfast_airflow.operators import job as job_module
+from holdfast_airflow.operators.job import ArchiveJobOperator
+from tests.support.operators import FakeSpark, locks_of, run
+
+Program = Callable[[str], None]
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for Spark fails: there is no Java, and no connection."""
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Puts a Python program in the place of the application."""
+
+    def put(text: str) -> None:
+        def command(application: str, arguments: Sequence[str]) -> list[str]:
+            return [sys.executable, "-c", text, application, *arguments]
+
+        monkeypatch.setattr(job_module, "inline_command", command)
+
+    return put
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(
+    "operator",
+    [
+        VacuumOperator(task_id="save", archive="shop"),
+        TruncateOperator(task_id="save", archive="shop", keep=["last=1"]),
+        MigrateOperator(task_id="save", archive="shop", to=2),
+        CompactOperator(task_id="save", archive="shop"),
+        VerifyOperator(task_id="save", archive="shop", deep=False),
+    ],
+    ids=lambda operator: operator.operation,
+)
+def test_small_work_needs_neither_java_nor_a_spark_connection(
+    store: ObjectStore, context: dict[str, Any], operator: ArchiveJobOperator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(operator, context)
+    assert f"this {operator.operation} runs inline, without Spark" in capsys.readouterr().out
+    assert locks_of(store) == []
+
+
+@pytest.mark.usefixtures("nowhere", "store")
+def test_what_needs_spark_asks_for_it_before_any_lock(context: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises((JobFailed, JobRefused), match="spark_default"):
+        run(VerifyOperator(task_id="save", archive="shop"), context)
+    assert not (tmp_path / "archive" / "locks").exists()
+
+
+def test_work_that_is_more_than_small_is_done_by_spark_after_all(
+    store: ObjectStore, spark: FakeSpark, program: Program, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(f"import sys; sys.exit({HAND_OVER})")
+    monkeypatch.setenv("FAKE_RESULT", '{"commit": 3}')
+    spark.play("tell")
+    summary = run(CompactOperator(task_id="save", archive="shop", job_executor="auto"), context)
+    assert summary["commit"] == 3
+    assert spark.seen()["env"]["HOLDFAST_JOB_EXECUTOR"] == "spark"
+
+
+def test_what_the_job_says_is_logged_and_its_last_lines_are_in_the_failure(
+    store: ObjectStore, program: Program, context: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    program("import sys; print('half way'); sys.exit('no room is left')")
+    with pytest.raises(JobFailed, match=r"ended before it began: half way \| no room"):
+        run(VacuumOperator(task_id="save", archive="shop"), context)
+    assert capsys.readouterr().out.count("half way") == 1
+    assert locks_of(store) == []
+
+
+def test_a_task_that_is_killed_ends_its_job_and_releases_its_locks(
+    store: ObjectStore, program: Program, context: dict[str, Any], tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    program(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)")
+    operator = VacuumOperator(task_id="save", archive="shop")
+
+    def kill() -> None:
+        while not begun.exists():
+            if ended.wait(0.02):
+                return
+        operator.on_kill()
+
+    ended = threading.Event()
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(JobFailed, match="the task was killed, and its job with it"):
+            run(operator, context)
+    finally:
+        ended.set()
+        killer.join()
+    assert locks_of(store) == []
