@@ -17,7 +17,6 @@ from holdfast.cli import places
 from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.consolidating import Consolidation
 from holdfast.errors import RefusedError
 from holdfast.replication.maintaining import state_to_plan
 
@@ -63,6 +62,8 @@ def _planned(archive: Archive, policy: CompactionPolicy, source: str | None, *, 
     cuts, refused = [], {}
     for cut in filter(None, (newest_cut(state, name) for name in names if consolidate)):
         try:
+            from holdfast.consolidating import Consolidation  # what reads rows, which joining blocks plans without
+
             Consolidation(state, archive.store, cut)
         except RefusedError as error:
             if source:
