@@ -26,7 +26,8 @@ def hold(url: str, lease: float) -> None:
     taken = RWLock(open_store(url), "r", lease=lease, grace=1.0).write(purpose="dying", wait=30)
     sys.stdout.write(f"{taken.handle().to_json()}\n")
     sys.stdout.flush()
-    while os.getppid() != 1:
+    parent = os.getppid()
+    while os.getppid() == parent:
         time.sleep(0.1)
 
 

@@ -32,7 +32,7 @@ def running(
             server = subprocess.Popen(
                 command(port),
                 cwd=work,
-                env={"PATH": os.environ["PATH"], **environment},
+                env={"PATH": os.environ["PATH"], "TMPDIR": work, **environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
