@@ -12,6 +12,7 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.storage.blob import BlobServiceClient
 
 from tests.support.loopback import running
+from tests.support.missing import MissingError
 
 ACCOUNT = "holdfast"
 ACCOUNT_KEY = "aG9sZGZhc3QtZm9yLXRlc3RzLW9ubHk="
@@ -54,8 +55,8 @@ def find_azurite() -> tuple[Path, Path]:
     folder = Path(os.environ.get("HOLDFAST_AZURITE") or _ROOT / ".work" / "azurite")
     node, program = folder / "node", folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     if not (os.access(node, os.X_OK) and program.exists()):
-        raise FileNotFoundError(
-            f"There is no azurite (Azure Blob emulator) in {folder}: `make setup-tests` installs it."
+        raise MissingError(
+            "azurite", f"There is no azurite (Azure Blob emulator) in {folder}: `make setup-tests` installs it."
         )
     return node, program
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import requests
 
 from tests.support.loopback import running
+from tests.support.missing import MissingError
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,8 +41,9 @@ def find_fake_gcs() -> Path:
     """The emulator's program: ``HOLDFAST_FAKE_GCS``, or what ``make setup-tests`` built."""
     program = Path(os.environ.get("HOLDFAST_FAKE_GCS") or _ROOT / ".work" / "bin" / "fake-gcs-server")
     if not os.access(program, os.X_OK):
-        raise FileNotFoundError(
-            f"There is no fake-gcs-server (Google Cloud Storage emulator) at {program}: `make setup-tests` builds it."
+        raise MissingError(
+            "fake-gcs",
+            f"There is no fake-gcs-server (Google Cloud Storage emulator) at {program}: `make setup-tests` builds it.",
         )
     return program
 

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.missing import MissingError
+
 _CHECKER = Path(__file__).resolve().parents[2] / ".work" / "bin" / "check-history"
 
 
@@ -86,7 +88,7 @@ def check(history: list[Operation], *, limit: float = 60.0) -> Verdict:
     :param limit: seconds.
     """
     if not os.access(_CHECKER, os.X_OK):
-        raise FileNotFoundError(f"There is no checker at {_CHECKER}: `make setup-tests` builds it.")
+        raise MissingError("porcupine", f"There is no checker at {_CHECKER}: `make setup-tests` builds it.")
     done = subprocess.run(
         [_CHECKER, "-set", "-timeout", f"{limit}s"],
         input="".join(f"{json.dumps(asdict(each))}\n" for each in history),

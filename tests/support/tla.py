@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tests.support.missing import MissingError
 from tests.support.tla_steps import tell_state, tell_step
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -69,8 +70,9 @@ def find_tla() -> Path:
     named = os.environ.get("HOLDFAST_TLA")
     program = Path(named) if named else _ROOT / ".work" / "bin" / "tla"
     if not os.access(program, os.X_OK):
-        raise FileNotFoundError(
-            f"There is no model checker at {program}: `make setup-tests` builds it, or set HOLDFAST_TLA to its path."
+        raise MissingError(
+            "specs",
+            f"There is no model checker at {program}: `make setup-tests` builds it, or set HOLDFAST_TLA to its path.",
         )
     return program
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.loopback import running
+from tests.support.missing import MissingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,9 +57,10 @@ def find_versitygw() -> Path:
     named = os.environ.get("HOLDFAST_VERSITYGW")
     program = Path(named) if named else _ROOT / ".work" / "bin" / "versitygw"
     if not os.access(program, os.X_OK):
-        raise FileNotFoundError(
+        raise MissingError(
+            "versitygw",
             f"There is no versitygw (S3 server) at {program}: `make setup-tests` builds it, "
-            "or set HOLDFAST_VERSITYGW to its path."
+            "or set HOLDFAST_VERSITYGW to its path.",
         )
     return program
 

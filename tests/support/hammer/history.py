@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.hammer.worker import nanoseconds
+from tests.support.missing import MissingError
 
 _CHECKER = Path(__file__).resolve().parents[3] / ".work" / "bin" / "check-history"
 
@@ -136,7 +137,7 @@ def _note(transaction: _Transaction, event: dict[str, Any]) -> None:
 def check(history: list[Operation], *, limit: float = 60.0) -> Verdict:
     """Whether some order of the operations explains them all; ``limit`` in seconds."""
     if not os.access(_CHECKER, os.X_OK):
-        raise FileNotFoundError(f"There is no checker at {_CHECKER}: `make setup-tests` builds it.")
+        raise MissingError("porcupine", f"There is no checker at {_CHECKER}: `make setup-tests` builds it.")
     done = subprocess.run(
         [_CHECKER, "-timeout", f"{limit}s"],
         input="".join(f"{each.to_json()}\n" for each in history),
