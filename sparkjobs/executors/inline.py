@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, sentence
+from holdfast.errors import HoldfastError
 from sparkjobs.executors import WATCH_S, Tally
 
 if TYPE_CHECKING:
@@ -56,11 +56,9 @@ class _Running:
             try:
                 seen.results = self._done(task, seen)
                 break
-            except HoldfastError:
-                raise
             except Exception as error:
-                if not left:
-                    raise HoldfastError(f"a task failed each time it was tried: {sentence(error)[:600]}") from error
+                if isinstance(error, HoldfastError) or not left:
+                    raise
         with self._guard:
             self.tally.rows += seen.rows
             self.tally.size += seen.size
@@ -120,7 +118,7 @@ class InlineExecutor:
     ) -> list[Any]:
         """Run tasks and return their results, in the order of the tasks.
 
-        :raises HoldfastError: a task failed; one that failed for a reason of its own was tried four times.
+        :raises HoldfastError: a task failed for good. Any other error of a task is raised once it was tried four times.
         """
         running = _Running(work, tells_results)
         most = min(at_once or self._cores, self._cores)

@@ -90,7 +90,7 @@ def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None],
 
         return original(job, step, tasks, work_and_more, **how)
 
-    monkeypatch.setattr("map", interrupted)
+    monkeypatch.setattr(driver.Job, "map", interrupted)
 
 
 @pytest.mark.parametrize(
