@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
+from holdfast.archive.files import new_attempt, read_file, table_folder, write_bytes
 from holdfast.archive.live import not_selected
 from holdfast.archive.model import PACKED_SINCE, Block, Coverage, SourceRecord, TableRecord, summary
 from holdfast.archive.runs import read_unfinished

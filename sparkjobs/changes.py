@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from holdfast.archive.blocks import Writable
+    from holdfast.archive.files import Writable
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Catalog

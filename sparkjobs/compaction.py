@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Change
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.blocks import table_folder
 from holdfast.archive.compaction import (
     CompactionPolicy,
     check_format,
@@ -27,10 +26,10 @@ from holdfast.archive.compaction import (
     plan_compaction,
 )
 from holdfast.archive.consolidation import newest_cut, synthetic_block
+from holdfast.archive.files import table_folder
 from holdfast.archive.model import TableRecord, iso
 from holdfast.archive.packs import packs_of
 from holdfast.archive.points import only_source, source_names
-from holdfast.consolidating import Consolidation
 from holdfast.errors import RefusedError
 from holdfast.replication.maintaining import opened_to_lead
 from sparkjobs.driver import Job, run_application
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from holdfast.archive.model import Block, FileRecord, Transactions
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
+    from holdfast.consolidating import Consolidation
 
 _TASK_BYTES = 64 << 20
 """Of stored files that a task reads: small tables share one."""
@@ -183,6 +183,8 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
     ends = newest_cut(state, source)
     if ends is None:
         return None
+    from holdfast.consolidating import Consolidation  # with DuckDB, which no join of changes needs
+
     job.log.progress("planning")
     wanted = Consolidation(state, job.store, ends)
     identity = uuid.uuid4().hex

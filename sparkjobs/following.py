@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import read_file
+from holdfast.archive.files import read_file
 from holdfast.archive.live import Live
 from holdfast.archive.model import BORN_IN, PACKED_SINCE, Block, Coverage, summary
 from holdfast.archive.timeline import chains, stream_tip, to_of, told

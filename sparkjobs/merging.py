@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.archive.asof import as_of
 from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.merge import EVERYTHING, KeyRange, Merge, split_keys
 from holdfast.archive.packs import AtHand
@@ -174,6 +173,8 @@ class TableMaker:
             yield MadeShare(made.history.table, made.share.number, tuple(files))
 
     def _files(self, made: MadeTable, spill: Path) -> Iterator[FileRecord]:
+        from holdfast.archive.asof import as_of  # with DuckDB, which no join of changes needs
+
         columns = [column for column in made.table.columns if not column.generated]
         rows = as_of(self._store, made.history, memory_bytes=ROWS_BYTES, spill=spill, share=made.share)
         found = ContentHash()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from holdfast.archive.blocks import Writable
+    from holdfast.archive.files import Writable
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.columns import Column

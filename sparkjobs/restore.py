@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from holdfast.archive.blocks import read_file
+from holdfast.archive.files import read_file
 from holdfast.archive.model import iso
 from holdfast.archive.points import only_source
 from holdfast.config import Consistency

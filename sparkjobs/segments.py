@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from holdfast.archive.blocks import new_attempt, read_file, table_folder, write_bytes
+from holdfast.archive.files import new_attempt, read_file, table_folder, write_bytes
 from holdfast.moments import can_become, sequences_to_json
 from holdfast.position import parse_position
 from holdfast.sources.postgresql import stream as streams

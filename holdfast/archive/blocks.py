@@ -9,10 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from holdfast.archive.files import new_attempt as new_attempt
-from holdfast.archive.files import read_file as read_file
-from holdfast.archive.files import table_folder as table_folder
-from holdfast.archive.files import write_bytes as write_bytes
+from holdfast.archive.files import new_attempt, read_file
 from holdfast.archive.model import FileRecord
 from holdfast.errors import DamagedError
 from holdfast.fields import field_id
@@ -20,8 +17,7 @@ from holdfast.fields import field_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
-    from holdfast.archive.files import Readable
-    from holdfast.archive.files import Writable as Writable
+    from holdfast.archive.files import Readable, Writable
 
 ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes collected into one row group: bounds the memory of writer and reader."""

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast import backups, jobs
+from holdfast import jobs
 from holdfast.archive import Archive, locks
 from holdfast.archive.model import summary
 from holdfast.archive.runs import read_last
-from holdfast.backups import takes_snapshot
 from holdfast.errors import HoldfastError, OutcomeUnknownError, ReportedError
 from holdfast.operations.executor_choice import choose_executor, forced_executor, run_chosen
-from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from locking import Owner
 from locking.store import StoreError
@@ -60,6 +58,8 @@ def run_job(
     # Nothing is written, not even a lock, where there is no archive.
     archive = Archive.open(store, before_damage=operation in _READ_ON)
     if address is not None:
+        from holdfast.sources.postgresql.session import connect  # with its driver, which most commands do not need
+
         connect(address).close()
     starter = _Starter(operation, forced_executor(), output)
     starter.check(archive, arguments)
@@ -93,10 +93,14 @@ class _Starter:
 
     def check(self, archive: Archive, arguments: Sequence[str]) -> None:
         """Make sure that Spark can start, where it is certain that it has to."""
-        choice = choose_executor(self.operation, forced=self.executor)
-        is_certain = self.operation != "backup" or self.executor != "auto" or takes_snapshot(archive, arguments)
-        if choice.executor == "spark" and is_certain:
-            jobs.check_java()
+        if choose_executor(self.operation, forced=self.executor).executor != "spark":
+            return
+        if self.operation == "backup" and self.executor == "auto":
+            from holdfast.backups import takes_snapshot  # as above
+
+            if not takes_snapshot(archive, arguments):
+                return
+        jobs.check_java()
 
     def note(self, words: str) -> None:
         """Tell people where a job runs."""
@@ -136,6 +140,8 @@ def _submit(
 
     try:
         if operation == "backup" and address is not None:
+            from holdfast import backups  # as above
+
             backups.run_to_the_end(
                 store,
                 run,

@@ -15,7 +15,8 @@ import pytest
 
 from holdfast import jobs
 from holdfast.archive import Archive, Change, locks
-from holdfast.archive.blocks import write_bytes, write_parquet
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import Block, TableRecord
 from holdfast.archive.runs import RunRecord, read_last
 from holdfast.replication.backing_up import Wish

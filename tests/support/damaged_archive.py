@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import read_batches, read_file, table_folder, write_bytes, write_parquet
+from holdfast.archive.blocks import read_batches, write_parquet
+from holdfast.archive.files import read_file, table_folder, write_bytes
 from holdfast.archive.model import TableRecord
 from holdfast.archive.runs import RunLog
 from holdfast.archive.verify import verify

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from bench.paper_archive import make_column
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import write_bytes, write_parquet
+from holdfast.archive.blocks import write_parquet
+from holdfast.archive.files import write_bytes
 from holdfast.archive.model import Block, Coverage, Mark, Stream, TableRecord
 from holdfast.position import show_position
 from holdfast.sources.postgresql.catalog import Catalog

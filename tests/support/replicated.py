@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import read_file
+from holdfast.archive.files import read_file
 from holdfast.archive.model import Block, FileRecord, LogPlace, TableRecord
 from holdfast.archive.state import State
 from holdfast.replication import schema

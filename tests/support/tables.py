@@ -18,10 +18,10 @@ from holdfast.sources.postgresql.columns import Column, read_columns
 from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.encode import copy_statement, encode
-from holdfast.sources.postgresql.forms import VALUE_SETTINGS
 from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_query
 from holdfast.sources.postgresql.session import SETTINGS_QUERY
 from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.value_settings import VALUE_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

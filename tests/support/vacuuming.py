@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.archive import Archive, Change, locks
-from holdfast.archive.blocks import new_attempt
+from holdfast.archive.files import new_attempt
 from holdfast.archive.model import Block, FileRecord, TableRecord
 from holdfast.archive.vacuum import Vacuumed, vacuum
 from holdfast.storage import ObjectStore

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from holdfast.errors import RefusedError
 from holdfast.fields import EXACT_FIELD_IDS, EXACT_OF, numbered
+from holdfast.sources.postgresql.keepable import check_keepable
 from holdfast.sources.postgresql.sql import ident, qualified
 
 if TYPE_CHECKING:
@@ -27,36 +27,10 @@ if TYPE_CHECKING:
 
     from holdfast.sources.postgresql.columns import Column
 
-VALUE_SETTINGS: Final[dict[str, str]] = {
-    "search_path": "",
-    "client_encoding": "UTF8",
-    "datestyle": "ISO",
-    "intervalstyle": "postgres",
-    "timezone": "UTC",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-    "lc_monetary": "C",  # money shows and reads its integer with two decimals, whatever it means
-    "xmloption": "content",  # or xml fragments would be refused on their way back
-    "array_nulls": "on",  # or NULL in an array is read as a word
-    "quote_all_identifiers": "off",  # or regclass and the like are written otherwise
-}
-"""What the text of values depends on: every session that reads, loads or hashes values sets these."""
-
 ROWS_FIELD: Final = numbered("rows", pa.bool_(), EXACT_FIELD_IDS)
 """Stands in the files of a table without columns, where Parquet could not count rows otherwise."""
 
 _MAX_PRECISION: Final = 38
-# These have an output function and no input function: what is read could never be loaded.
-_WITHOUT_INPUT: Final = frozenset(
-    {
-        "gtsvector", "_gtsvector", "pg_brin_bloom_summary", "pg_brin_minmax_multi_summary",
-        "pg_dependencies", "pg_mcv_list", "pg_ndistinct", "pg_node_tree",
-    }
-)  # fmt: skip
-
-
-class UnkeepableTypeError(RefusedError):
-    """A column's type has no text form that could be loaded again."""
 
 
 class Form(Enum):
@@ -146,15 +120,11 @@ def layout(columns: tuple[Column, ...]) -> tuple[Stored, ...]:
 
     :raises UnkeepableTypeError: a type cannot be loaded again.
     """
+    check_keepable(columns)
     kept = [column for column in columns if column.generated != "v"]
     stored = []
     exact = len(kept)
     for index, column in enumerate(kept):
-        if column.base in _WITHOUT_INPUT and column.base_schema == "pg_catalog":
-            raise UnkeepableTypeError(
-                f'column "{column.name}" has type {column.type}, which PostgreSQL writes but cannot read back: '
-                "leave the table out or drop the column"
-            )
         form, kind = form_of(column)
         sidecar = exact if form in _EXCEPTIONAL else None
         stored.append(Stored(column=column, form=form, type=kind, index=index, exact=sidecar))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.catalog import NO_EXTENSION, USER_SCHEMA
-from holdfast.sources.postgresql.forms import UnkeepableTypeError, layout
+from holdfast.sources.postgresql.keepable import UnkeepableTypeError, check_keepable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -148,7 +148,7 @@ def choice_obstacles(catalog: Catalog, chosen: Sequence[Table], *, standby: bool
     """
     for table in chosen:
         try:
-            layout(table.columns)
+            check_keepable(table.columns)
         except UnkeepableTypeError as error:
             what, _, do = str(error).rpartition(": ")
             yield Obstacle(f"{table.label}: {what}", do)

@@ -13,8 +13,8 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
-from holdfast.sources.postgresql.forms import VALUE_SETTINGS
 from holdfast.sources.postgresql.server import embedded_programs
+from holdfast.sources.postgresql.value_settings import VALUE_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.errors import HoldfastError, RefusedError, UsageError
-from holdfast.sources.postgresql.forms import VALUE_SETTINGS
 from holdfast.sources.postgresql.outages import remedy, words
 from holdfast.sources.postgresql.sql import literal
+from holdfast.sources.postgresql.value_settings import VALUE_SETTINGS
 
 if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address

@@ -10,7 +10,8 @@ import pytest
 from holdfast.fields import EXACT_OF
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.decode import Decoder, ValueTooLargeError
-from holdfast.sources.postgresql.forms import UnkeepableTypeError, schema_of
+from holdfast.sources.postgresql.forms import schema_of
+from holdfast.sources.postgresql.keepable import UnkeepableTypeError
 
 if TYPE_CHECKING:
     from tests.support.tables import Tables
