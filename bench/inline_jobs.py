@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
-from holdfast import backups
+from holdfast import backups, jobs
 from holdfast.archive import locks
 from holdfast.archive.runs import read_last
 from locking import Owner
 from sparkjobs import backup
-from tests.support.jobs import job_without_spark
+from sparkjobs.driver import Job
+from sparkjobs.executors.inline import InlineExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,12 +28,15 @@ def back_up(store: ObjectStore, source: str, address: Address, *, kind: str, run
     """
     given = ["--source", source, "--kind", kind]
     with locks.acquire(store, "backup", sources=[source], owner=Owner(), purpose="bench", wait=0) as held:
+        told = jobs.job_environment(address.url, address.password, held)
 
         def attempt(more: Mapping[str, str]) -> str:
-            with job_without_spark(store, held, run, "source", address, operation="backup", more=more) as job:
-                job.log.result = backup.back_up(job, source)
+            with patch.dict(os.environ, {**told, **more}):
+                job = Job(store, run, "backup", locks.attach(store, held.handles()), InlineExecutor(cores=2))
+                with job.log:
+                    job.log.result = backup.back_up(job, source)
             return ""
 
-        backups.run_to_the_end(store, run, address, arguments=given, attempt=attempt)
+        backups.run_to_the_end(store, run, address, arguments=given, attempt=attempt, executor="inline")
     last = read_last(store, run)
     return last.result or {} if last else {}

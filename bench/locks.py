@@ -19,8 +19,8 @@ from bench.contention import WAYS, Contest
 from bench.lock_results import Latency, LockResults, Race, as_json, as_markdown
 from bench.memory_store import serving
 from bench.slow_store import SlowStore
+from bench.support.versitygw import running_versitygw
 from holdfast.storage import open_store
-from tests.support.versitygw import running_versitygw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from bench import machine
 from bench.command import measure_and_report, new_parser, say
 from bench.figures import Comparison, collect
+from bench.support.blocks import make_block
 from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
 from holdfast.archive.files import write_bytes
@@ -35,7 +36,6 @@ from holdfast.replication.upkeep import sync_replica
 from holdfast.replication.waiting import Waiting
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import open_store
-from tests.support.archives import make_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

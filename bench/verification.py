@@ -19,6 +19,7 @@ from bench import machine
 from bench.command import measure_and_report, new_parser, say
 from bench.figures import Comparison, collect
 from bench.processes import ProgramError
+from bench.support.blocks import make_block
 from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_parquet
@@ -26,7 +27,6 @@ from holdfast.archive.files import write_bytes
 from holdfast.archive.model import TableRecord
 from holdfast.archive.verify import Scope, verify_and_remember
 from holdfast.storage import open_store
-from tests.support.archives import make_block
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast import backups
 from holdfast.archive import Archive, Change
 from holdfast.archive.runs import RunLog, read_last
@@ -19,7 +20,6 @@ from holdfast.following import Decision
 from holdfast.jobs import SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import ObjectStore, open_store
-from tests.support.archives import make_block
 from tests.support.no_waiting import no_waiting
 
 ADDRESS = Address("postgresql://me@here/shop", "s3cret")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, locks
 from holdfast.drill import drills_of
 from holdfast.drill.assertions import Asserted
@@ -17,7 +18,6 @@ from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import DrillOperator
 from locking import Owner, RWLock
-from tests.support.archives import make_block
 from tests.support.operators import FakeSpark, locks_of, run
 
 RESTORED = {"commit": 1, "rows": 7, "tables": 2, "bytes": 70, "seconds": 1.5, "not_restored": [], "stale": []}

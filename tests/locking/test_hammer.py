@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.versitygw import running_versitygw
 from tests.support.hammer.driver import Plan, clear, hammer
 from tests.support.hammer.history import Verdict, check, operations, read_history
-from tests.support.versitygw import running_versitygw
 
 pytestmark = pytest.mark.service  # also the folder's: its histories need what only `make setup-tests` builds
 

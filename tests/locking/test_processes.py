@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.versitygw import running_versitygw
 from holdfast.storage import ObjectStore, open_store
 from locking import LeaseHandle, LockBusy, LockLost, RWLock, attach, inspect, reaper
 from tests.support.azurite import running_azurite
-from tests.support.versitygw import running_versitygw
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.sources.postgresql import grants
 from holdfast.sources.postgresql.address import Address
@@ -17,7 +18,6 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
 from sparkjobs.backup import Limits
 from sparkjobs.driver import Job
-from tests.support.archives import make_block
 from tests.support.jobs import RunJob, failed
 
 pytestmark = pytest.mark.service

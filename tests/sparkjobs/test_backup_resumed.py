@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast import jobs
 from holdfast.archive import Archive, Change
 from holdfast.archive.model import Block
@@ -19,7 +20,6 @@ from holdfast.sources.postgresql.export import Snapshot
 from holdfast.sources.postgresql.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore
 from sparkjobs import backup, driver, pieces
-from tests.support.archives import make_block
 from tests.support.jobs import failed
 
 pytestmark = pytest.mark.service

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive, lockplan, points
 from holdfast.archive.verify import verify
 from holdfast.sources.postgresql.address import Address
@@ -29,7 +30,6 @@ from tests.support.sessions import nothing_left_in
 from tests.support.small_disk import OnSmallDisk, leave_room
 from tests.support.steps import SteppedStore, When
 from tests.support.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
-from tests.support.versitygw import S3Server, running_versitygw
 
 pytestmark = pytest.mark.service
 

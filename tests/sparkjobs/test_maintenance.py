@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast import jobs
 from holdfast.archive import Archive, Change, locks
 from holdfast.archive.blocks import write_parquet
@@ -27,7 +28,6 @@ from holdfast.replication.store import ENVIRONMENT, CoordinationStore
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock, inspect
 from sparkjobs import truncation, vacuum, verification
-from tests.support.archives import make_block
 
 _numbers = itertools.count(1)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 from holdfast.sources.postgresql.address import Address
 from tests.support.azurite import ACCOUNT_KEY, running_azurite
 from tests.support.command import ON_SPARK, run
 from tests.support.fake_gcs import running_fake_gcs
-from tests.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 
 pytestmark = pytest.mark.service
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast import jobs
 from holdfast.archive import Change, locks, transfer
 from holdfast.archive.model import FileRecord, TableRecord
@@ -28,7 +29,6 @@ from holdfast.storage.key_source import new_key
 from locking import Owner
 from locking.store import StoreError
 from sparkjobs import driver, sync
-from tests.support.archives import make_block
 from tests.support.command import ON_SPARK, Finished, run
 from tests.support.jobs import SteadyExecutor, failed
 from tests.support.replicated import Replicas, nothing

@@ -1,44 +1,11 @@
-"""Small blocks made up for tests of the archive, and a store whose replies can be lost."""
+"""A store whose replies can be lost."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 
-from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, TableRecord
 from holdfast.storage import ObjectStore
 from locking.store import Listing, ObjectInfo, StoreOutcomeUnknown
-
-
-def make_block(
-    *,
-    identity: str | None = None,
-    source: str = "shop_db",
-    position: str = "0/100",
-    at: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC),
-    tables: tuple[TableRecord, ...] = (),
-    whole: bool = True,
-) -> Block:
-    """Return a snapshot block that names no real files unless given tables."""
-    return Block(
-        id=identity or uuid.uuid4().hex,
-        kind="snapshot",
-        run="run-1",
-        source=SourceRecord(
-            name=source,
-            kind="postgresql",
-            database="shop",
-            version="180006",
-            system_identifier="7",
-            timeline=1,
-        ),
-        covers=Coverage(to_position=position, from_time=at, to_time=at),
-        tables=tables,
-        catalog=FileRecord(path="data/shop_db/schema/b/catalog-1.json", size=2, sha256="0" * 64),
-        schema_dump=None,
-        whole=whole,
-    )
 
 
 class FaultyCreates:

@@ -11,8 +11,8 @@ from pathlib import Path
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.storage.blob import BlobServiceClient
 
-from tests.support.loopback import running
-from tests.support.missing import MissingError
+from bench.support.loopback import running
+from bench.support.missing import MissingError
 
 ACCOUNT = "holdfast"
 ACCOUNT_KEY = "aG9sZGZhc3QtZm9yLXRlc3RzLW9ubHk="

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
+from bench.support.blocks import make_block
 from holdfast.archive import Change, State, points
 from holdfast.archive.live import not_selected
 from holdfast.archive.model import Block, Commit, Coverage, FileRecord, Hold, Part, Stream, TableRecord
@@ -17,7 +18,6 @@ from holdfast.archive.state import validate
 from holdfast.archive.timeline import Moment, to_of, told
 from holdfast.position import show_position
 from holdfast.storage import ObjectStore
-from tests.support.archives import make_block
 
 SOURCE = "shop_db"
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import read_batches, write_parquet
 from holdfast.archive.files import read_file, table_folder, write_bytes
@@ -20,7 +21,6 @@ from holdfast.archive.runs import RunLog
 from holdfast.archive.verify import verify
 from holdfast.errors import DamagedError
 from holdfast.storage import ObjectStore, open_store
-from tests.support.archives import make_block
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import requests
 
-from tests.support.loopback import running
-from tests.support.missing import MissingError
+from bench.support.loopback import running
+from bench.support.missing import MissingError
 
 _ROOT = Path(__file__).resolve().parents[2]
 

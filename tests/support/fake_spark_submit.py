@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.locks import attach
 from holdfast.archive.model import Block, Stream
@@ -19,7 +20,6 @@ from holdfast.archive.runs import RunLog
 from holdfast.errors import RefusedError, UsageError
 from holdfast.storage import open_store
 from locking import inspect
-from tests.support.archives import make_block
 
 
 def argument(name: str) -> str:

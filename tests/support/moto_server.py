@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 
-from tests.support.loopback import running
+from bench.support.loopback import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from bench.paper_archive import make_column
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_parquet
 from holdfast.archive.files import write_bytes
@@ -19,7 +20,6 @@ from holdfast.sources.postgresql.forms import schema_of
 from holdfast.sources.postgresql.table import Table
 from holdfast.storage import ObjectStore
 from tests.support import histories
-from tests.support.archives import make_block
 from tests.support.histories import FIRST_FORM, SINCE, write_base, write_changes
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

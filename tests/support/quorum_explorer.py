@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from bench.support.blocks import make_block
 from holdfast.archive.model import LogPlace
 from holdfast.archive.placed import Placed
 from holdfast.archive.state import State
@@ -24,7 +25,6 @@ from holdfast.replication import leader, log, quorum, recovery, replicas, schema
 from holdfast.replication.backing_up import Wish
 from holdfast.replication.log import Draft, EntryChange
 from holdfast.replication.replicas import Acting
-from tests.support.archives import make_block
 from tests.support.exploring import ARCHIVE, LEASE, Explorer, Process, Rows, World, activate, next_entry, put
 
 _DEADLINE = 100.0

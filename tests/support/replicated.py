@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files import read_file
 from holdfast.archive.model import Block, FileRecord, LogPlace, TableRecord
@@ -20,7 +21,6 @@ from holdfast.replication.replica import ReplicatedArchive, Synced
 from holdfast.replication.replicas import add
 from holdfast.replication.store import CoordinationStore
 from holdfast.storage import ObjectStore, open_store
-from tests.support.archives import make_block
 from tests.support.command import RunCommand
 
 _numbers = itertools.count(1)

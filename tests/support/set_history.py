@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.missing import MissingError
+from bench.support.missing import MissingError
 
 _CHECKER = Path(__file__).resolve().parents[2] / ".work" / "bin" / "check-history"
 

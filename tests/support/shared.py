@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive
 from holdfast.archive.model import FORMAT
 from holdfast.archive.verify import Damage, verify
@@ -21,7 +22,6 @@ from tests.support.command import LIMIT_S, Finished, finish, start, until
 from tests.support.followed import open_followed
 from tests.support.gate import GUARD
 from tests.support.store_gate import StoreGate, store_gate
-from tests.support.versitygw import S3Server, running_versitygw
 
 COMMIT = "PUT /.*/commits/"
 """The request that makes a commit, to hold a command at it."""

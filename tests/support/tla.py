@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.support.missing import MissingError
+from bench.support.missing import MissingError
 from tests.support.tla_steps import tell_state, tell_step
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, locks
 from holdfast.archive.files import new_attempt
 from holdfast.archive.model import Block, FileRecord, TableRecord
 from holdfast.archive.vacuum import Vacuumed, vacuum
 from holdfast.storage import ObjectStore
 from locking import Owner
-from tests.support.archives import make_block
 from tests.support.memory_store import MemoryStore
 
 HOUR = timedelta(hours=1)

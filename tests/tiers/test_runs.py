@@ -146,7 +146,7 @@ def test_a_budget_without_processes_is_refused(project: Path) -> None:
 
 
 LEFT_OUT = """
-from tests.support import missing
+from bench.support import missing
 @pytest.fixture(scope="session")
 def server():
     raise missing.MissingError("server", "There is no server.")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive
 from holdfast.archive.model import Block
 from holdfast.storage import ObjectStore, open_store
-from tests.support.archives import make_block
 
 
 @pytest.fixture

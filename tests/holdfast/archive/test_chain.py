@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.chain import broken_commits
 from holdfast.archive.checkpoint import write_checkpoint
 from holdfast.archive.commits import commit_key
 from holdfast.archive.model import Commit
 from holdfast.archive.verify import Scope, verify, verify_and_remember
-from tests.support.archives import make_block
 from tests.support.memory_store import MemoryStore
 
 

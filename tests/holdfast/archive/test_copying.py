@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, State, copying, locks
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.commits import commit_key
@@ -26,7 +27,6 @@ from holdfast.storage import ObjectStore, StoreFull, StoreUnavailable, open_stor
 from locking import LockBusy, Owner, RWLock
 from locking import inspect as inspect_locks
 from tests.support.archive_fixture import FIXTURES
-from tests.support.archives import make_block
 from tests.support.damaged_archive import add_backup, fill
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.no_waiting import no_waiting

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.versitygw import running_versitygw
 from holdfast.archive.archive import Archive
 from holdfast.archive.copying import copy
 from holdfast.storage import ObjectStore, open_store
 from tests.support.azurite import running_azurite
 from tests.support.damaged_archive import add_backup, everything_in, fill
 from tests.support.fake_gcs import running_fake_gcs
-from tests.support.versitygw import running_versitygw
 
 pytestmark = pytest.mark.service
 

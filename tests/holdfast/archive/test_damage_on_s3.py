@@ -7,11 +7,11 @@ from itertools import islice
 
 import pytest
 
+from bench.support.versitygw import running_versitygw
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.commits import commit_key
 from tests.support.damage import damages, lines, parquet_regions
 from tests.support.damaged_archive import Place, fill
-from tests.support.versitygw import running_versitygw
 
 pytestmark = pytest.mark.service
 

@@ -10,6 +10,7 @@ from types import FrameType
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import State, points
 from holdfast.archive.compaction import CompactionPolicy, plan_compaction
 from holdfast.archive.costs import Costs
@@ -19,7 +20,6 @@ from holdfast.archive.retention import parse_rules
 from holdfast.archive.truncation import plan_truncation
 from holdfast.position import show_position
 from holdfast.storage import ObjectStore, open_store
-from tests.support.archives import make_block
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY = timedelta(minutes=1)

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import points
 from holdfast.archive.hiding import without
 from holdfast.archive.model import Block, Commit, Coverage, Stream
 from holdfast.archive.state import State
-from tests.support.archives import make_block
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.versitygw import running_versitygw
 from holdfast.archive import Archive
 from holdfast.archive.lockplan import PLANS
 from holdfast.storage import ObjectStore, open_store
 from tests.support.lock_takers import LockTaker, Work, lock_taker
-from tests.support.versitygw import running_versitygw
 
 CELLS = """
 backup of shop            i

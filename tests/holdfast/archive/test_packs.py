@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive import state as state_module
 from holdfast.archive.blocks import read_batches, write_parquet
@@ -33,7 +34,6 @@ from holdfast.errors import DamagedError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.parts import AHEAD_BYTES, RangeReader
 from locking.store import StoreUnavailable
-from tests.support.archives import make_block
 
 IDENTITY = "a" * 32
 SCHEMA = pa.schema([pa.field("id", pa.int64())])

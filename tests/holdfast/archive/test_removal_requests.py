@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files import write_bytes
 from holdfast.archive.model import Block, TableRecord
 from holdfast.archive.retention import parse_rules
 from holdfast.archive.truncation import truncate
 from holdfast.archive.vacuum import vacuum
-from tests.support.archives import make_block
 from tests.support.memory_store import MemoryStore
 
 FILES = 3

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, chunks, scrub
 from holdfast.archive import verify as verification
 from holdfast.archive.blocks import write_parquet
@@ -21,7 +22,6 @@ from holdfast.archive.scrub import RUN, read_progress
 from holdfast.archive.verify import Scope, Verification, verify_and_remember
 from holdfast.errors import HoldfastError
 from holdfast.position import show_position
-from tests.support.archives import make_block
 from tests.support.memory_store import MemoryStore
 
 DAY = timedelta(days=1)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_parquet
 from holdfast.archive.files import write_bytes
@@ -18,7 +19,6 @@ from holdfast.archive.model import TableRecord
 from holdfast.cli import main
 from holdfast.replication.store import ENVIRONMENT, PASSWORD, CoordinationStore
 from holdfast.storage import ObjectStore, open_store
-from tests.support.archives import make_block
 from tests.support.command import Finished, RunCommand
 from tests.support.replicated import Replicas
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import holdfast as package
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, locks
 from holdfast.archive.commits import commit_key
 from holdfast.cli import main
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
 from locking.store import StoreDenied
-from tests.support.archives import make_block
 from tests.support.command import PROGRAM, RunCommand
 
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.storage import ObjectStore
-from tests.support.archives import make_block
 from tests.support.command import RunCommand
 
 

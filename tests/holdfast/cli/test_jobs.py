@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast import jobs
 from holdfast.archive import Archive, Change, locks
 from holdfast.archive.runs import RunLog
@@ -17,7 +18,6 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.storage import ObjectStore
 from locking import Owner, inspect
 from locking.store import StoreUnavailable
-from tests.support.archives import make_block
 from tests.support.command import RunCommand
 
 pytestmark = pytest.mark.service

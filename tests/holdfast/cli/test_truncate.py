@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
-from tests.support.archives import make_block
 from tests.support.command import RunCommand
 
 NOW = datetime.now(UTC)

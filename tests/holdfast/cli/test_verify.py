@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.commits import commit_key
 from holdfast.archive.model import iso
 from holdfast.archive.scrub import RUN
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock, inspect
-from tests.support.archives import make_block
 from tests.support.command import RunCommand
 
 LATER = datetime(2026, 3, 2, 12, tzinfo=UTC)

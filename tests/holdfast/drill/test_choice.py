@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+from bench.support.blocks import make_block
 from holdfast.archive.placed import Placed
 from holdfast.archive.points import Interval
 from holdfast.archive.timeline import Chain
 from holdfast.drill.choice import choose_moment
-from tests.support.archives import make_block
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 SEEDS = range(2000)

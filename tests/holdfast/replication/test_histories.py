@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from bench.support.versitygw import running_versitygw
 from holdfast.config import Consistency
 from holdfast.errors import BusyError
 from holdfast.replication.backing_up import Wish
@@ -30,7 +31,6 @@ from tests.support.command import until
 from tests.support.link import linked
 from tests.support.replicated import OnS3, Replicas, made_backup, nothing
 from tests.support.set_history import Verdict, check, operations, read_history
-from tests.support.versitygw import running_versitygw
 
 pytestmark = pytest.mark.service  # the checker is what only `make setup-tests` builds
 

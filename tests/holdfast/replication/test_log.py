@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.support.blocks import make_block
 from holdfast.errors import BusyError, RefusedError
 from holdfast.replication import log, schema
 from holdfast.replication.backing_up import Wish
@@ -11,7 +12,6 @@ from holdfast.replication.errors import HeadMovedError
 from holdfast.replication.leader import lead
 from holdfast.replication.log import Draft, EntryChange
 from holdfast.replication.replicas import Acting
-from tests.support.archives import make_block
 from tests.support.replicated import Replicas, nothing
 
 

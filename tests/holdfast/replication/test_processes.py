@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.versitygw import running_versitygw
 from holdfast.archive import Archive
 from holdfast.replication import quorum, schema
 from holdfast.replication.replicas import log_state, replicas
 from holdfast.replication.store import CoordinationStore
 from tests.support.command import until
 from tests.support.replicated import OnS3, Replicas
-from tests.support.versitygw import running_versitygw
 
 pytestmark = pytest.mark.slow
 

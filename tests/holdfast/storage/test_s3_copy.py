@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.support.versitygw import S3Server
 from holdfast.archive.files import write_bytes
 from holdfast.archive.transfer import send_file
 from holdfast.errors import DamagedError
@@ -16,7 +17,6 @@ from locking.store import ObjectExists, ObjectNotFound, StoreOutcomeUnknown
 from tests.support.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
 from tests.support.moto_server import BUCKET as MOTO_BUCKET
 from tests.support.moto_server import running_moto
-from tests.support.versitygw import S3Server
 
 BODY = bytes(range(256)) * 40_000
 SHA256 = hashlib.sha256(BODY).hexdigest()

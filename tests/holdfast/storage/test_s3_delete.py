@@ -12,11 +12,11 @@ from typing import Any
 import boto3
 import pytest
 
+from bench.support.versitygw import running_versitygw
 from holdfast.storage import ObjectRetained, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from holdfast.storage.s3 import S3Store
 from tests.support.fake_s3 import BUCKET, CUT, FakeS3, Fault, Received, running_fake_s3
 from tests.support.moto_server import running_moto
-from tests.support.versitygw import running_versitygw
 
 NewBucket = Callable[..., tuple[S3Store, Any]]
 

@@ -30,8 +30,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.support.missing import MissingError
 from tests.support.hammer.worker import nanoseconds
-from tests.support.missing import MissingError
 
 _CHECKER = Path(__file__).resolve().parents[3] / ".work" / "bin" / "check-history"
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.loopback import running
-from tests.support.missing import MissingError
+from bench.support.loopback import running
+from bench.support.missing import MissingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ACCESS_KEY = "holdfast"
-SECRET_KEY = "holdfast-for-tests-only"
+SECRET_KEY = "holdfast-for-tests-only"  # noqa: S105 - of a server that only this machine reaches
 REGION = "us-east-1"
 
 _ROOT = Path(__file__).resolve().parents[2]
