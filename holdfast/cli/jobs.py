@@ -164,13 +164,13 @@ def _submit(
     except StoreError as error:
         raise OutcomeUnknownError(
             f"the job has ended, but the archive cannot be read to learn how ({error}): look with 'holdfast status' "
-            f"before trying again (Spark's log: {log})"
+            f"before trying again (the job's log: {log})"
         ) from error
     except ReportedError as error:
         if error.reported_code != 1:
             log.unlink()  # whatever it says, the job has said it better
             raise
-        raise ReportedError(f"{error} (Spark's log: {log})", 1) from error
+        raise ReportedError(f"{error} (the job's log: {log})", 1) from error
     log.unlink()
     return result
 
@@ -193,7 +193,7 @@ def _result_of(
         raise ReportedError(words, max(code, 1))
     how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     left = _what_is_left(operation, state, run)
-    raise ReportedError(f"Spark {how} before the job could say why; {left}: try again", 1)
+    raise ReportedError(f"the job's process {how} before it could say why; {left}: try again", 1)
 
 
 def _what_is_left(operation: str, state: State, run: str) -> str:
@@ -205,7 +205,7 @@ def _what_is_left(operation: str, state: State, run: str) -> str:
 
 
 def _last_words(log: Path, begin: int, operation: str) -> str:
-    """Return the sentence that a driver ends with, from what Spark's log has after so many bytes."""
+    """Return the sentence that a driver ends with, from what the job's log has after so many bytes."""
     text = log.read_bytes()[begin:].decode(errors="replace")
     said = re.findall(rf"^holdfast {operation}: (.+)", text, re.MULTILINE)
     return said[-1] if said else ""

@@ -26,7 +26,7 @@ RESULT = {"commit": 1, "kind": "full", "rows": 7, "bytes": 70, "tables": 2, "sec
 RESULT |= {"restorable_to": "2026-03-01T12:00:00Z", "not_included": ["foreign table a.b"], "snapshot_note": "replica"}
 
 Part = Callable[[ObjectStore, str, Path], int]
-"""Plays Spark: gets the archive, the run and Spark's log; returns the exit code."""
+"""Plays Spark: gets the archive, the run and the job's log; returns the exit code."""
 
 PlaySpark = Callable[[Part], dict[str, Any]]
 
@@ -144,10 +144,10 @@ def exit_early(store: ObjectStore, run: str, log: Path) -> int:
     ("part", "code", "sentence", "log_kept"),
     [
         (refuse, 5, "reader may not read public.secrets: grant it", False),
-        (fail, 1, r"ConnectionError: cut \(Spark's log: .*\.log\)", True),
-        (find_no_room, 1, r"No room left to write 'data/x': free some \(Spark's log: .*\)", True),
-        (be_killed, 1, r"Spark was ended by SIGKILL before .* try again \(Spark's log: .*\)", True),
-        (exit_early, 1, r"Spark ended with exit code 52 before .* try again \(Spark's log: .*\)", True),
+        (fail, 1, r"ConnectionError: cut \(the job's log: .*\.log\)", True),
+        (find_no_room, 1, r"No room left to write 'data/x': free some \(the job's log: .*\)", True),
+        (be_killed, 1, r"the job's process was ended by SIGKILL before .* try again \(the job's log: .*\)", True),
+        (exit_early, 1, r"the job's process ended with exit code 52 before .* try again \(the job's log: .*\)", True),
     ],
 )
 def test_a_job_that_failed_is_told_in_its_own_words_or_by_how_it_ended(
