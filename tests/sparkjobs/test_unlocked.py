@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +19,7 @@ from locking import RWLock
 from sparkjobs.driver import Job
 from sparkjobs.unlocked import still_there
 from tests.support.archive_fixture import EXPECTED_CHANGES, FIXTURES, HELD
+from tests.support.command import run
 from tests.support.memory_store import MemoryStore
 from tests.support.vacuuming import commit, write_block
 
@@ -85,10 +83,8 @@ def test_nothing_is_written_to_the_archive_and_nobody_is_waited_for(
     target = new_database()
     with RWLock(open_store(str(place)), "history").write(purpose="vacuum", wait=0):
         before = {path: path.stat().st_mtime_ns for path in place.rglob("*") if "locks" not in path.parts}
-        subprocess.run(
-            [str(Path(sys.prefix, "bin", "holdfast")), "restore", str(place), "--to", target.url, "--no-lock"],
-            env={**os.environ, "PGPASSWORD": target.password or ""}, check=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        restored = run("restore", str(place), "--to", target.url, "--no-lock", address=target)
+    assert restored.code == 0, restored.err
     assert {path: path.stat().st_mtime_ns for path in place.rglob("*") if "locks" not in path.parts} == before
     with connect(target) as session:
         assert session.execute(HELD.encode()).fetchone() == tuple(EXPECTED_CHANGES["latest"].values())

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from tests.support.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
+from tests.support.command import run
 
 FULL = ("format-1", "format-1-large-objects", "format-1-sealed")
 CHANGES = ("format-1-changes", "format-2-maintained", "format-2-packs", "format-2-packed-changes")
@@ -65,10 +63,8 @@ def test_its_rows_can_be_read_as_plain_parquet(fixture: Path) -> None:
 @pytest.mark.parametrize("at", EXPECTED)
 def test_it_is_restored(fixture: Path, at: str, new_database: Callable[..., Address]) -> None:
     target = new_database()
-    subprocess.run(
-        [str(Path(sys.prefix, "bin", "holdfast")), "restore", str(fixture), "--to", target.url, "--at", at],
-        env={**os.environ, "PGPASSWORD": target.password or ""}, check=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    restored = run("restore", str(fixture), "--to", target.url, "--at", at, address=target)
+    assert restored.code == 0, restored.err
     with connect(target) as session:
         found = session.execute(
             "select (select count(*) from shop.customer), (select price::text from shop.sale where id = 1)"
@@ -147,10 +143,8 @@ def test_changes_are_queried(changes: Path, at: str, tmp_path: Path) -> None:
 @pytest.mark.service
 def test_changes_are_restored(changes: Path, new_database: Callable[..., Address]) -> None:
     target, at = new_database(), f"mark:{MARK}"
-    subprocess.run(
-        [str(Path(sys.prefix, "bin", "holdfast")), "restore", str(changes), "--to", target.url, "--at", at],
-        env={**os.environ, "PGPASSWORD": target.password or ""}, check=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    restored = run("restore", str(changes), "--to", target.url, "--at", at, address=target)
+    assert restored.code == 0, restored.err
     with connect(target) as session:
         assert session.execute(HELD.encode()).fetchone() == tuple(EXPECTED_CHANGES[at].values())
 
