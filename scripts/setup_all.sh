@@ -10,6 +10,13 @@ fail() { printf 'setup-all: %s\n' "$*" >&2; exit 1; }
 
 declare -A running=()
 
+# Ends what was begun, when a signal says so: each script is a process group of its own.
+end() {
+  local pid
+  for pid in "${running[@]}"; do kill -- "-$pid" 2>/dev/null || true; done
+  exit "$1"
+}
+
 # Starts a script when there is a place. sed passes on whole lines only, so that those of several do not mix.
 start() {
   read -rn 1 -u 8
@@ -22,6 +29,9 @@ start() {
 
 main() {
   local places name failed=() started=$SECONDS pipe
+  set -m
+  trap 'end 130' INT
+  trap 'end 143' TERM HUP
   places=$(nproc)
   mkdir -p .work
   pipe=$(mktemp -u .work/places.XXXXXX)

@@ -58,7 +58,10 @@ choose_folder() {
 # Starts a check; it tells at once that it failed, and report_checks why.
 start_check() {
   local name=$1
+  # A process group of its own can be ended as one.
+  set -m
   ("${@:2}" &>".work/check-$name.log" || { printf '\ntest: %s failed, as is told at the end.\n' "$name"; exit 1; }) &
+  set +m
   checks[$name]=$!
 }
 
@@ -68,6 +71,11 @@ start_checks() {
   start_check style check_style
   start_check floors .venv/bin/lint-imports
   start_check types .venv/bin/mypy
+}
+
+end_checks() {
+  local pid
+  for pid in "${checks[@]}"; do kill -- "-$pid" 2>/dev/null || true; done
 }
 
 report_checks() {
@@ -98,6 +106,20 @@ find_part() {
   done
 }
 
+# Runs pytest, and passes signals on: Ctrl-C comes to it by itself. Returns its exit code; `interrupted` is set then.
+run_tests() {
+  local status tests
+  pytest "$@" &
+  tests=$!
+  trap 'interrupted=1' INT
+  trap 'interrupted=1; kill -TERM "$tests" 2>/dev/null || true' TERM HUP
+  while true; do
+    status=0
+    wait "$tests" || status=$?
+    kill -0 "$tests" 2>/dev/null || return "$status"
+  done
+}
+
 run() {
   local tier=$1 memory_mb=2000 files_mb=2500 options=() part=() workers status=0
   case $tier in
@@ -115,14 +137,14 @@ run() {
   fi
   workers=${WORKERS:-$(count_workers "$tier" "$memory_mb")}
   choose_folder "$workers" "$memory_mb" "$files_mb"
-  pytest "--numprocesses=$workers" --dist=loadfile --max-worker-restart=0 "${options[@]}" "${part[@]}" || status=$?
-  report_checks
+  run_tests "--numprocesses=$workers" --dist=loadfile --max-worker-restart=0 "${options[@]}" "${part[@]}" || status=$?
+  [[ -n ${interrupted-} ]] || report_checks
   return "$status"
 }
 
 main() {
   mkdir -p .work
-  trap 'jobs -p | xargs --no-run-if-empty kill 2>/dev/null || true' EXIT
+  trap end_checks EXIT
   set -a
   # shellcheck source=/dev/null
   . .work/env

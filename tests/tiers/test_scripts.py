@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,36 @@ def test_an_unknown_tier_is_refused_in_one_sentence(project: Path) -> None:
     )
 
 
+def test_a_signal_ends_the_tests_and_the_checks_beside_them(project: Path) -> None:
+    for name in ("pytest", "mypy"):
+        program(project, name, f"echo $$ >{name}.pid; exec sleep 60")
+    variables = {**os.environ, "MEMORY_INFO": str(project / "meminfo")}
+    with subprocess.Popen(["bash", "scripts/test.sh", "test"], cwd=project, env=variables) as running:
+        pids = [int(wait_for(project / f"{name}.pid")) for name in ("pytest", "mypy")]
+        running.terminate()
+        assert running.wait(timeout=20) == 143
+    for pid in pids:
+        await_end(pid)
+
+
+def wait_for(path: Path) -> str:
+    """What is written to a file, once it is."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if path.exists() and (text := path.read_text()):
+            return text
+        time.sleep(0.02)
+    raise AssertionError(f"{path} was not written")
+
+
+def await_end(pid: int) -> None:
+    """Wait until a process has ended."""
+    deadline = time.monotonic() + 20
+    while Path("/proc", str(pid)).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not Path("/proc", str(pid)).exists()
+
+
 SETUPS = tuple(f"setup{of}.sh" for of in ("", "_specs", "_tests", "_emulators", "_postgresql", "_porcupine"))
 
 
@@ -166,6 +197,16 @@ def test_one_that_cannot_be_set_up_fails_the_whole_after_its_own_sentence(projec
         "setup-tests: there is no room",
         "setup-all: failed: scripts/setup_tests.sh; their sentences are above.",
     ]
+
+
+def test_a_signal_ends_what_is_being_set_up(project: Path) -> None:
+    for name in SETUPS:
+        program(project, f"scripts/{name}", f"echo $$ >{name}.pid; sleep 60; true")
+    with subprocess.Popen(["bash", "scripts/setup_all.sh"], cwd=project) as running:
+        pid = int(wait_for(project / "setup_specs.sh.pid"))
+        running.terminate()
+        assert running.wait(timeout=20) == 143
+    await_end(pid)
 
 
 def test_without_an_environment_nothing_else_is_set_up(project: Path) -> None:
