@@ -11,7 +11,7 @@ import itertools
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock
 from tests.support.command import until
 from tests.support.sessions import nothing_left_in
-from tests.support.steps import When
+from tests.support.steps import When, one_of_each_kind
 from tests.support.sudden_jobs import SOURCE, Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
@@ -46,6 +46,10 @@ NOTICE_S = 30.0
 
 ORDERS = [(number, f"order {number} ".ljust(100, "x")) for number in range(1, 101)]
 PEOPLE = [(1, "Ada"), (2, None)]
+
+
+Chosen = Callable[[Sequence[str]], Sequence[int]]
+"""Chooses among the steps of a whole job: returns their numbers, from 1."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,17 @@ def lanes(new_database: Callable[[], Address], tmp_path: Path) -> Iterator[list[
             lane.jobs.close()
 
 
+def test_a_backup_that_is_killed_before_a_step_of_each_kind_loses_nothing_and_the_next_one_is_whole(
+    lanes: list[Lane],
+) -> None:
+    archive = shutil.copytree(lanes[0].archive, lanes[0].archive.with_name("whole"))
+    whole = lanes[0].back_up(archive, "whole")
+    assert whole.code == 0, whole.said
+    killed = kill_at_every_step(lanes, "before", numbers=one_of_each_kind(whole.steps))
+    assert_every_kind_of_step_was_met(killed, least=1)
+
+
+@pytest.mark.exhaustive
 def test_a_backup_that_is_killed_before_any_step_loses_nothing_and_the_next_one_is_whole(lanes: list[Lane]) -> None:
     killed = kill_at_every_step(lanes, "before")
     assert_every_kind_of_step_was_met(killed)
@@ -109,32 +124,38 @@ def test_a_backup_that_is_killed_within_any_request_to_a_folder_loses_nothing_an
 def test_a_driver_that_is_killed_before_what_it_leaves_behind_is_followed_by_one_that_goes_on(
     lanes: list[Lane],
 ) -> None:
-    killed = kill_drivers(lanes, "before", lambda step: step.startswith(("create ", "end data/")))
-    assert len([name for name in killed if "create runs/" in name]) >= 5
-    assert len([name for name in killed if "end data/" in name]) >= 5
-    assert len(kill_drivers(lanes, "after", lambda step: step.startswith("create commits/"))) == 1
+    killed = kill_drivers(lanes, "before", last_two_of_each_kind("create ", "end data/"))
+    assert len([name for name in killed if "create runs/" in name]) == 2
+    assert len([name for name in killed if "end data/" in name]) >= 2
+    assert len(kill_drivers(lanes, "after", last_two_of_each_kind("create commits/"))) == 1
 
 
 def test_what_is_in_a_pack_is_whole_or_read_again_whenever_a_driver_is_killed(lanes: list[Lane]) -> None:
-    killed = kill_drivers(
-        lanes, "before", lambda step: step.startswith(("create ", "end data/", "write data/")), packs=True
-    )
+    chosen = last_two_of_each_kind("create commits/", "end data/shop/packs", "write data/shop/packs")
+    killed = kill_drivers(lanes, "before", chosen, packs=True)
     assert len([name for name in killed if "/packs/" in name]) >= 2
-    assert len(kill_drivers(lanes, "after", lambda step: "end data/shop/packs" in step, packs=True)) >= 1
+    chosen = last_two_of_each_kind("end data/shop/packs")
+    assert len(kill_drivers(lanes, "after", chosen, packs=True)) >= 1
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_driver_that_is_killed_at_any_step_is_followed_by_one_that_goes_on(lanes: list[Lane], when: When) -> None:
-    killed = kill_drivers(lanes, when, lambda step: True)
+@pytest.mark.parametrize("packs", [False, True], ids=["files", "packs"])
+def test_a_driver_that_is_killed_at_any_step_is_followed_by_one_that_goes_on(
+    lanes: list[Lane], when: When, packs: bool
+) -> None:
+    killed = kill_drivers(lanes, when, lambda steps: range(1, len(steps) + 1), packs=packs)
     sys.stdout.write(f"{len(killed)} steps\n")
     assert any("create commits/" in name for name in killed)
 
 
-def assert_every_kind_of_step_was_met(killed: list[str]) -> None:
-    """What the steps are is up to the job; but a backup without these is none, or was not counted."""
+def assert_every_kind_of_step_was_met(killed: list[str], *, least: int | None = None) -> None:
+    """What the steps are is up to the job; but a backup without these is none, or was not counted.
+
+    :param least: of each kind; None: as many as a whole backup has.
+    """
     sys.stdout.write(f"{len(killed)} steps\n")
-    for expected, least in {
+    for expected, many in {
         "put locks/ingest-shop/WRIT.": 1,
         "create runs/": 4,
         "CREATE_REPLICATION_SLOT": 1,
@@ -146,19 +167,22 @@ def assert_every_kind_of_step_was_met(killed: list[str]) -> None:
         "create commits/": 1,
         "delete locks/": 4,
     }.items():
-        assert len([name for name in killed if expected in name]) >= least, expected
+        assert len([name for name in killed if expected in name]) >= (least or many), expected
 
 
-def kill_at_every_step(lanes: list[Lane], when: When, *, inside: bool = False) -> list[str]:
+def kill_at_every_step(
+    lanes: list[Lane], when: When, *, inside: bool = False, numbers: Iterable[int] | None = None
+) -> list[str]:
     """Kill a backup at its first step, another one at its second, until one is made; the steps' names, in order.
 
     :param inside: what a store in a folder does inside of a request are steps, too.
+    :param numbers: only at these steps; None: at each.
     """
-    numbers = itertools.count(1)
+    left = iter(itertools.count(1) if numbers is None else list(numbers))
     killed: dict[int, str] = {}
 
     def work(lane: Lane) -> None:
-        for at in numbers:
+        for at in left:
             archive = lane.archive.with_name(f"killed-{when}-{at}")
             shutil.copytree(lane.archive, archive)
             ended = lane.back_up(archive, "killed", at=at, when=when, inside=inside)
@@ -176,23 +200,36 @@ def kill_at_every_step(lanes: list[Lane], when: When, *, inside: bool = False) -
     return [killed[at] for at in sorted(killed)]
 
 
-def kill_drivers(lanes: list[Lane], when: When, chosen: Callable[[str], bool], *, packs: bool = False) -> list[str]:
+def last_two_of_each_kind(*beginnings: str) -> Chosen:
+    """Return what chooses among steps whose names begin so: the last of each kind, and the last of those before it."""
+
+    def choose(steps: Sequence[str]) -> list[int]:
+        wanted = [name if name.startswith(beginnings) else "" for name in steps]
+        last = one_of_each_kind(wanted)
+        before = one_of_each_kind(["" if number in last else name for number, name in enumerate(wanted, 1)])
+        return sorted(number for number in {*last, *before} if wanted[number - 1])
+
+    return choose
+
+
+def kill_drivers(lanes: list[Lane], when: When, chosen: Chosen, *, packs: bool = False) -> list[str]:
     """Kill a driver at its first chosen step, another one at the next; the steps' names, in order.
 
+    :param chosen: returns the numbers of the steps, from 1, of those of a whole backup.
     :param packs: small pieces are stored in packs.
     """
-    numbers = itertools.count(1)
+    taken = itertools.count()
     killed: dict[int, str] = {}
 
     def work(lane: Lane) -> None:
         with hold_snapshot(lane.source) as held:
             snapshot = {jobs.SNAPSHOT_VARIABLE: held.snapshot.to_json()}
             steps = kill_driver(lane, snapshot, f"whole-{when}", 0, when, packs=packs).steps
-            for at in numbers:
-                if at > len(steps):
+            numbers = chosen(steps)
+            for number in taken:
+                if number >= len(numbers):
                     break
-                if not chosen(steps[at - 1]):
-                    continue
+                at = numbers[number]
                 ended = kill_driver(lane, snapshot, f"driver-{when}-{at}", at, when, packs=packs)
                 if ended.code == 0:  # threads take their steps when they can: this one had fewer
                     break

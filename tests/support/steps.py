@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Literal, cast
@@ -35,6 +36,29 @@ class Kill:
     at: int
     named: str = ""
     when: When = "before"
+
+
+_OF_ONE_ALONE = re.compile(r"[0-9a-f-]{8,}|\d+", re.IGNORECASE)
+"""Ids, attempts and numbers, by which steps of one kind differ."""
+
+_OF_THE_STORE = ("put", "create", "touch", "delete", "begin", "write", "end", "COPY", "transaction", "start", "wait")
+_CHANGING_SELECT = re.compile(r"\b(pg_\w*(?:slot|advisory|lock)\w*|setval|nextval|lo_\w+)\b")
+
+
+def _kind(step: str) -> str:
+    """Return the kind of a step: what changes something is told apart finely, and what only looks by its first word."""
+    first, *others = step.split()[:2] or [""]
+    changing = _CHANGING_SELECT.search(step)
+    if first.lower() == "select":
+        return changing.group() if changing else first
+    if first in _OF_THE_STORE:
+        return _OF_ONE_ALONE.sub("#", step)
+    return first if first in ("list", "get", "head", "read") else " ".join([first, *others]).lower()
+
+
+def one_of_each_kind(steps: Sequence[str]) -> list[int]:
+    """Return the numbers of steps, from 1, of which each is the last of its kind: a proof that can be made often."""
+    return sorted({_kind(name): number for number, name in enumerate(steps, 1)}.values())
 
 
 _NO_STEPS = frozenset({SETTINGS_QUERY})
