@@ -204,7 +204,7 @@ def test_a_backup_keeps_to_the_limits_it_was_given(
 
 
 def test_sessions_share_the_bandwidth() -> None:
-    job = cast("Job", SimpleNamespace(spark=SimpleNamespace(defaultParallelism=8)))
+    job = cast("Job", SimpleNamespace(cores=8))
     assert Limits(connections=4, bandwidth=100.0).pace(job, 10) == 25.0
     assert Limits(connections=4, bandwidth=100.0).pace(job, 2) == 50.0
     assert Limits(bandwidth=100.0).pace(job, 10) == 12.5

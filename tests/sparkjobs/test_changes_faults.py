@@ -158,7 +158,13 @@ def once_before(patch: pytest.MonkeyPatch, owner: Any, name: str, happens: Calla
 
 
 @pytest.mark.parametrize(
-    ("mine", "other"), [("changes", "changes"), ("full", "changes"), ("changes", "full")], ids=lambda kind: str(kind)
+    ("mine", "other"),
+    [
+        ("changes", "changes"),
+        pytest.param("full", "changes", marks=pytest.mark.exhaustive),
+        pytest.param("changes", "full", marks=pytest.mark.exhaustive),
+    ],
+    ids=str,
 )
 def test_two_backups_without_a_lock_neither_lose_nor_double_anything(
     truth: Truth, store: ObjectStore, run_backup: RunJob, mine: str, other: str
@@ -211,12 +217,14 @@ def test_a_slot_that_somebody_else_reads_is_left_to_them(
 @pytest.mark.parametrize(
     ("moment", "how"),
     [
-        ("_read", signal.SIGQUIT),
         ("_commit", signal.SIGINT),
         ("_let_go", signal.SIGQUIT),
         *(
             pytest.param(moment, how, marks=pytest.mark.exhaustive)
-            for moment, how in (("_read", signal.SIGINT), ("_commit", signal.SIGQUIT), ("_let_go", signal.SIGINT))
+            for moment, how in (
+                *(("_read", signal.SIGQUIT), ("_read", signal.SIGINT)),
+                *(("_commit", signal.SIGQUIT), ("_let_go", signal.SIGINT)),
+            )
         ),
     ],
 )
@@ -230,9 +238,13 @@ def test_a_server_that_is_restarted_between_a_window_and_its_commit_loses_nothin
 
 
 @pytest.mark.parametrize(
-    ("fault", "carried"), [("reset", 2_000), ("reset", 30_000), ("silent", 500_000)],
-    ids=["while it is looked at", "while the schema is read", "while changes are read"],
-)  # fmt: skip
+    ("fault", "carried"),
+    [
+        pytest.param("reset", 2_000, id="while it is looked at", marks=pytest.mark.exhaustive),
+        pytest.param("reset", 30_000, id="while the schema is read", marks=pytest.mark.exhaustive),
+        pytest.param("silent", 500_000, id="while changes are read"),
+    ],
+)
 def test_a_network_that_is_cut_loses_nothing(
     truth: Truth, store: ObjectStore, run_backup: RunJob, server: RestartedServer, fault: Fault, carried: int
 ) -> None:

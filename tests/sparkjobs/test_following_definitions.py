@@ -158,7 +158,7 @@ def test_a_partition_without_a_snapshot_is_read_in_place(followed: Followed, tmp
         assert [tuple(row.values()) for batch in asked.rows() for row in batch.to_pylist()] == rows
 
 
-@pytest.mark.parametrize("version", [14, 15, 16, 17])
+@pytest.mark.parametrize("version", [14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))])
 def test_each_release_tells_how_a_partition_was_made(version: int, tmp_path: Path) -> None:
     with (
         running(PostgresServer(programs=programs_of(version))) as server,

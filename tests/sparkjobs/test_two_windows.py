@@ -94,8 +94,24 @@ def test_a_window_that_ends_early_leaves_nothing_out_and_nothing_twice(
     assert sum(placed.block.rows for placed in followed.archive().state.blocks.values()) == 30 // 3 * (20 + 3 + 3)
 
 
-@pytest.mark.parametrize("is_aligned", [True, False])
-@pytest.mark.parametrize("over", [0, 1, 24, 40, 41])
+@pytest.mark.parametrize(
+    ("over", "is_aligned"),
+    [
+        *((0, True), (24, True), (24, False)),
+        *(
+            pytest.param(over, is_aligned, marks=pytest.mark.exhaustive)
+            for over, is_aligned in (
+                (0, False),
+                (1, True),
+                (1, False),
+                (40, True),
+                (40, False),
+                (41, True),
+                (41, False),
+            )
+        ),
+    ],
+)
 def test_a_commit_behind_the_header_of_a_page_is_archived_once(
     followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read, over: int, is_aligned: bool
 ) -> None:
@@ -146,7 +162,7 @@ def end_on_a_page(followed: Followed) -> int:
     raise AssertionError("others write to the log all the time")
 
 
-@pytest.mark.parametrize("how", ["one", "two", "bounded"])
+@pytest.mark.parametrize("how", [pytest.param("one", marks=pytest.mark.exhaustive), "two", "bounded"])
 def test_a_commit_right_behind_a_message_of_somebody_elses_is_archived(
     followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read, how: str
 ) -> None:

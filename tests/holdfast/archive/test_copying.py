@@ -221,7 +221,7 @@ def cloned(store: ObjectStore, folder: Path) -> ObjectStore:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("earlier", ["none", "a copy"])
 def test_a_copy_that_was_killed_is_no_archive_or_a_whole_one_and_goes_on(
     tmp_path: Path, when: When, earlier: str, one_by_one: None, monkeypatch: pytest.MonkeyPatch

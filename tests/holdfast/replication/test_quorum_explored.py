@@ -19,8 +19,8 @@ _EXHAUSTIVE = pytest.mark.exhaustive
     [
         pytest.param(Bounds(appends=2, deadlines=1), id="a chain and a failure"),
         pytest.param(Bounds(backups=1, appends=2, deadlines=1), id="a retry"),
-        pytest.param(Bounds(replicas=3, backups=1, appends=1, losses=1), id="a voter is lost"),
-        pytest.param(Bounds(backups=1, appends=1, losses=1, deadlines=1), id="a loss and a failure"),
+        pytest.param(Bounds(replicas=3, backups=1, appends=1, losses=1), id="a voter is lost", marks=_EXHAUSTIVE),
+        pytest.param(Bounds(backups=1, appends=1, losses=1, deadlines=1), id="a loss and a failure", marks=_EXHAUSTIVE),
         pytest.param(Bounds(appends=2, losses=1, kills=1), id="a recovery is killed"),
         pytest.param(Bounds(sizes=(2, 1), backups=1, appends=2, reads=2), id="reads of two sources"),
         pytest.param(Bounds(backups=1, appends=1, deadlines=1, reads=2), id="reads and a failure"),

@@ -333,7 +333,7 @@ def test_a_replica_that_is_at_work_is_waited_for(two: Replicas, empty: Coordinat
         rebuild(empty, urls(two))
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.exhaustive)])
 def test_killed_at_any_step_it_lets_nothing_be_appended_and_goes_on_when_run_again(
     two: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: Any
 ) -> None:

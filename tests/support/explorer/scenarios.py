@@ -295,6 +295,30 @@ THREE = _of(KEEPING, "one answer lost", late=1)
 ALL = [*ORDERS, *FAULTS, *THREE, *TIMES, *ENDED, *PATIENT, *COMMITS, MARKERS]
 WITHOUT_SECOND_LINE = [*ORDERS, *FAULTS, *TIMES, *ENDED]
 
+LONG = frozenset(
+    {
+        "a reader by plan and a writer, 13 s pass",
+        "a run's lock is released while two processes renew it, markers grow old",
+        "a writer and two readers that keep it, one answer lost",
+        "a writer and two readers, listings in key order",
+        "a writer by plan and a reader, 13 s pass",
+        "a writer that renews and a reader, 13 s pass in two steps, one answer lost",
+        "a writer that renews and a writer, 13 s pass in two steps, one answer lost",
+        "a writer though it is said to have finished, a reaper and a writer, 10 s pass",
+        "a writer whose clock stands still and a read, 13 s pass in two steps",
+        "a writer whose clock stands still and a read, 13 s pass, one answer lost",
+        "a writer whose clock stands still and a write, 13 s pass in two steps",
+        "a writer whose clock stands still and a write, 13 s pass, one answer lost",
+        "three writers that keep the lock, one answer lost",
+        "three writers, listings in key order",
+        "two writers by plan, 13 s pass",
+    }
+)
+"""Of these, the names of scenarios that take more than some seconds; `make test` leaves them to `make test-all`.
+
+Each has others of its kind beside it: `docs/decisions/test-tiers.md` names them.
+"""
+
 LARGE = [
     *_of(TRIPLES, "one answer lost", late=1),
     *_of(TRIPLES, "one dies, listings in key order", crashes=1, cuts=IN_KEY_ORDER),
