@@ -192,7 +192,7 @@ def test_next_run_sweeps_what_a_killed_supervisor_has_left_and_nothing_else(proj
 
 
 @pytest.mark.service
-@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("stopped", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_servers_and_their_shared_memory_go(project: Project, stopped: bool) -> None:
     run = project.start(test=f"STOPPED = {stopped}\n{WITH_A_SERVER}")
     said = project.said()

@@ -116,7 +116,7 @@ def test_one_reader_beside_a_thousand_needs_three_pages_of_listings_and_two_to_c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at_once", [CROWD, CROWD // 5])
+@pytest.mark.parametrize("at_once", [CROWD, pytest.param(CROWD // 5, marks=pytest.mark.exhaustive)])
 def test_each_of_a_thousand_readers_that_come_at_once_gets_in_with_at_most_four_pages(at_once: int) -> None:
     # Each of the two looks sees at most an intent and a target of every other: less than two pages.
     store = PagedStore()
