@@ -313,6 +313,8 @@ def test_operators_maintain_an_archive_by_real_jobs(
     assert (gone["blocks"], gone["files"]) == (1, 3)
     looked = run(VerifyOperator(task_id="save", archive="shop", deep=False), context)
     assert (looked["files"], looked["commits"]) == (3, 4)
+    joined = run(CompactOperator(task_id="save", archive="shop", job_executor="spark"), context)
+    assert (joined["commit"], joined["blocks_added"]) == (None, 0)
     with pytest.raises(JobRefused, match="another checksum") as caught:  # its files are made up
         run(VerifyOperator(task_id="save", archive="shop"), context)
     assert caught.value.exit_code == 4
