@@ -29,7 +29,7 @@ def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
         yield opened
 
 
-@pytest.fixture(params=["one window", "a window for each transaction"])
+@pytest.fixture(params=[pytest.param("one window", marks=pytest.mark.exhaustive), "a window for each transaction"])
 def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "one window":
         monkeypatch.setattr(following, "_MOST_CHANGES", 1)
