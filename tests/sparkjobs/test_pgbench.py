@@ -110,7 +110,9 @@ def _choose(shop: Followed, ledger: Ledger, at_random: int) -> list[Moment]:
     return [shop.moment(f"lsn:{show_position(end)}") for end in sorted(chosen)]
 
 
-@pytest.mark.parametrize(("follows_history", "at_random"), [(True, 20), pytest.param(False, 4, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    ("follows_history", "at_random"), [(True, 20), pytest.param(False, 4, marks=pytest.mark.exhaustive)]
+)
 def test_any_commit_under_load_can_be_brought_back(
     follows_history: bool,
     at_random: int,
