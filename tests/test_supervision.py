@@ -139,10 +139,10 @@ TIME_OUT = ("-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=
     ("end", "options"),
     [
         pytest.param(interrupt, (), id="SIGINT"),
-        pytest.param(interrupt, ("-n1",), id="SIGINT-beside-workers"),
+        pytest.param(interrupt, ("-n1",), id="SIGINT-beside-workers", marks=pytest.mark.exhaustive),
         pytest.param(kill_pytest, (), id="pytest-killed"),
         pytest.param(kill_pytest, ("-n1", "--max-worker-restart=0"), id="worker-killed"),
-        pytest.param(kill_controller, ("-n1",), id="pytest-of-workers-killed"),
+        pytest.param(kill_controller, ("-n1",), id="pytest-of-workers-killed", marks=pytest.mark.exhaustive),
         pytest.param(wait, TIME_OUT, id="time-out"),
     ],
 )

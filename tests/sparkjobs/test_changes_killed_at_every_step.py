@@ -166,13 +166,31 @@ OF_THE_FIRST = (
 )
 
 
-def test_a_backup_of_changes_that_is_killed_loses_nothing_and_the_next_one_doubles_nothing(lanes: list[Lane]) -> None:
-    kill_all(lanes, "changes", OF_CHANGES, every=3)
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(OF_CHANGES[::2], id="some"),
+        pytest.param(OF_CHANGES[1::2], id="the others", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_backup_of_changes_that_is_killed_loses_nothing_and_the_next_one_doubles_nothing(
+    lanes: list[Lane], kills: Sequence[Kill]
+) -> None:
+    kill_all(lanes, "changes", kills, every=3)
 
 
-def test_packs_of_changes_are_whole_or_made_again_whenever_a_backup_is_killed(lanes: list[Lane]) -> None:
-    killed = kill_all(lanes, "changes", OF_PACKS, every=3, packs=True)
-    assert len([name for name in killed if PACK in name]) == 3
+@pytest.mark.parametrize(
+    ("kills", "in_packs"),
+    [
+        pytest.param(OF_PACKS[:3], 3, id="in packs"),
+        pytest.param(OF_PACKS[3:], 0, id="behind them", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_packs_of_changes_are_whole_or_made_again_whenever_a_backup_is_killed(
+    lanes: list[Lane], kills: Sequence[Kill], in_packs: int
+) -> None:
+    killed = kill_all(lanes, "changes", kills, every=3, packs=True)
+    assert len([name for name in killed if PACK in name]) == in_packs
 
 
 def test_the_first_backup_that_follows_is_killed_and_leaves_nothing_that_nobody_knows(lanes: list[Lane]) -> None:

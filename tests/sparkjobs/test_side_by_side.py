@@ -37,7 +37,9 @@ def shop(place: SharedStore, address: Address, tmp_path: Path) -> Iterator[Shop]
         yield partial(place.shop, address, tmp_path)
 
 
-@pytest.mark.parametrize(("held", "beside"), [(COMPACTION, BACKUP), (BACKUP, COMPACTION)])
+@pytest.mark.parametrize(
+    ("held", "beside"), [(COMPACTION, BACKUP), pytest.param(BACKUP, COMPACTION, marks=pytest.mark.exhaustive)]
+)
 def test_a_compaction_and_a_backup_of_the_same_source_both_commit(
     shop: Shop, address: Address, held: tuple[str, ...], beside: tuple[str, ...]
 ) -> None:

@@ -78,7 +78,10 @@ def two_tasks(create_database: CreateDatabase) -> Address:
     )
 
 
-@pytest.mark.parametrize(("executor", "killed"), [("spark", "java"), ("spark", "driver"), ("inline", "driver")])
+@pytest.mark.parametrize(
+    ("executor", "killed"),
+    [("spark", "java"), pytest.param("spark", "driver", marks=pytest.mark.exhaustive), ("inline", "driver")],
+)
 def test_a_backup_whose_job_is_killed_goes_on_from_the_pieces_that_were_read(
     store: ObjectStore, two_tasks: Address, executor: str, killed: str
 ) -> None:
