@@ -19,6 +19,8 @@ from airflow.serialization.serialized_objects import DagSerialization
 from holdfast.archive.model import FORMAT
 from holdfast_airflow.assets import backups_of
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 TWO = """

@@ -28,6 +28,8 @@ from holdfast_airflow.triggers.quorum import QuorumTrigger
 from tests.support.operators import FakeSpark, backup, locks_of, run
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 RETAINED = ["--max-retained", str(10 << 30)]
 """How much log a slot may keep where archives.yaml does not say."""
 

@@ -24,6 +24,8 @@ from holdfast_airflow.operators import job as job_module
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from tests.support.operators import FakeSpark, locks_of, run
 
+pytestmark = pytest.mark.slow
+
 Program = Callable[[str], None]
 
 

@@ -27,6 +27,8 @@ from holdfast_airflow.triggers.lock import PlanFreeTrigger
 from locking import RWLock
 from tests.support.operators import PASSWORD, FakeSpark, backup, locks_of, run
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def soon(action: Callable[[], object], *, when: Callable[[], bool]) -> Iterator[None]:

@@ -27,6 +27,8 @@ from locking import Owner, RWLock
 from tests.support.operators import FakeSpark, locks_of, run
 from tests.support.vacuuming import commit, write_block
 
+pytestmark = pytest.mark.slow
+
 VERIFIED = {"commits": 3, "blocks": 2, "files": 9, "bytes": 90, "deep": True, "read_since": "2026-03-01T12:00:00Z"}
 
 COMPACTED = {

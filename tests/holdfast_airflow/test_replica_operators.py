@@ -28,6 +28,8 @@ from locking import inspect as inspect_locks
 from tests.support.operators import FakeSpark
 from tests.support.replicated import Replicas
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:

@@ -32,6 +32,8 @@ from locking.record import (
 from locking.terms import Terms
 from tests.support.lockstore import MemoryStore
 
+pytestmark = pytest.mark.slow
+
 always = settings(derandomize=True, deadline=None, max_examples=200)
 
 FIRST = string.ascii_letters + string.digits

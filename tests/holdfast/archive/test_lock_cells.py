@@ -16,6 +16,8 @@ from holdfast.archive.lockplan import PLANS
 from holdfast.storage import ObjectStore, open_store
 from tests.support.lock_takers import LockTaker, Work, lock_taker
 
+pytestmark = pytest.mark.slow
+
 CELLS = """
 backup of shop            i
 backup of crm             . c

@@ -29,6 +29,8 @@ from holdfast.storage import ObjectStore, open_store
 from tests.support.histories import FORMS, Change, Row, change_schema, history_of, write_base, write_changes
 from tests.support.table_models import KEY, MOVES, Model, by_number, filled, models
 
+pytestmark = pytest.mark.slow
+
 MEMORY = 64 << 20
 SETTINGS = settings(
     max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]

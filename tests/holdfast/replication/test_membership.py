@@ -24,6 +24,8 @@ from holdfast.storage import open_store
 from tests.support.rebuilt import rebuild
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 def lose_all(two: Replicas) -> None:
     two.coordination.run(lambda c: c.execute(schema.replicas.update().values(is_lost=True, active_until=0.0)))

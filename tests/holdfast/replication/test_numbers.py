@@ -23,6 +23,8 @@ from holdfast.replication.store import CoordinationStore
 from tests.support.given_up import changes, full
 from tests.support.replicated import Replicas, made_backup, nothing
 
+pytestmark = pytest.mark.slow
+
 POSITIONS = ("0/A00", "0/B00", "0/C00", "0/D00", "0/E00", "0/F00")
 
 

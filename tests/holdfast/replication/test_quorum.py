@@ -18,6 +18,8 @@ from holdfast.replication.quorum import Quorum
 from holdfast.replication.replicas import log_state, mark_lost, replicas
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 HOUR = Wish(2, 3600.0)
 
 

@@ -23,6 +23,8 @@ from holdfast.storage import open_store
 from tests.support.replicated import Replicas, made_backup, nothing
 from tests.support.servers import Standby, create_database
 
+pytestmark = pytest.mark.slow
+
 
 def back_up(replicas: Replicas, name: str, source: str = "shop_db", *, size: int = 2, timeout: float = 600.0) -> str:
     """Make a backup through a replica that waits for a quorum; return its block."""

@@ -17,6 +17,8 @@ from holdfast.replication.leading import leading
 from holdfast.replication.replicas import add, mark_lost, replica
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 def lose(replicas: Replicas, name: str) -> None:
     replicas.coordination.run(lambda c: mark_lost(c, replicas.archive, name, "its disk was changed"))

@@ -26,6 +26,8 @@ from holdfast.replication.store import CoordinationStore
 from locking.store import StoreUnavailable
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 def pointer(replicas: Replicas, name: str) -> int:
     return replicas.coordination.run(lambda c: replica(c, replicas.archive, name)).pointer

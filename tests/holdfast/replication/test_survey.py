@@ -18,6 +18,8 @@ from holdfast.replication.store import CoordinationStore
 from tests.support.rebuilt import at_place, become, commit, go_on, rebuild, urls
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_replica_that_cannot_be_read_is_lost_where_that_is_said(three: Replicas, empty: CoordinationStore) -> None:
     three.back_up("near")

@@ -24,6 +24,8 @@ from holdfast.replication.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.vacuuming import ReplicaPermit
 from tests.support.replicated import Replicas, made_backup, nothing
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def environment(coordination: CoordinationStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ from holdfast.replication.trimming import trim
 from holdfast.replication.waiting import SILENT_S, Waiting, settle
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 def begin(three: Replicas, size: int = 2) -> str:
     """Make a backup through `near` that needs a quorum; return its block."""

@@ -30,6 +30,8 @@ from holdfast.storage.probe import Budget, ProbeResult, keep, probe
 from holdfast.storage.race import Race
 from tests.support.moto_server import BUCKET, running_moto
 
+pytestmark = pytest.mark.slow
+
 BRIEF = Budget(rounds=4, races=4, contenders=4, large_races=1, settle_s=0.0)
 
 

@@ -21,6 +21,8 @@ from tests.support.aftermath import must_be_safe, outcome
 from tests.support.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
 from tests.support.lockstore import FakeTime
 
+pytestmark = pytest.mark.slow
+
 ELSEWHERE = Owner(host="elsewhere", boot_id="another", pid_namespace="another", pid=1, process_start=1)
 
 NOT_DONE = (StoreUnavailable, LockStateUnknown)
