@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "query.md"
     [
         ("duckdb", "6.00"),
         ("duckdb-moment", "6.50"),
-        pytest.param("spark", "6.00", marks=pytest.mark.service),
+        pytest.param("spark", "6.00", marks=[pytest.mark.service, pytest.mark.exhaustive]),
         pytest.param("spark-moment", "6.50", marks=pytest.mark.service),
     ],
 )
