@@ -275,6 +275,8 @@ class ArchiveJobOperator(SparkSubmitOperator):
             self.log.warning("the locks could not be released; they end with their lease: %s", error)
 
     def _run(self, store: ObjectStore, job: Job, context: Context) -> dict[str, Any]:
+        if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
+            raise JobFailed("the task was killed before its job began")
         self.log.info("run %s: its progress is under runs/%s in %s", job.run, job.run, job.url)
         problem = self.submit(store, job, context)
         record = _read_last(store, job.run)
@@ -320,9 +322,13 @@ class ArchiveJobOperator(SparkSubmitOperator):
         )
         last: deque[str] = deque(maxlen=_LAST_LINES)
         with process:
-            for line in process.stdout or ():
-                last.append(line.rstrip())
-                self.log.info("%s", last[-1])
+            try:
+                for line in process.stdout or ():
+                    last.append(line.rstrip())
+                    self.log.info("%s", last[-1])
+            except BaseException:  # such as Airflow's time-out: what leaves this block waits for the process
+                end_job(job.run)
+                raise
         end_job(job.run)
         if self._killed:
             raise JobFailed("the task was killed, and its job with it")
