@@ -66,7 +66,7 @@ class Limits:
         """Return the share of one session, in bytes a second, where so many tasks are read."""
         if self.bandwidth is None:
             return None
-        return self.bandwidth / max(1, min(tasks, self.connections or job.cores))
+        return self.bandwidth / max(1, min(tasks, job.cores, self.connections or job.cores))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ FORCED_VARIABLE: Final = "HOLDFAST_EXECUTOR"
 """People's word: `inline`, `spark`, or `auto`, which is the default."""
 
 JOB_VARIABLE: Final = "HOLDFAST_JOB_EXECUTOR"
-"""What a job is told: `spark`, `inline`, or `bounded`, which is inline up to a bound."""
+"""The parent's word to a job: `spark`, `inline`, or `bounded`, which is inline up to a bound."""
 
 HAND_OVER: Final = 75
 """Exit code of a bounded job that has met more than its bound and did none of it. Source: sysexits.h, EX_TEMPFAIL."""

@@ -208,4 +208,5 @@ def test_sessions_share_the_bandwidth() -> None:
     assert Limits(connections=4, bandwidth=100.0).pace(job, 10) == 25.0
     assert Limits(connections=4, bandwidth=100.0).pace(job, 2) == 50.0
     assert Limits(bandwidth=100.0).pace(job, 10) == 12.5
+    assert Limits(connections=16, bandwidth=100.0).pace(job, 10) == 12.5
     assert Limits(connections=4).pace(job, 10) is None

@@ -17,4 +17,4 @@ VALUE_SETTINGS: Final[dict[str, str]] = {
     "array_nulls": "on",  # or NULL in an array is read as a word
     "quote_all_identifiers": "off",  # or regclass and the like are written otherwise
 }
-"""What the text of values depends on: every session that reads, loads or hashes values sets these."""
+"""Settings that every session makes which reads, loads or hashes values: their text depends on them."""
