@@ -167,12 +167,9 @@ class _Jobs:
 
     def changes(self, decision: Decision) -> tuple[str, ...]:
         """Back up changes; returns the names of tables that a snapshot must be taken of."""
-        earlier = self._last()
         for number in range(2, ATTEMPTS + 2):
-            size = _log_bytes(self.address, decision)
-            words = self._run({DECISION_VARIABLE: decision.to_json()}, log_bytes=size)
-            record = self._last()
-            if record is not None and record.result is not None and record != earlier:
+            words, record = self._run({DECISION_VARIABLE: decision.to_json()}, reads_log=decision)
+            if record is not None and record.result is not None:
                 return tuple(record.result.get("to_begin", ()))
             if record is None or number > ATTEMPTS or not _was_killed(record, words):
                 return ()
@@ -182,15 +179,12 @@ class _Jobs:
     def snapshot(self, decision: Decision) -> None:
         """Back up in a snapshot, which outlives the job's driver."""
         store, run, address = self.store, self.run, self.address
-        earlier = self._last()
         with ExitStack() as holding:
             held = _hold(store, run, lambda: _take(address, holding))
             for number in range(2, ATTEMPTS + 2):
                 environment = {SNAPSHOT_VARIABLE: held.snapshot.to_json(), DECISION_VARIABLE: decision.to_json()}
-                words = self._run(environment)
-                record = self._last()
-                succeeded = record is not None and record.state == "succeeded" and record != earlier
-                if record is None or succeeded or number > ATTEMPTS or _has_snapshot(store, run):
+                words, record = self._run(environment)
+                if record is None or record.state == "succeeded" or number > ATTEMPTS or _has_snapshot(store, run):
                     return
                 killed = _was_killed(record, words)
                 gone = held.why_gone() if killed or _failed(record) else ""
@@ -201,10 +195,29 @@ class _Jobs:
                     holding.close()
                     held = _hold(store, run, lambda: _PATIENTLY(_take, address, holding))
 
-    def _run(self, environment: Mapping[str, str], *, log_bytes: int | None = None) -> str:
-        """Run a job once, where that is decided; returns the sentence that its driver ended with."""
-        choice = choose_executor("backup", forced=self.executor, log_bytes=log_bytes)
-        return run_chosen(choice, lambda more: self.attempt({**environment, **more}), self.note)
+    def _run(
+        self, environment: Mapping[str, str], *, reads_log: Decision | None = None
+    ) -> tuple[str, RunRecord | None]:
+        """Run a job once, where that is decided.
+
+        Returns the sentence that its driver ended with, and its newest record: None where it wrote none, since it did
+        not begin.
+
+        :param reads_log: of a job that backs up changes.
+        """
+        before: RunRecord | None = None
+
+        def start(more: Mapping[str, str]) -> str:
+            nonlocal before
+            before = self._last()
+            return self.attempt({**environment, **more})
+
+        with _failure_told(self.store, self.run):
+            size = _log_bytes(self.address, reads_log) if reads_log else None
+            choice = choose_executor("backup", forced=self.executor, log_bytes=size)
+            words = run_chosen(choice, start, self.note)
+        record = self._last()
+        return words, None if record == before else record
 
     def settled(self, settle: Callable[[], None]) -> None:
         """Wait until what was committed counts; where it does not, the run's records say so."""

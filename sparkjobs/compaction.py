@@ -25,7 +25,7 @@ from holdfast.archive.compaction import (
     join_transactions,
     plan_compaction,
 )
-from holdfast.archive.consolidation import newest_cut, synthetic_block
+from holdfast.archive.consolidation import bytes_to_consolidate, newest_cut, synthetic_block
 from holdfast.archive.files import table_folder
 from holdfast.archive.model import TableRecord, iso
 from holdfast.archive.packs import packs_of
@@ -78,7 +78,10 @@ def _compact(job: Job, archive: Archive, wish: Wish) -> dict[str, Any]:
     state = archive.settled()
     sources = source_names(state) if wish.source is None else (only_source(state, wish.source),)
     groups = plan_compaction(state, wish.policy, job.store.list(IDENTITY_KEY).now, source=wish.source)
-    if groups or (wish.consolidate and any(newest_cut(state, source) for source in sources)):
+    behind = [source for source in sources if wish.consolidate and newest_cut(state, source)]
+    if groups or behind:
+        # Before the first commit: a job that hands itself over tells of nothing that it has done.
+        job.claim(sum(group.size for group in groups) + sum(bytes_to_consolidate(state, source) for source in behind))
         job.start("sparkjobs.merging")
     joined = [_join_group(job, archive, group) for group in groups]
     refused: dict[str, str] = {}
@@ -144,7 +147,6 @@ def _join_group(job: Job, archive: Archive, group: Group) -> Placed:
         tasks,
         Merger(job.store),
         estimated_rows=sum(run.rows for run in runs),
-        size=sum(piece.size for piece in pieces),
     )
     files: dict[int, list[FileRecord]] = {}
     for piece in sorted(found, key=lambda each: (each.run, each.number)):
@@ -162,8 +164,7 @@ def _join_group(job: Job, archive: Archive, group: Group) -> Placed:
 def _join_lists(job: Job, group: Group, folder: str) -> Transactions | None:
     lists = [placed.head.transactions.file for placed in group.blocks if placed.head.transactions]
     stem = f"{folder.format('transactions')}/00000"
-    lister, size = Lister(job.store, stem), sum(file.size for file in lists)
-    found = job.map("joining transactions", [lists], lister, estimated_rows=0, size=size) if lists else []
+    found = job.map("joining transactions", [lists], Lister(job.store, stem), estimated_rows=0) if lists else []
     return join_transactions(group, found[0] if found else None)
 
 
@@ -201,7 +202,6 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
         tasks,
         TableMaker(job.store),
         estimated_rows=wanted.estimated,
-        size=sum(made.size for made in shares),
     )
     found: dict[str, tuple[FileRecord, ...]] = {}
     for share in sorted(done, key=lambda each: each.number):

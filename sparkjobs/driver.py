@@ -67,7 +67,7 @@ class Job:
         self.locks = locks
         self.log = RunLog(records or store, run, operation)
         self._executor = executor
-        self._claimed = 0
+        self._claimed: int | None = None
         self._shown = time.monotonic()
         self._stopping = threading.Event()
         self._guard = threading.Lock()
@@ -115,22 +115,22 @@ class Job:
         work: Work,
         *,
         estimated_rows: int,
-        size: int | None = None,
         at_once: int | None = None,
         on_results: Callable[[Sequence[Any]], None] | None = None,
     ) -> list[Any]:
         """Run `work(task, report)` for every task, and return all results.
 
-        :param size: stored bytes that the tasks read; None where their work has no such bound.
         :param at_once: so many tasks at a time, at most; None leaves that to the executor.
         :param on_results: is told the results of tasks soon after they end, each once, also where the job fails.
         :param work: yields small results; calls `report(rows, bytes)` as it goes on. A HoldfastError
             it raises ends the whole job at once; anything else is tried again.
+        :raises SparkNeededError: this job is bounded, and what the tasks read was not claimed.
         """
         if not tasks:
             return []
         self.check()
-        self._claim(size)
+        if self.is_bounded and self._claimed is None:
+            raise SparkNeededError(f"{step} is no small work")
         told = 0
 
         def watch(seen: Tally) -> None:
@@ -144,20 +144,20 @@ class Job:
         tells_results = on_results is not None
         try:
             return self._executor.run(tasks, work, watch=watch, tells_results=tells_results, at_once=at_once)
-        except Exception:
+        except Exception as error:
             if self._abort is not None:
                 raise self._abort from None
+            if isinstance(error, StoreError):
+                raise HoldfastError(f"a task failed each time it was tried: {sentence(error)}") from error
             raise
 
-    def _claim(self, size: int | None) -> None:
-        """Make sure that tasks may run here which read so many stored bytes beside those of before.
+    def claim(self, size: int) -> None:
+        """Make sure that tasks may run here which read so many stored bytes, before anything of theirs is committed.
 
-        :raises SparkNeededError: they may not.
+        :raises SparkNeededError: they may not, beside those of before.
         """
-        if not self.is_bounded:
-            return
-        self._claimed += size or 0
-        if size is None or self._claimed > INLINE_STORED_BYTES:
+        self._claimed = (self._claimed or 0) + size
+        if self.is_bounded and self._claimed > INLINE_STORED_BYTES:
             raise SparkNeededError(f"more than {INLINE_STORED_BYTES >> 20} MiB of stored files are to be read")
 
     def _show(self) -> None:

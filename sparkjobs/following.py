@@ -218,7 +218,8 @@ class Run:
             refuse_above=INLINE_CHANGES if self._job.is_bounded else None,
         )
         try:
-            return self._job.map("reading changes", stretches, reader, estimated_rows=0, size=0)
+            self._job.claim(0)  # no stored files: what is read of the log has a bound of its own
+            return self._job.map("reading changes", stretches, reader, estimated_rows=0)
         except TooMuchError as error:
             raise SparkNeededError(sentence(error)) from error
         except SparkEndedError:

@@ -5,16 +5,31 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
+from contextlib import suppress
+from typing import NoReturn
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the application that the first argument names, and end with its exit code."""
-    application, *arguments = sys.argv[1:]
-    code = importlib.import_module(f"sparkjobs.{application}").main(arguments)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    code = 1
+    with suppress(BrokenPipeError):  # whoever read the words is gone
+        code = _run(*sys.argv[1:])
+        sys.stdout.flush()
+        sys.stderr.flush()
     # At once: a task that was ended may still wait for a database, and nothing is left to tidy up.
     os._exit(code)
+
+
+def _run(application: str, *arguments: str) -> int:
+    try:
+        code: int = importlib.import_module(f"sparkjobs.{application}").main(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1
+    except BaseException:  # noqa: BLE001 - whatever it is, the process ends as said above
+        traceback.print_exc()
+        return 1
+    return code
 
 
 if __name__ == "__main__":

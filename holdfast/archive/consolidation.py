@@ -34,6 +34,12 @@ def newest_cut(state: State, source: str) -> Placed | None:
     return cuts[-1] if cuts else None
 
 
+def bytes_to_consolidate(state: State, source: str) -> int:
+    """Return how many stored bytes a consolidation reads, at most: those of the source's newest interval."""
+    newest = intervals(state, source)[-1]
+    return sum(placed.size for placed in (*newest.snapshots, *newest.chain.changes))
+
+
 def moment_of(state: State, store: ObjectStore, cut: Placed) -> Moment:
     """Return what brings the source to the end of a block of changes.
 

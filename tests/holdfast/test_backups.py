@@ -14,10 +14,12 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast import backups
 from holdfast.archive import Archive, Change
+from holdfast.archive.model import Stream
 from holdfast.archive.runs import RunLog, read_last
-from holdfast.errors import HoldfastError, OutcomeUnknownError, RefusedError, SparkEndedError
+from holdfast.errors import HoldfastError, OutcomeUnknownError, RefusedError, SparkEndedError, SparkNeededError
 from holdfast.following import Decision
 from holdfast.jobs import SNAPSHOT_VARIABLE
+from holdfast.operations.executor_choice import Executor
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import ObjectStore, open_store
 from tests.support.no_waiting import no_waiting
@@ -45,15 +47,17 @@ class World:
     given: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
-    def run(self, *plays: Play) -> None:
+    def run(self, *plays: Play, executor: Executor = "auto") -> None:
         jobs = iter(plays)
 
         def attempt(more: Mapping[str, str]) -> str:
-            self.given.append(more[SNAPSHOT_VARIABLE])
+            self.given.append(more.get(SNAPSHOT_VARIABLE, ""))
             return next(jobs)(self.store)
 
         given = ["--source", "shop_db"]
-        backups.run_to_the_end(self.store, "r", ADDRESS, arguments=given, attempt=attempt, say=self.said.append)
+        backups.run_to_the_end(
+            self.store, "r", ADDRESS, arguments=given, attempt=attempt, say=self.said.append, executor=executor
+        )
         assert list(jobs) == []
         assert self.held == 0
 
@@ -149,6 +153,27 @@ def test_a_job_that_never_began_is_not_started_again(world: World) -> None:
     world.run(lambda store: "")
 
 
+def hand_over(store: ObjectStore) -> str:
+    with RunLog(store, "r", "backup"):
+        raise SparkNeededError("more than 100,000 changes")
+
+
+def test_a_spark_that_does_not_start_after_a_job_was_handed_over_to_it_is_not_started_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups, "decide", lambda store, address, wanted, say: Decision(kind="changes"))
+    world.run(hand_over, lambda store: "", executor="inline")
+    assert world.said == []
+
+
+def test_a_job_that_is_killed_after_it_was_handed_over_to_spark_is_started_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups, "decide", lambda store, address, wanted, say: Decision(kind="changes"))
+    world.run(hand_over, die, succeed, executor="inline")
+    assert [words[-16:] for words in world.said] == ["(attempt 2 of 3)"]
+
+
 def test_a_job_that_was_killed_after_its_commit_is_done(world: World) -> None:
     def play(store: ObjectStore) -> str:
         die(store)
@@ -182,6 +207,33 @@ def test_why_no_snapshot_could_be_taken_is_in_the_record(world: World) -> None:
     assert record is not None
     assert record.error is not None
     assert "too many clients" in record.error.message
+
+
+def test_why_a_job_could_not_be_started_is_in_the_record(world: World) -> None:
+    def refuse(store: ObjectStore) -> str:
+        raise HoldfastError("Spark needs Java 17 or 21")
+
+    with pytest.raises(HoldfastError, match="Spark needs Java"):
+        world.run(refuse)
+    record = read_last(world.store, "r")
+    assert record is not None
+    assert (record.state, record.error and record.error.message) == ("failed", "Spark needs Java 17 or 21")
+
+
+def test_why_the_source_could_not_be_asked_for_its_log_is_in_the_record(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(address: Address) -> object:
+        raise HoldfastError("cannot connect to shop")
+
+    stream = Stream(slot="s", position="0/10", publication="s", publication_oid=1)
+    monkeypatch.setattr(backups, "decide", lambda *_: Decision(kind="changes", stream=stream))
+    monkeypatch.setattr(backups, "connect", connect)
+    with pytest.raises(HoldfastError, match="cannot connect to shop"):
+        world.run()
+    record = read_last(world.store, "r")
+    assert record is not None
+    assert (record.state, record.error and record.error.message) == ("failed", "cannot connect to shop")
 
 
 def test_an_interrupted_wait_for_the_server_ends_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
+from holdfast.jobs import process_start
 from holdfast.operations.executor_choice import HAND_OVER
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused
@@ -119,4 +123,63 @@ def test_a_task_that_is_killed_ends_its_job_and_releases_its_locks(
     finally:
         ended.set()
         killer.join()
+    assert locks_of(store) == []
+
+
+def test_a_task_that_runs_into_its_time_out_ends_its_job_at_once(
+    store: ObjectStore, program: Program, context: dict[str, Any], tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    program(f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(600)")
+    operator = VacuumOperator(task_id="save", archive="shop")
+
+    def time_out(number: int, frame: FrameType | None) -> None:
+        raise AirflowTaskTimeout("it took too long")
+
+    def send() -> None:
+        while not (pid.exists() and pid.read_text()):
+            if ended.wait(0.02):
+                return
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, time_out)
+    ended = threading.Event()
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(AirflowTaskTimeout):
+            run(operator, context)
+    finally:
+        ended.set()
+        sender.join()
+        signal.signal(signal.SIGALRM, before)
+    assert process_start(int(pid.read_text())) is None
+    assert locks_of(store) == []
+
+
+def test_a_task_that_was_killed_before_its_job_begins_none(
+    store: ObjectStore, program: Program, context: dict[str, Any], tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    program(f"import pathlib; pathlib.Path({str(begun)!r}).touch()")
+    operator = VacuumOperator(task_id="save", archive="shop")
+    operator.on_kill()
+    with pytest.raises(JobFailed, match="the task was killed before its job began"):
+        run(operator, context)
+    assert not begun.exists()
+    assert locks_of(store) == []
+
+
+def test_a_spark_that_does_not_start_after_the_hand_over_says_its_last_lines(
+    store: ObjectStore, spark: FakeSpark, program: Program, context: dict[str, Any]
+) -> None:
+    program(
+        "import sys; from holdfast.archive.runs import RunLog; from holdfast.storage import open_store;"
+        "given = dict(zip(sys.argv[2::2], sys.argv[3::2]));"
+        "RunLog(open_store(given['--archive']), given['--run'], 'compaction').progress('going over to Spark');"
+        f"sys.exit({HAND_OVER})"
+    )
+    spark.play("no java")
+    with pytest.raises(JobFailed, match=r"ended while going over to Spark.*try again: .*JAVA_HOME is not set"):
+        run(CompactOperator(task_id="save", archive="shop", job_executor="auto"), context)
     assert locks_of(store) == []

@@ -13,13 +13,16 @@ import pytest
 from pyarrow.fs import FileSystem
 
 from holdfast.archive import Archive
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.compaction import plan_compaction
 from holdfast.archive.points import describe
 from holdfast.archive.verify import verify
-from holdfast.errors import OutcomeUnknownError
+from holdfast.errors import HoldfastError, SparkNeededError
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
-from tests.support.compacting import EVERYTHING, compact, everything_told, outcomes
+from sparkjobs import compaction, driver
+from tests.support.compacting import EVERYTHING, compact, compaction_job, everything_told, outcomes
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.followed import open_followed
 from tests.support.followed_shop import CHANGES, MORE_CHANGES, begin
@@ -132,7 +135,7 @@ def test_a_store_that_fails_at_any_request_leaves_an_archive_that_can_be_compact
         failing = Failing(at, when, error, named="data/")
         try:
             compact(_Store(store, failing))
-        except (StoreError, OutcomeUnknownError):
+        except (StoreError, HoldfastError):
             assert describe(Archive.open(store).state) == before
             compact(store)
         else:
@@ -149,3 +152,22 @@ def test_an_answer_to_a_commit_that_is_lost_makes_it_once(store: ObjectStore, tr
     assert Archive.open(store).state.sequence == before + 2
     assert [each["commit"] for each in said["joined"]] == [before + 1, before + 2]
     assert told(store) == truth
+
+
+@pytest.mark.parametrize("consolidate", [False, True], ids=["join", "consolidate"])
+def test_a_compaction_hands_itself_over_to_spark_before_its_first_commit_or_not_at_all(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, *, consolidate: bool
+) -> None:
+    """What it had committed would be missing in the summary of the one that goes on."""
+    state = Archive.open(store).state
+    first, second = plan_compaction(state, EVERYTHING, store.list(IDENTITY_KEY).now, source=None)
+    room = first.size + second.size - (0 if consolidate else 1)
+    monkeypatch.setattr(driver, "INLINE_STORED_BYTES", room)
+    with pytest.raises(SparkNeededError), compaction_job(store, bounded=True) as job:
+        compaction.compact(job, compaction.Wish(EVERYTHING, consolidate=consolidate))
+    assert Archive.open(store).state.sequence == state.sequence
+    monkeypatch.setattr(driver, "INLINE_STORED_BYTES", 1 << 30)
+    with compaction_job(store, bounded=True) as job:
+        done = compaction.compact(job, compaction.Wish(EVERYTHING, consolidate=consolidate))
+    assert [each["blocks"] for each in done["joined"]] == BLOCKS
+    assert len(done["consolidated"]) == consolidate

@@ -21,6 +21,7 @@ from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, WORKERS, local_enviro
 from holdfast.storage import ObjectStore
 from holdfast.storage.base import StoreFull
 from locking import LeaseHandle, release_handle
+from locking.store import StoreError, StoreOutcomeUnknown
 from sparkjobs import daemon, driver
 from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.executors import spark
@@ -258,6 +259,7 @@ def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run,
     ("error", "message"),
     [
         (StoreFull("No room left to write 'data/x'"), "StoreFull: No room left to write 'data/x'"),
+        (StoreOutcomeUnknown("no answer to 'data/x'"), "StoreOutcomeUnknown: no answer to 'data/x'"),
         (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error"),
     ],
 )
@@ -270,6 +272,8 @@ def test_a_task_that_fails_each_time_says_why(run: Run, executor: str, error: Ex
     said = f"a Spark task failed each time it was tried: {message}"
     if executor == "inline":
         said = sentence(error)
+        if isinstance(error, StoreError):
+            said = f"a task failed each time it was tried: {said}"
     assert (code, message_of(record)) == (1, said)
 
 

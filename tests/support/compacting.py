@@ -31,12 +31,14 @@ NOTHING = CompactionPolicy(min_blocks=1000)
 
 
 @contextmanager
-def compaction_job(store: ObjectStore) -> Iterator[Job]:
-    """Open a job under the locks of a compaction."""
+def compaction_job(store: ObjectStore, *, bounded: bool = False) -> Iterator[Job]:
+    """Open a job under the locks of a compaction.
+
+    :param bounded: it may do small work only.
+    """
     with locks.acquire(store, "compaction", owner=Owner(), purpose="test", wait=0) as held:
-        job = Job(
-            store, f"compaction-{next(_numbers)}", "compaction", locks.attach(store, held.handles()), SteadyExecutor()
-        )
+        attached, executor = locks.attach(store, held.handles()), SteadyExecutor(bounded=bounded)
+        job = Job(store, f"compaction-{next(_numbers)}", "compaction", attached, executor)
         with job.log:
             yield job
 

@@ -40,8 +40,8 @@ class SteadyExecutor(InlineExecutor):
     What fails once fails the job: no other try hides it.
     """
 
-    def __init__(self) -> None:
-        super().__init__(cores=2)
+    def __init__(self, *, bounded: bool = False) -> None:
+        super().__init__(cores=2, bounded=bounded)
 
     def run(self, *args: Any, at_once: int | None, **more: Any) -> list[Any]:
         """Run tasks as the inline executor does, one at a time; nobody looks on meanwhile."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clock import LIMIT_S, LOUD_S
 from tests.support.durations import Durations
 
 ROOT = Path(__file__).parents[2]
@@ -269,7 +270,8 @@ def ci(project: Path, make: str, code: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "made", "code"), [(19 * 60, 0, 0), (21 * 60, 0, 0), (41 * 60, 0, 1), (3, 2, 2), (41 * 60, 2, 2)]
+    ("seconds", "made", "code"),
+    [(LOUD_S - 60, 0, 0), (LOUD_S + 60, 0, 0), (LIMIT_S + 60, 0, 1), (3, 2, 2), (LIMIT_S + 60, 2, 2)],
 )
 def test_ci_ends_with_the_closing_line_and_the_time_and_the_verdict(
     project: Path, seconds: int, made: int, code: int
@@ -278,7 +280,7 @@ def test_ci_ends_with_the_closing_line_and_the_time_and_the_verdict(
     said = ci(project, f"echo '{closing}'; echo 'make: it is so'; exit {made}", code)
     assert said.splitlines()[-2] == closing
     assert said.splitlines()[-1].startswith("The tests took ")
-    assert ("THE TESTS TAKE TOO LONG" in said) is (seconds > 20 * 60)
+    assert ("THE TESTS TAKE TOO LONG" in said) is (seconds > LOUD_S)
 
 
 def test_ci_without_tests_fails_even_where_make_does_not(project: Path) -> None:

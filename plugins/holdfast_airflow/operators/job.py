@@ -437,11 +437,10 @@ def _job_failure(record: RunRecord | None, problem: str, operation: str) -> JobF
         return failure(record.error.message, record.error.exit_code)
     said = problem.partition("Last spark-submit output:")[2] or problem.partition(_LAST_OUTPUT)[2]
     lines = [line for line in said.splitlines() if line.strip()]
+    last = f": {' | '.join(lines[-3:])}" if lines else ""
     if record is not None:
         return JobFailed(
             f"the {operation} job was ended while {record.step}, before it could say why; nothing of it "
-            "counts unless it is committed, so try again"
+            f"counts unless it is committed, so try again{last}"
         )
-    return JobFailed(
-        f"the process of the {operation} job ended before it began" + (f": {' | '.join(lines[-3:])}" if lines else "")
-    )
+    return JobFailed(f"the process of the {operation} job ended before it began{last}")

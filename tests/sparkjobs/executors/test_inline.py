@@ -124,13 +124,13 @@ def read(task: int, report: Report) -> Iterator[int]:
 
 
 def test_small_work_is_done_up_to_the_bound_all_together(bounded: Job) -> None:
-    most = executor_choice.INLINE_STORED_BYTES
-    assert bounded.map("step", [1], read, estimated_rows=0, size=most - 1) == [1]
-    assert bounded.map("step", [2], read, estimated_rows=0, size=1) == [2]
+    bounded.claim(executor_choice.INLINE_STORED_BYTES - 1)
+    bounded.claim(1)
+    assert bounded.map("step", [1], read, estimated_rows=0) == [1]
     with pytest.raises(SparkNeededError, match="more than 8 MiB of stored files are to be read"):
-        bounded.map("step", [3], read, estimated_rows=0, size=1)
+        bounded.claim(1)
 
 
-def test_work_without_a_bound_is_no_small_work(bounded: Job) -> None:
+def test_work_that_was_not_claimed_is_no_small_work(bounded: Job) -> None:
     with pytest.raises(SparkNeededError):
         bounded.map("step", [1], read, estimated_rows=0)
