@@ -16,12 +16,20 @@ import pytest
 from locking import Runtime, standing
 from tests.support.explorer.clients import Held
 from tests.support.explorer.replay import Answers, AskingStore
-from tests.support.explorer.scenarios import ALL, LARGE, LONG, MIXED, WITHOUT_SECOND_LINE, client
+from tests.support.explorer.scenarios import (
+    ALL,
+    LARGE,
+    LONG,
+    LONG_WITHOUT_SECOND_LINE,
+    MIXED,
+    WITHOUT_SECOND_LINE,
+    client,
+)
 from tests.support.explorer.search import explore, replay, walk
 from tests.support.explorer.surroundings import surroundings
 from tests.support.explorer.world import Machine, Scenario, alone
 
-SEEDS = [int(os.environ["HOLDFAST_SEED"])] if "HOLDFAST_SEED" in os.environ else range(500)
+SEEDS = [int(os.environ["HOLDFAST_SEED"])] if "HOLDFAST_SEED" in os.environ else range(200)
 
 pytestmark = pytest.mark.slow
 
@@ -32,21 +40,21 @@ def _explored() -> Iterator[None]:
         yield
 
 
-def tiered(scenarios: list[Scenario]) -> list[Any]:
+def tiered(scenarios: list[Scenario], long: frozenset[str]) -> list[Any]:
     """Return scenarios as parameters, those that take long for `make test-all` alone."""
     return [
-        pytest.param(each, id=each.name, marks=[pytest.mark.exhaustive] if each.name in LONG else [])
+        pytest.param(each, id=each.name, marks=[pytest.mark.exhaustive] if each.name in long else [])
         for each in scenarios
     ]
 
 
-@pytest.mark.parametrize("scenario", tiered(ALL))
+@pytest.mark.parametrize("scenario", tiered(ALL, LONG))
 def test_no_order_of_events_breaks_a_law(scenario: Scenario) -> None:
     found = explore(scenario)
     assert found.broken is None, str(found)
 
 
-@pytest.mark.parametrize("scenario", tiered(WITHOUT_SECOND_LINE))
+@pytest.mark.parametrize("scenario", tiered(WITHOUT_SECOND_LINE, LONG_WITHOUT_SECOND_LINE))
 def test_nor_without_the_second_line(scenario: Scenario) -> None:
     """``check()`` also looks for another holder; the locks exclude each other even where it does not."""
     with patch.object(standing, "_alone"):
@@ -69,13 +77,14 @@ def test_nor_on_ways_at_random_through_a_crowd() -> None:
 
 @pytest.mark.exhaustive
 def test_nor_on_many_more_ways_through_a_crowd() -> None:
-    for seed in range(500, 20_000):
+    for seed in range(200, 20_000):
         found = walk(MIXED, seed)
         assert found.broken is None, str(found)
 
 
 def test_every_long_scenario_is_one_of_these() -> None:
     assert {each.name for each in ALL} >= LONG
+    assert {each.name for each in (*ALL, *WITHOUT_SECOND_LINE)} >= LONG_WITHOUT_SECOND_LINE
 
 
 def test_a_printed_schedule_happens_again() -> None:

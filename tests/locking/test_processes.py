@@ -36,7 +36,7 @@ def on_azure() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 S3 = pytest.param(on_s3, marks=pytest.mark.service)
-AZURE = pytest.param(on_azure, marks=pytest.mark.service)
+AZURE = pytest.param(on_azure, marks=[pytest.mark.service, pytest.mark.exhaustive])
 
 
 @pytest.fixture(params=["folder", S3, AZURE])

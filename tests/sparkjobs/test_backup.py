@@ -37,10 +37,21 @@ def assert_nothing_committed(store: ObjectStore) -> None:
     assert Archive.open(store).state.sequence == 0
 
 
-@pytest.mark.usefixtures("on_spark")
 def test_a_backup_commits_one_block_that_says_what_it_holds_and_no_password(
     run_backup: RunJob, shop: Address, store: ObjectStore
 ) -> None:
+    commits_one_block(run_backup, shop, store)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("on_spark")
+def test_a_backup_by_spark_commits_one_block_that_says_what_it_holds_and_no_password(
+    run_backup: RunJob, shop: Address, store: ObjectStore
+) -> None:
+    commits_one_block(run_backup, shop, store)
+
+
+def commits_one_block(run_backup: RunJob, shop: Address, store: ObjectStore) -> None:
     code, record = run_backup(shop)
     assert record.result is not None
     (commit,) = Archive.open(store).commits()

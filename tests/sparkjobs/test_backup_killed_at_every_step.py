@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,20 @@ NOTICE_S = 30.0
 ORDERS = [(number, f"order {number} ".ljust(100, "x")) for number in range(1, 101)]
 PEOPLE = [(1, "Ada"), (2, None)]
 
+KINDS = {
+    "put locks/ingest-shop/WRIT.": 1,
+    "create runs/": 4,
+    "CREATE_REPLICATION_SLOT": 1,
+    "LOCK TABLE": 2,
+    "start /": 1,
+    "begin data/": 5,
+    "write data/": 5,
+    "end data/": 5,
+    "create commits/": 1,
+    "delete locks/": 4,
+}
+"""What a whole backup does that somebody else could see, in words of the steps' names, and how often at least."""
+
 
 Chosen = Callable[[Sequence[str]], Sequence[int]]
 """Chooses among the steps of a whole job: returns their numbers, from 1."""
@@ -65,37 +80,51 @@ class Lane:
         return self.jobs.run(Order("backup", str(archive), self.source.url, self.source.password, run, **how))
 
 
+@pytest.fixture(scope="module")
+def sudden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[SuddenJobs]]:
+    """Who makes the backups of each lane: a process that has imported all they need."""
+    with ExitStack() as stack:
+        made = [SuddenJobs(tmp_path_factory.mktemp("sudden") / "jobs") for _ in range(LANES)]
+        for each in made:
+            stack.callback(each.close)
+        yield made
+
+
 @pytest.fixture
-def lanes(new_database: Callable[[], Address], tmp_path: Path) -> Iterator[list[Lane]]:
+def lanes(new_database: Callable[[], Address], tmp_path: Path, sudden: list[SuddenJobs]) -> list[Lane]:
     """Lanes whose archives hold one backup each, which nothing that comes later may harm."""
     made = []
-    try:
-        for number in range(LANES):
-            source = new_database()
-            with connect(source) as session, session.cursor() as cursor:
-                cursor.execute("create table public.orders (id int primary key, word text not null)")
-                cursor.executemany("insert into public.orders values (%s, %s)", ORDERS)
-                cursor.execute("create table public.people (id int, name text)")
-                cursor.executemany("insert into public.people values (%s, %s)", PEOPLE)
-            folder = tmp_path / f"lane-{number}"
-            folder.mkdir()
-            lane = Lane(source, folder / "archive", SuddenJobs(folder / "jobs"))
-            made.append(lane)
-            Archive.create(open_store(str(lane.archive)), name="shop")
-            first = lane.back_up(lane.archive, "first")
-            assert first.code == 0, first.said
-        yield made
-    finally:
-        for lane in made:
-            lane.jobs.close()
+    for number, jobs_of_lane in enumerate(sudden):
+        source = new_database()
+        with connect(source) as session, session.cursor() as cursor:
+            cursor.execute("create table public.orders (id int primary key, word text not null)")
+            cursor.executemany("insert into public.orders values (%s, %s)", ORDERS)
+            cursor.execute("create table public.people (id int, name text)")
+            cursor.executemany("insert into public.people values (%s, %s)", PEOPLE)
+        folder = tmp_path / f"lane-{number}"
+        folder.mkdir()
+        lane = Lane(source, folder / "archive", jobs_of_lane)
+        made.append(lane)
+        Archive.create(open_store(str(lane.archive)), name="shop")
+        first = lane.back_up(lane.archive, "first")
+        assert first.code == 0, first.said
+    return made
 
 
+def test_a_backup_that_is_killed_before_what_others_could_see_loses_nothing_and_the_next_one_is_whole(
+    lanes: list[Lane],
+) -> None:
+    """Before the last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
+    whole = whole_backup(lanes[0])
+    killed = kill_at_every_step(lanes, "before", numbers=last_of_each(whole.steps))
+    assert_every_kind_of_step_was_met(killed, least=1)
+
+
+@pytest.mark.exhaustive
 def test_a_backup_that_is_killed_before_a_step_of_each_kind_loses_nothing_and_the_next_one_is_whole(
     lanes: list[Lane],
 ) -> None:
-    archive = shutil.copytree(lanes[0].archive, lanes[0].archive.with_name("whole"))
-    whole = lanes[0].back_up(archive, "whole")
-    assert whole.code == 0, whole.said
+    whole = whole_backup(lanes[0])
     killed = kill_at_every_step(lanes, "before", numbers=one_of_each_kind(whole.steps))
     assert_every_kind_of_step_was_met(killed, least=1)
 
@@ -124,13 +153,31 @@ def test_a_backup_that_is_killed_within_any_request_to_a_folder_loses_nothing_an
 def test_a_driver_that_is_killed_before_what_it_leaves_behind_is_followed_by_one_that_goes_on(
     lanes: list[Lane],
 ) -> None:
-    killed = kill_drivers(lanes, "before", last_two_of_each_kind("create ", "end data/"))
-    assert len([name for name in killed if "create runs/" in name]) == 2
-    assert len([name for name in killed if "end data/" in name]) >= 2
-    assert len(kill_drivers(lanes, "after", last_two_of_each_kind("create commits/"))) == 1
+    killed = kill_drivers(lanes, "before", last_of_each_kind("create runs/", "end data/"))
+    assert [name for name in killed if "create runs/" in name]
+    assert [name for name in killed if "end data/" in name]
+    assert len(kill_drivers(lanes, "after", last_of_each_kind("create commits/"))) == 1
 
 
 def test_what_is_in_a_pack_is_whole_or_read_again_whenever_a_driver_is_killed(lanes: list[Lane]) -> None:
+    killed = kill_drivers(lanes, "before", last_of_each_kind("create commits/", "end data/shop/packs"), packs=True)
+    assert {"commits" if "create commits/" in name else "packs" for name in killed} == {"commits", "packs"}
+    assert len(kill_drivers(lanes, "after", last_of_each_kind("end data/shop/packs"), packs=True)) == 1
+
+
+@pytest.mark.exhaustive
+def test_a_driver_that_is_killed_before_the_last_two_of_what_it_leaves_behind_is_followed_by_one_that_goes_on(
+    lanes: list[Lane],
+) -> None:
+    killed = kill_drivers(lanes, "before", last_two_of_each_kind("create ", "end data/"))
+    assert len([name for name in killed if "create runs/" in name]) == 2
+    assert len([name for name in killed if "end data/" in name]) >= 2
+
+
+@pytest.mark.exhaustive
+def test_what_is_in_a_pack_is_whole_or_read_again_when_a_driver_is_killed_within_it_or_behind_it(
+    lanes: list[Lane],
+) -> None:
     chosen = last_two_of_each_kind("create commits/", "end data/shop/packs", "write data/shop/packs")
     killed = kill_drivers(lanes, "before", chosen, packs=True)
     assert len([name for name in killed if "/packs/" in name]) >= 2
@@ -155,18 +202,7 @@ def assert_every_kind_of_step_was_met(killed: list[str], *, least: int | None = 
     :param least: of each kind; None: as many as a whole backup has.
     """
     sys.stdout.write(f"{len(killed)} steps\n")
-    for expected, many in {
-        "put locks/ingest-shop/WRIT.": 1,
-        "create runs/": 4,
-        "CREATE_REPLICATION_SLOT": 1,
-        "LOCK TABLE": 2,
-        "start /": 1,
-        "begin data/": 5,
-        "write data/": 5,
-        "end data/": 5,
-        "create commits/": 1,
-        "delete locks/": 4,
-    }.items():
+    for expected, many in KINDS.items():
         assert len([name for name in killed if expected in name]) >= (least or many), expected
 
 
@@ -198,6 +234,28 @@ def kill_at_every_step(
         for done in [pool.submit(work, lane) for lane in lanes]:
             done.result()
     return [killed[at] for at in sorted(killed)]
+
+
+def whole_backup(lane: Lane) -> Ended:
+    """Make a backup that nobody kills, in a copy of the lane's archive."""
+    whole = lane.back_up(shutil.copytree(lane.archive, lane.archive.with_name("whole")), "whole")
+    assert whole.code == 0, whole.said
+    return whole
+
+
+def last_of_each(steps: Sequence[str]) -> list[int]:
+    """Return the numbers, from 1, of the last step of each of `KINDS`."""
+    return sorted({max(number for number, name in enumerate(steps, 1) if kind in name) for kind in KINDS})
+
+
+def last_of_each_kind(*beginnings: str) -> Chosen:
+    """Return what chooses the last step of each kind, among those whose names begin so."""
+
+    def choose(steps: Sequence[str]) -> list[int]:
+        wanted = [name if name.startswith(beginnings) else "" for name in steps]
+        return [number for number in one_of_each_kind(wanted) if wanted[number - 1]]
+
+    return choose
 
 
 def last_two_of_each_kind(*beginnings: str) -> Chosen:

@@ -85,14 +85,14 @@ def assert_whole(store: ObjectStore, truth: Truth, place: str) -> None:
     followed_shop.check_let_go(archive, truth.address, place)
     followed_shop.check_whole(archive, place)
     followed_shop.check_once(archive, place)
-    followed_shop.check_moments(archive, truth, place, every=3)
+    followed_shop.check_moments(archive, truth, place, every=4)
 
 
 def fail_store(patch: pytest.MonkeyPatch, store: ObjectStore, failing: Failing) -> None:
     patch.setattr(driver, "open_store", lambda url: SteppedStore(store, failing))
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.exhaustive), "after"])
 def test_an_answer_to_a_commit_that_is_lost_once_changes_nothing(
     truth: Truth, store: ObjectStore, run_backup: RunJob, when: When
 ) -> None:
@@ -103,7 +103,7 @@ def test_an_answer_to_a_commit_that_is_lost_once_changes_nothing(
     assert_whole(store, truth, when)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.exhaustive), "after"])
 def test_a_commit_of_which_nobody_knows_is_joined_or_repeated_by_the_next_backup(
     truth: Truth, store: ObjectStore, run_backup: RunJob, when: When
 ) -> None:
@@ -116,6 +116,7 @@ def test_a_commit_of_which_nobody_knows_is_joined_or_repeated_by_the_next_backup
     assert_goes_on(store, truth, run_backup, when)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_slot_whose_advance_was_not_answered_is_advanced_by_the_next_backup(
     truth: Truth, store: ObjectStore, run_backup: RunJob, when: When
@@ -136,13 +137,15 @@ def test_a_slot_whose_advance_was_not_answered_is_advanced_by_the_next_backup(
     assert_goes_on(store, truth, run_backup, when)
 
 
-def test_no_other_backup_of_a_source_is_made_while_its_changes_are_backed_up(truth: Truth, store: ObjectStore) -> None:
+@pytest.mark.parametrize("kind", ["changes", pytest.param("full", marks=pytest.mark.exhaustive)])
+def test_no_other_backup_of_a_source_is_made_while_its_changes_are_backed_up(
+    truth: Truth, store: ObjectStore, kind: str
+) -> None:
     name = truth.address.database
     with locks.acquire(store, "backup", sources=[name], owner=Owner(), purpose="changes", wait=0):
-        for kind in ("changes", "full"):
-            more = ("--source", truth.address.url, "--kind", kind, "--json")
-            other = run("backup", store.url, *more, address=truth.address)
-            assert (other.code, f"ingest-{name}" in other.value["error"]) == (3, True), other.value
+        more = ("--source", truth.address.url, "--kind", kind, "--json")
+        other = run("backup", store.url, *more, address=truth.address)
+        assert (other.code, f"ingest-{name}" in other.value["error"]) == (3, True), other.value
 
 
 def once_before(patch: pytest.MonkeyPatch, owner: Any, name: str, happens: Callable[[], Any], *, at: int = 1) -> None:
@@ -217,13 +220,12 @@ def test_a_slot_that_somebody_else_reads_is_left_to_them(
 @pytest.mark.parametrize(
     ("moment", "how"),
     [
-        ("_commit", signal.SIGINT),
         ("_let_go", signal.SIGQUIT),
         *(
             pytest.param(moment, how, marks=pytest.mark.exhaustive)
             for moment, how in (
                 *(("_read", signal.SIGQUIT), ("_read", signal.SIGINT)),
-                *(("_commit", signal.SIGQUIT), ("_let_go", signal.SIGINT)),
+                *(("_commit", signal.SIGQUIT), ("_commit", signal.SIGINT), ("_let_go", signal.SIGINT)),
             )
         ),
     ],
@@ -271,6 +273,7 @@ def test_a_spark_that_is_killed_between_windows_is_started_again_and_goes_on(
     assert len({placed.block.run for placed in Archive.open(store).state.blocks.values()}) == 2
 
 
+@pytest.mark.exhaustive
 def test_a_store_that_is_full_fails_with_a_sentence_and_loses_nothing(
     truth: Truth, store: ObjectStore, run_backup: RunJob
 ) -> None:

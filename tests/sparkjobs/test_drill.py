@@ -19,6 +19,7 @@ from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from tests.support import command
+from tests.support.command_here import run_here
 from tests.support.jobs import RunJob
 from tests.support.servers import create_database, drop_slots
 
@@ -94,7 +95,7 @@ def test_a_random_moment_comes_back_from_a_copy_alone(followed: ObjectStore, tem
     assert (done.value["rows"], done.value["equal"], done.value["seed"]) == (100, True, 3)
     assert done.value["assertions"] == [{"sql": holds, "holds": True, "said": ""}]
     assert 0 < done.value["restore_s"] <= done.value["seconds"]
-    shown = command.run("drill", url, "--history", "--json").value["drills"]
+    shown = run_here("drill", url, "--history", "--json").value["drills"]
     assert [(each["run"], each["state"], each["at"]) for each in shown] == [
         (done.value["run"], "succeeded", done.value["at"])
     ]

@@ -218,6 +218,9 @@ def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return str(request.param)
 
 
+ON_SPARK_TOO = (pytest.mark.service, pytest.mark.exhaustive)
+
+
 def tries(folder: Path) -> int:
     return len(list(folder.iterdir()))
 
@@ -255,13 +258,21 @@ def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run,
     assert tries(folder) == 4
 
 
+EACH_TIME = (
+    (StoreFull("No room left to write 'data/x'"), "StoreFull: No room left to write 'data/x'"),
+    (StoreOutcomeUnknown("no answer to 'data/x'"), "StoreOutcomeUnknown: no answer to 'data/x'"),
+    (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error"),
+)
+
+
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("executor", "error", "message"),
     [
-        (StoreFull("No room left to write 'data/x'"), "StoreFull: No room left to write 'data/x'"),
-        (StoreOutcomeUnknown("no answer to 'data/x'"), "StoreOutcomeUnknown: no answer to 'data/x'"),
-        (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error"),
+        *(pytest.param("inline", *each) for each in EACH_TIME),
+        pytest.param("spark", *EACH_TIME[0], marks=pytest.mark.service),
+        *(pytest.param("spark", *each, marks=ON_SPARK_TOO) for each in EACH_TIME[1:]),
     ],
+    indirect=["executor"],
 )
 def test_a_task_that_fails_each_time_says_why(run: Run, executor: str, error: Exception, message: str) -> None:
     def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
@@ -348,8 +359,10 @@ def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_orde
     assert max(beside for _, beside in record.result["together"]) == 2
 
 
-@pytest.mark.usefixtures("executor")
-def test_a_task_that_fails_for_good_ends_the_others_that_wait_their_turn(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("executor", ["inline", pytest.param("spark", marks=ON_SPARK_TOO)], indirect=True)
+def test_a_task_that_fails_for_good_ends_the_others_that_wait_their_turn(
+    run: Run, tmp_path: Path, executor: str
+) -> None:
     folder = tmp_path / "begun"
     folder.mkdir()
 

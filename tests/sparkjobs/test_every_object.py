@@ -40,10 +40,21 @@ def alone(address: Address) -> list[str]:
         return [row[0] for row in session.execute(ALONE)]
 
 
-@pytest.mark.usefixtures("on_spark")
 def test_every_object_and_every_row_comes_back(
     source: Address, create_database: CreateDatabase, run_backup: RunJob, run_restore: RunJob
 ) -> None:
+    comes_back(source, create_database, run_backup, run_restore)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("on_spark")
+def test_every_object_and_every_row_comes_back_by_spark(
+    source: Address, create_database: CreateDatabase, run_backup: RunJob, run_restore: RunJob
+) -> None:
+    comes_back(source, create_database, run_backup, run_restore)
+
+
+def comes_back(source: Address, create_database: CreateDatabase, run_backup: RunJob, run_restore: RunJob) -> None:
     code, backup = run_backup(source)
     assert backup.result is not None, backup.error
     assert (code, backup.result["whole"]) == (0, True)

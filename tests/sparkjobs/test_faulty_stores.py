@@ -1,14 +1,15 @@
 """The store fails a job, or a job dies in the middle of its requests to object storage: nothing is lost or doubled.
 
 Requests are counted as a job makes them, so no list here can be out of date. `make test-all` tries each one,
-`make test` some of them.
+`make test` one of each kind of those that change something.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.jobs import RunJob
 from tests.support.sessions import nothing_left_in
 from tests.support.small_disk import OnSmallDisk, leave_room
-from tests.support.steps import SteppedStore, When
+from tests.support.steps import Kill, SteppedStore, When
 from tests.support.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
@@ -53,19 +54,33 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup, "cut", partial(cut, piece_bytes=PIECE_BYTES))
 
 
+OF_EACH_KIND = (
+    *((1, "create runs/"), (3, "create runs/")),
+    *((1, "begin data/"), (2, "write data/"), (4, "end data/")),
+    (1, "create commits/"),
+)
+"""Requests that change something, by their number among those whose names begin so."""
+
+EVERY_ONE = tuple((at, "") for at in range(1, 1000))
+
+
 def fail_requests(
-    run_backup: RunJob, store: ObjectStore, shop: Address, when: When, error: StoreError, *, stride: int
+    run_backup: RunJob,
+    store: ObjectStore,
+    shop: Address,
+    when: When,
+    error: StoreError,
+    requests: Sequence[tuple[int, str]],
 ) -> None:
     """Fail a request of a backup, another one of the next one, until none is left; all that was made is whole."""
-    numbers = range(1, 1000, stride)
     commits = 0
-    for at in numbers:
-        failing = Failing(at, when, error)
+    for at, named in requests:
+        failing = Failing(at, when, error, named=named)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(driver, "open_store", lambda url, failing=failing: SteppedStore(store, failing))
             code, record = run_backup(shop)
         if len(failing.requests) < at:
-            assert (code, at > 10) == (0, True)
+            assert (code, at > 10, named) == (0, True, "")
             sys.stdout.write(f"{len(failing.requests)} requests\n")
             break
         place = f"{when} request {at}, {failing.requests[at - 1]}"
@@ -85,7 +100,7 @@ def fail_requests(
 def test_a_store_that_is_full_at_any_request_fails_a_backup_with_a_sentence(
     run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None
 ) -> None:
-    fail_requests(run_backup, store, shop, "before", FULL, stride=9)
+    fail_requests(run_backup, store, shop, "before", FULL, OF_EACH_KIND)
 
 
 @pytest.mark.exhaustive
@@ -93,13 +108,13 @@ def test_a_store_that_is_full_at_any_request_fails_a_backup_with_a_sentence(
 def test_a_store_that_fails_any_request_leaves_whole_backups_or_none(
     run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None, when: When, error: StoreError
 ) -> None:
-    fail_requests(run_backup, store, shop, when, error, stride=1)
+    fail_requests(run_backup, store, shop, when, error, EVERY_ONE)
 
 
 def test_a_store_whose_answers_are_lost_leaves_whole_backups_or_none(
     run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None
 ) -> None:
-    fail_requests(run_backup, store, shop, "after", UNKNOWN, stride=11)
+    fail_requests(run_backup, store, shop, "after", UNKNOWN, OF_EACH_KIND)
 
 
 class TestFullDisk(OnSmallDisk):
@@ -141,21 +156,21 @@ def copied(origin: ObjectStore, url: str) -> ObjectStore:
     return copy
 
 
-def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, when: When, *, stride: int) -> None:
-    """Kill a backup into S3 at a step, the next one at a later step, until one is made."""
+def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, kills: Iterable[Kill]) -> None:
+    """Kill a backup into S3 at a step, the next one at another step, until one is made."""
     assert shop.password
     origin = Archive.create(open_store(f"s3://backups/{name}"), name="shop").store
     order = partial(Order, "backup", url=shop.url, password=shop.password)
     first = sudden.run(order(archive=origin.url, run="first"))
     assert first.code == 0, first.said
-    for at in range(2, 1000, stride):
-        store = copied(origin, f"s3://backups/{name}-{at}")
-        ended = sudden.run(order(archive=store.url, run="killed", at=at, when=when))
+    for number, kill in enumerate(kills):
+        store = copied(origin, f"s3://backups/{name}-{number}")
+        ended = sudden.run(order(archive=store.url, run="killed", **asdict(kill)))
         if ended.code == 0:
             sys.stdout.write(f"{len(ended.steps)} steps\n")
-            assert at > 50
+            assert (kill.at > 50, kill.named) == (True, "")
             break
-        place = f"{when} step {at}, {ended.steps[at - 1]}"
+        place = f"{kill.when} {ended.steps[-1]} ({len(ended.steps)})"
         assert ended.code == -signal.SIGKILL, f"{place}: {ended.said}"
         before = Archive.open(store)
         assert before.state.sequence in (1, 2), place
@@ -175,7 +190,8 @@ def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, when: When,
 def test_a_backup_into_s3_that_is_killed_loses_nothing_and_the_next_one_is_whole(
     sudden: SuddenJobs, shop: Address
 ) -> None:
-    kill_backups_on_s3(sudden, shop, "some", "before", stride=80)
+    commit = "create commits/"
+    kill_backups_on_s3(sudden, shop, "some", [Kill(2, "end data/"), Kill(1, commit), Kill(1, commit, "after")])
 
 
 @pytest.mark.exhaustive
@@ -183,4 +199,4 @@ def test_a_backup_into_s3_that_is_killed_loses_nothing_and_the_next_one_is_whole
 def test_a_backup_into_s3_that_is_killed_at_any_step_loses_nothing_and_the_next_one_is_whole(
     sudden: SuddenJobs, shop: Address, when: When
 ) -> None:
-    kill_backups_on_s3(sudden, shop, f"every-{when}", when, stride=1)
+    kill_backups_on_s3(sudden, shop, f"every-{when}", (Kill(at, when=when) for at in range(2, 1000)))

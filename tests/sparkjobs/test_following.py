@@ -15,7 +15,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
 from sparkjobs import backup
-from tests.support.followed import Everything, Followed, known, open_followed
+from tests.support.followed import Everything, Followed, agree, known, open_followed
 from tests.support.jobs import RunJob
 from tests.support.truth import Truth, rows_of
 
@@ -89,8 +89,7 @@ def test_each_transaction_can_be_brought_back(shop: Followed, new_database: NewD
     described = points.describe(shop.archive().state)["sources"][0]
     assert len(described["intervals"]) == 1
     assert described["gaps"] == []
-    for position, rows in shop.moments:
-        assert rows_at(shop, position) == as_rows(rows), position
+    agree(shop, exactly=set(shop.moments[-1][1]))
     for position, rows in shop.moments[3::5]:
         assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows), position
 
@@ -126,6 +125,7 @@ def test_changes_between_a_new_slot_and_its_snapshot_are_neither_lost_nor_double
     assert interval.first == since
     for position, rows in shop.moments:
         assert rows_at(shop, position) == as_rows(rows), position
+    for position, rows in (shop.moments[1], shop.moments[-1]):
         assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows), position
 
 

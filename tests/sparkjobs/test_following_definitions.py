@@ -24,7 +24,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream_rights import WantedStream
 from sparkjobs import following
 from tests.support.compacting import compact, everything_told
-from tests.support.followed import Followed, agree, comes_back, known, open_followed
+from tests.support.followed import Followed, agree, agree_at, comes_back, known, open_followed
 from tests.support.servers import create_database
 from tests.support.versions import programs_of, running
 
@@ -119,34 +119,34 @@ def make_partitions(followed: Followed) -> dict[str, int]:
 
 
 def test_a_partition_made_between_two_backups_has_its_rows_from_the_first_on(
-    followed: Followed, new_database: NewDatabase
+    followed: Followed, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     every = make_partitions(followed)
     whole = {every[name] for name in ("plain", "own", "deeper", "pair_2", "silent", "single_3")}
-    agree(followed, 1)
-    for position, truth in followed.moments[1:]:
-        got = followed.tables_at(followed.moment(f"lsn:{position}"))
+    for number in range(1, len(followed.moments), 2):
+        position, truth = followed.moments[number]
+        got = agree_at(followed, number)
         for table in whole & truth.keys():
             assert len(truth[table].rows) == len(got[table].rows if table in got else []), (position, truth[table])
     assert not {"public.plain", "public.own", "public.deeper"} & gaps(followed).keys()
     assert gaps(followed).keys() == BEGUN_ANEW
     between = next(at for at, truth in followed.moments if every["own"] in truth)
     comes_back(followed, f"lsn:{between}", new_database())
-    comes_back(followed, "latest", new_database())
+    is_read_in_place(followed, tmp_path)
 
     before = everything_told(followed.store)
     compact(followed.store)
     assert everything_told(followed.store) == before
     compact(followed.store, consolidate=True)
-    agree(followed, 1)
+    agree(followed, 1, every=5)
     followed.run("insert into pair values ('d', 2), ('e', 3)", "delete from pair where a = 'a'")
     followed.back_up()
-    agree(followed, 1)
+    agree(followed, len(followed.moments) - 1)
     comes_back(followed, "latest", new_database())
 
 
-def test_a_partition_without_a_snapshot_is_read_in_place(followed: Followed, tmp_path: Path) -> None:
-    make_partitions(followed)
+def is_read_in_place(followed: Followed, tmp_path: Path) -> None:
+    """Make sure that partitions without a snapshot can be queried, and what they are partitions of."""
     expected: list[tuple[str, list[tuple[Any, ...]]]] = [
         ("select a, n from pair_2 order by a", [("a", 2), ("c", 2)]),
         ("select count(*) from silent", [(0,)]),
@@ -158,15 +158,33 @@ def test_a_partition_without_a_snapshot_is_read_in_place(followed: Followed, tmp
         assert [tuple(row.values()) for batch in asked.rows() for row in batch.to_pylist()] == rows
 
 
-@pytest.mark.parametrize("version", [14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))])
-def test_each_release_tells_how_a_partition_was_made(version: int, tmp_path: Path) -> None:
-    with (
-        running(PostgresServer(programs=programs_of(version))) as server,
-        open_followed(create_database(server), tmp_path / "archive") as followed,
-    ):
+@pytest.fixture(
+    scope="module", params=[14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))]
+)
+def older(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """The server of an older release."""
+    with running(PostgresServer(programs=programs_of(request.param))) as server:
+        yield server
+
+
+@pytest.mark.exhaustive
+def test_each_release_tells_how_a_partition_was_made(older: PostgresServer, tmp_path: Path) -> None:
+    with open_followed(create_database(older), tmp_path / "archive") as followed:
         make_partitions(followed)
-        agree(followed, 1)
+        agree(followed, 1, every=6)
         assert gaps(followed).keys() == BEGUN_ANEW
+
+
+def test_each_release_lets_the_log_tell_of_definitions(older: PostgresServer, tmp_path: Path) -> None:
+    with open_followed(create_database(older), tmp_path / "archive") as followed:
+        for statement in definitions.CREATED:
+            followed.session.execute(statement.encode())
+        begin(followed, "create table kept (id int primary key)")
+        followed.run("create temp table t (id int)", "insert into kept values (1)")
+        followed.run("alter table kept add word text", "insert into kept values (2, 'a')")
+        followed.back_up()
+        assert not any(followed.moment(f"lsn:{position}").approximate for position, _ in followed.moments[1:])
+        agree(followed, 1)
 
 
 def test_a_table_that_is_made_between_two_backups_has_a_gap_until_its_snapshot(followed: Followed) -> None:
@@ -316,7 +334,9 @@ def test_where_the_log_tells_of_definitions_each_moment_has_its_own(
         assert not definitions.left(session)
 
 
-def test_where_the_log_tells_of_definitions_rows_that_are_stored_anew_are_no_change(telling: Followed) -> None:
+def test_where_the_log_tells_of_definitions_rows_stored_anew_and_temporary_tables_are_no_change(
+    telling: Followed,
+) -> None:
     begin(
         telling,
         "create table kept (id int primary key)",
@@ -330,6 +350,7 @@ def test_where_the_log_tells_of_definitions_rows_that_are_stored_anew_are_no_cha
     telling.session.execute("vacuum full kept")
     telling.session.execute("reindex table kept")
     telling.run("refresh materialized view filled", "select nextval('counter')", "cluster kept")
+    telling.run("create temp table t (id serial primary key)", "create index on t (id)", "drop table t")
     telling.run("insert into staged values (1)")
     telling.back_up()
     versions = {placed.head.schema_version for placed in telling.archive().state.blocks.values()}
@@ -339,9 +360,13 @@ def test_where_the_log_tells_of_definitions_rows_that_are_stored_anew_are_no_cha
     assert not any(interval["schema_approximate"] for interval in source["intervals"])
     telling.back_up("full")
     agree(telling, 1)
+    telling.run("create table own (id int primary key)")
+    telling.back_up()
+    defined = [placed.head.defined for placed in telling.archive().state.blocks.values()]
+    assert [len(each) for each in defined if each] == [1]
 
 
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("told", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_what_is_changed_and_changed_back_between_two_backups_is_not_called_exact(
     followed: Followed, told: bool
 ) -> None:
@@ -395,24 +420,27 @@ def test_a_partition_that_comes_and_goes_between_two_backups_is_seen_by_its_rows
     agree(followed, 1)
 
 
-def test_temporary_tables_and_views_that_are_filled_anew_are_no_change(telling: Followed) -> None:
-    begin(telling, "create table kept (id int primary key)", "create materialized view filled as select 1 as n")
-    telling.run("create temp table t (id serial primary key)", "create index on t (id)", "drop table t")
-    telling.run("refresh materialized view filled", "reindex table kept")
-    telling.run("create table own (id int primary key)")
-    telling.back_up()
-    defined = [placed.head.defined for placed in telling.archive().state.blocks.values()]
-    assert [len(each) for each in defined if each] == [1]
+INTERRUPTIONS = (
+    "alter event trigger holdfast_dropped disable; alter event trigger holdfast_dropped enable always",
+    "drop event trigger holdfast_defined",
+    "alter function holdfast_log.note() rename to other",
+    "create or replace function holdfast_log.note() returns event_trigger language plpgsql as 'begin end'",
+)
+
+
+def test_each_way_to_interrupt_the_telling_is_seen(telling: Followed) -> None:
+    before = definitions.told(telling.session)
+    assert before
+    for meanwhile in INTERRUPTIONS:
+        with telling.session.transaction(force_rollback=True):
+            telling.session.execute(meanwhile.encode())
+            assert definitions.told(telling.session) != before, meanwhile
+    assert definitions.told(telling.session) == before
 
 
 @pytest.mark.parametrize(
     "meanwhile",
-    [
-        "alter event trigger holdfast_dropped disable; alter event trigger holdfast_dropped enable always",
-        "drop event trigger holdfast_defined",
-        "alter function holdfast_log.note() rename to other",
-        "create or replace function holdfast_log.note() returns event_trigger language plpgsql as 'begin end'",
-    ],
+    [INTERRUPTIONS[0], *(pytest.param(each, marks=pytest.mark.exhaustive) for each in INTERRUPTIONS[1:])],
 )
 def test_where_the_telling_was_interrupted_nobody_knows(telling: Followed, meanwhile: str) -> None:
     begin(telling, "create table kept (id int primary key)")
@@ -446,22 +474,6 @@ def test_what_is_changed_while_the_schema_is_read_is_read_again(
     assert parse_position(followed.moments[-1][0]) <= newest.position
 
 
-@pytest.mark.parametrize("version", [14, 15, 16, 17])
-def test_each_release_lets_the_log_tell_of_definitions(version: int, tmp_path: Path) -> None:
-    with (
-        running(PostgresServer(programs=programs_of(version))) as server,
-        open_followed(create_database(server), tmp_path / "archive") as followed,
-    ):
-        for statement in definitions.CREATED:
-            followed.session.execute(statement.encode())
-        begin(followed, "create table kept (id int primary key)")
-        followed.run("create temp table t (id int)", "insert into kept values (1)")
-        followed.run("alter table kept add word text", "insert into kept values (2, 'a')")
-        followed.back_up()
-        assert not any(followed.moment(f"lsn:{position}").approximate for position, _ in followed.moments[1:])
-        agree(followed, 1)
-
-
 def test_a_table_that_stops_being_followed_beside_a_new_partition_has_its_gap(followed: Followed) -> None:
     begin(
         followed,
@@ -484,8 +496,7 @@ def test_a_table_that_stops_being_followed_beside_a_new_partition_has_its_gap(fo
     assert gap["reason"].startswith("it has no primary key")
 
 
-@pytest.mark.parametrize("way", ["made", "attached"])
-def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Followed, way: str) -> None:
+def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Followed) -> None:
     excluded = ("--exclude", "public.secret*")
     followed.make(
         (
@@ -494,22 +505,20 @@ def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Follow
         )
     )
     followed.back_up("changes", *excluded)
-    if way == "made":
-        followed.run("create table secret partition of root for values from (1) to (9)", "insert into root values (1)")
-    else:
-        followed.run("create table secret (like root including all)", "insert into secret values (1)")
-        followed.run(
-            "alter table root attach partition secret for values from (1) to (9)", "insert into root values (2)"
-        )
+    followed.run("create table secret_made partition of root for values from (1) to (9)", "insert into root values (1)")
+    followed.run("create table secret_other (like root including all)", "insert into secret_other values (11)")
+    followed.run(
+        "alter table root attach partition secret_other for values from (11) to (19)", "insert into root values (12)"
+    )
     followed.run("insert into root values (0)")
 
-    for _ in range(2):
+    for number in range(2):
         assert "begun" not in followed.back_up("changes", *excluded)
-        followed.run("insert into root values (3) on conflict do nothing")
+        followed.run(f"insert into root values (3 + {number}), (13 + {number})")
 
     assert names(followed, "latest") == {"public.zero"}
     changed = {record.label for placed in followed.archive().state.blocks.values() for record in placed.head.tables}
-    assert "public.secret" not in changed
+    assert not {each for each in changed if "secret" in each}
 
 
 def test_a_column_that_is_not_generated_any_more_has_its_values_from_a_snapshot_on(
@@ -537,7 +546,10 @@ def test_a_column_that_is_not_generated_any_more_has_its_values_from_a_snapshot_
         assert list(known(session).values()) == list(followed.moments[-1][1].values())
 
 
-@pytest.mark.parametrize("most", [3, 2_000_000], ids=["windows", "window"])
+@pytest.mark.parametrize(
+    "most",
+    [pytest.param(3, id="windows"), pytest.param(2_000_000, id="window", marks=pytest.mark.exhaustive)],
+)
 def test_a_new_partition_whose_rows_were_written_anew_before_its_snapshot_is_named(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:

@@ -5,13 +5,14 @@ The log tells nothing of either. Jobs run without Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
 from holdfast.sources.postgresql.address import Address
-from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.followed import Followed, agree, agree_at, comes_back, open_followed
 
 pytestmark = pytest.mark.service
 
@@ -43,6 +44,13 @@ REWRITTEN: dict[str, Sequence[str]] = {
 }
 """Nobody can tell what rows have, or could not if something else had happened that looks the same."""
 
+SHORT: dict[str, Sequence[str]] = {
+    "emptied and altered, where there can be no large values": ("truncate t", _ROWS, "alter table t drop b")
+}
+"""Of a table that can have no large values."""
+
+_MADE_SHORT = "create table t (id int primary key, a char(9), b char(9), n int)"
+
 
 @pytest.fixture
 def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
@@ -50,42 +58,79 @@ def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
         yield opened
 
 
-def live(followed: Followed, steps: Sequence[str], made: str = _MADE) -> set[int]:
-    """Follow a table through some transactions; returns its oid, if the last backup has not begun it anew."""
-    followed.make([made, _ROWS])
+def live(followed: Followed, cases: Mapping[str, Sequence[str]]) -> set[str]:
+    """Follow a table of each case through some transactions, each in a schema of its own.
+
+    Cases are walked through side by side: where one has a backup between its steps, those without begin behind it.
+
+    :return: the schemas of those that the last backup has not begun anew.
+    """
+    schemas = [f"case_{number}" for number in range(len(cases))]
+    halves = [_split(steps) for steps in cases.values()]
+    followed.make(
+        (f"create schema {schema}", f"set local search_path = {schema}", _MADE_SHORT if name in SHORT else _MADE, _ROWS)
+        for schema, name in zip(schemas, cases, strict=True)
+    )
     followed.note()
     followed.back_up()
-    for step in steps:
-        if step == "BACKUP":
+    for half in (0, 1):
+        walks = [[(schema, step) for step in steps[half]] for schema, steps in zip(schemas, halves, strict=True)]
+        for at_once in zip_longest(*walks):
+            _step(followed, [each for each in at_once if each])
+        if half == 0 and any(steps[0] for steps in halves):
             assert "begun" not in followed.back_up()
-        elif step.startswith(("vacuum", "cluster")):
-            followed.session.execute(step.encode())
-            followed.note()
-        else:
-            followed.run(step)
-    followed.run(_USED)
+    _step(followed, [(schema, _USED) for schema in schemas])
     begun = followed.back_up().get("begun", [])
-    return {oid for (oid,) in followed.session.execute("select 't'::regclass::oid::int8") if not begun}
+    assert set(begun) <= {f"{schema}.t" for schema in schemas}
+    return {schema for schema in schemas if f"{schema}.t" not in begun}
 
 
+def _split(steps: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the steps before a backup and those behind it."""
+    at = steps.index("BACKUP") if "BACKUP" in steps else -1
+    return steps[: max(at, 0)], steps[at + 1 :]
+
+
+def _step(followed: Followed, steps: Sequence[tuple[str, str]]) -> None:
+    """Do something in some schemas: in one transaction, but for what must have none around it."""
+    for schema, step in steps:
+        if step.startswith(("vacuum", "cluster")):
+            followed.session.execute(f"set search_path = {schema}".encode())
+            followed.session.execute(step.encode())
+    followed.session.execute("set search_path = public")
+    plain = [each for each in steps if not each[1].startswith(("vacuum", "cluster"))]
+    followed.run(*(each for schema, step in plain for each in (f"set local search_path = {schema}", step)))
+
+
+def oids(followed: Followed, schemas: set[str]) -> set[int]:
+    """Return those of the tables of some schemas."""
+    query = "select (schema || '.t')::regclass::oid::int8 from unnest(%s::text[]) schema"
+    return {oid for (oid,) in followed.session.execute(query, (sorted(schemas),))}
+
+
+def test_tables_are_followed_or_begin_anew_side_by_side(followed: Followed, new_database: NewDatabase) -> None:
+    """All cases in one database: which of two schemas a moment takes depends on all of them, so it is said."""
+    goes_on = live(followed, {**REFILED, **REWRITTEN, **SHORT})
+    assert goes_on == {f"case_{number}" for number in range(len(REFILED))}
+    agree(followed, 1, oids(followed, goes_on), schemas=("later",))
+    agree_at(followed, len(followed.moments) - 3, schema="earlier")  # to which some later changes do not fit
+    assert comes_back(followed, "latest", new_database())["stale"] == []
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", REFILED)
 def test_a_table_whose_rows_are_in_another_file_is_followed(
     followed: Followed, case: str, new_database: NewDatabase
 ) -> None:
-    exactly = live(followed, REFILED[case])
-    assert exactly
-    agree(followed, 1, exactly)
+    goes_on = live(followed, {case: REFILED[case]})
+    assert goes_on
+    agree(followed, 1, oids(followed, goes_on))
     assert comes_back(followed, "latest", new_database())["stale"] == []
 
 
-@pytest.mark.parametrize("case", REWRITTEN)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("case", [*REWRITTEN, *SHORT])
 def test_a_table_whose_rows_may_be_others_begins_anew(followed: Followed, case: str, new_database: NewDatabase) -> None:
-    assert not live(followed, REWRITTEN[case])
+    assert not live(followed, {case: {**REWRITTEN, **SHORT}[case]})
     agree(followed, 1)
     assert comes_back(followed, "latest", new_database())["stale"] == []
-
-
-def test_a_table_that_can_have_no_large_values_begins_anew_where_it_was_emptied_and_altered(followed: Followed) -> None:
-    made = "create table t (id int primary key, a char(9), b char(9), n int)"
-    assert not live(followed, ("truncate t", _ROWS, "alter table t drop b"), made)
-    agree(followed, 1)

@@ -6,7 +6,7 @@ without Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,11 @@ import pytest
 from holdfast.sources.postgresql.address import Address
 from sparkjobs import following
 from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.followed_cases import TOGETHER, Case, chosen, schemas, together_and_alone
 
 pytestmark = pytest.mark.service
 
 NewDatabase = Callable[..., Address]
-
-Steps = Sequence[str | Sequence[str]]
-"""Transactions, each of one statement or several."""
 
 
 @pytest.fixture
@@ -36,32 +34,35 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(following, "WINDOWS_AT_ONCE", 1)
 
 
-def follow(followed: Followed, made: Sequence[str], steps: Steps) -> None:
-    """Make tables, follow them through some transactions, and look at all of their moments."""
+def follow(followed: Followed, cases: Mapping[str, Case], which: str) -> None:
+    """Make the tables of one case or all, follow them through their transactions, and look at all of their moments.
+
+    Which of the two schemas a moment takes depends on all tables: where there are those of other cases, both are taken.
+    """
+    made, steps = chosen(cases, which)
     followed.make(made)
     followed.note()
     followed.back_up()
     for step in steps:
-        followed.run(*([step] if isinstance(step, str) else step))
+        followed.run(*step)
     followed.back_up()
-    agree(followed, 1)
+    agree(followed, 1, schemas=("earlier", "later") if which == TOGETHER else ("auto",))
+    newest = followed.moment("latest").tables()
+    assert not [oid for oid in oids(followed, cases, which) if newest[str(oid)].stale]
 
 
-def oids(followed: Followed) -> set[int]:
-    return {oid for (oid,) in followed.session.execute("select 't'::regclass::oid::int8")}
-
-
-def stale(followed: Followed) -> bool:
-    """Say whether the newest moment lacks what became of the table."""
-    moment = followed.moment("latest")
-    return bool(moment.tables()[str(min(oids(followed)))].stale)
+def oids(followed: Followed, cases: Mapping[str, Case], which: str) -> set[int]:
+    """Return those of the tables that are looked at."""
+    names = [f"{schema}.t" for schema in schemas(cases, which).values()]
+    query = "select name::regclass::oid::int8 from unnest(%s::text[]) name"
+    return {oid for (oid,) in followed.session.execute(query, (names,))}
 
 
 _ID = ["create table t (id int primary key)", "insert into t values (1)"]
 _TEXT = ["create table t (id int primary key, a text)", "insert into t values (1, 'one')"]
 _INT = ["create table t (id int primary key, a int)", "insert into t values (1, 1)"]
 
-AGAIN: dict[str, tuple[list[str], Steps]] = {
+AGAIN: dict[str, Case] = {
     "added, dropped and added": (
         _ID,
         ["alter table t add z int", "insert into t values (2, 2)", "alter table t drop z", "alter table t add z int"],
@@ -100,31 +101,12 @@ AGAIN: dict[str, tuple[list[str], Steps]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", AGAIN)
+@pytest.mark.parametrize("which", together_and_alone(AGAIN))
 def test_a_column_does_not_come_back_with_values_of_another(
-    followed: Followed, case: str, new_database: NewDatabase
+    followed: Followed, which: str, new_database: NewDatabase
 ) -> None:
-    made, steps = AGAIN[case]
-    follow(followed, made, steps)
-    assert not stale(followed)  # what could not be told has begun anew
+    follow(followed, AGAIN, which)
     comes_back(followed, "latest", new_database())
-
-
-def test_a_column_keeps_its_number_whatever_it_is_called(followed: Followed) -> None:
-    steps = [
-        "alter table t rename a to b",
-        "insert into t values (2, 'two')",
-        "update t set b = 'more'",
-        ["alter table t rename b to a", "alter table t add b text"],
-        "insert into t values (3, 'a', 'b')",
-    ]
-    followed.make(_TEXT)
-    followed.note()
-    followed.back_up()
-    for step in steps:
-        followed.run(*([step] if isinstance(step, str) else step))
-    assert "begun" not in followed.back_up()
-    agree(followed, 1, exactly=oids(followed))
 
 
 _FULL = [
@@ -134,7 +116,7 @@ _FULL = [
 ]
 _DEFAULT = [_FULL[0], _FULL[2]]
 
-KEYS: dict[str, tuple[list[str], Steps]] = {
+KEYS: dict[str, Case] = {
     "dropped for a while": (
         _FULL,
         [["alter table t drop constraint t_pkey", "update t set id = id + 1", "alter table t add primary key (id)"]],
@@ -194,11 +176,11 @@ KEYS: dict[str, tuple[list[str], Steps]] = {
 
 
 @pytest.mark.usefixtures("windows")
-@pytest.mark.parametrize("case", KEYS)
-def test_rows_are_told_apart_by_the_key_that_they_had(followed: Followed, case: str, new_database: NewDatabase) -> None:
-    made, steps = KEYS[case]
-    follow(followed, made, steps)
-    assert not stale(followed)
+@pytest.mark.parametrize("which", together_and_alone(KEYS))
+def test_rows_are_told_apart_by_the_key_that_they_had(
+    followed: Followed, which: str, new_database: NewDatabase
+) -> None:
+    follow(followed, KEYS, which)
     comes_back(followed, "latest", new_database())
 
 
@@ -208,7 +190,7 @@ _ROOT = [
     "insert into root values (1, 'a'), (2, 'b')",
 ]
 
-PARTITIONS: dict[str, tuple[list[str], Steps]] = {
+PARTITIONS: dict[str, Case] = {
     "unlogged for a while": (
         _ROOT,
         [
@@ -237,56 +219,43 @@ PARTITIONS: dict[str, tuple[list[str], Steps]] = {
 
 
 @pytest.mark.usefixtures("windows")
-@pytest.mark.parametrize("case", PARTITIONS)
+@pytest.mark.parametrize("which", together_and_alone(PARTITIONS))
 def test_a_partition_begins_anew_whose_rows_the_log_does_not_tell(
-    followed: Followed, case: str, new_database: NewDatabase
+    followed: Followed, which: str, new_database: NewDatabase
 ) -> None:
-    made, steps = PARTITIONS[case]
-    follow(followed, made, steps)
-    assert not stale(followed)
+    follow(followed, PARTITIONS, which)
     comes_back(followed, "latest", new_database())
 
 
-def test_a_partition_that_is_emptied_or_vacuumed_is_followed(followed: Followed) -> None:
-    followed.make(_ROOT)
-    followed.note()
-    followed.back_up()
-    followed.run("truncate t", "insert into root values (3, 'c')")
-    followed.session.execute("vacuum full t")
-    followed.run("insert into root values (4, 'd')")
-    assert "begun" not in followed.back_up()
-    agree(followed, 1, exactly=oids(followed))
+_LATER = [
+    "create table t (a int, b int, c varchar(2), n numeric(4, 1))",
+    "alter table t replica identity full",
+    "insert into t values (1, 1, 'x', 1), (2, 2, 'y', 2)",
+]
+
+LATER: dict[str, Case] = {
+    "without a column": (_LATER, ["alter table t drop b", "delete from t where a = 2"]),
+    "of another number": (_LATER, ["alter table t alter n type numeric", "insert into t values (3, 3, 'z', 1.234)"]),
+    "of another length": (_LATER, ["alter table t alter c type varchar(9)", "update t set c = 'longer'"]),
+}
 
 
-@pytest.mark.parametrize(
-    ("altered", "changed"),
-    [
-        ("alter table t drop b", "delete from t where a = 2"),
-        ("alter table t alter n type numeric", "insert into t values (3, 3, 'z', 1.234)"),
-        ("alter table t alter c type varchar(9)", "update t set c = 'longer'"),
-    ],
-)
+@pytest.mark.parametrize("which", together_and_alone(LATER))
 def test_a_schema_that_does_not_take_later_changes_has_older_rows(
-    followed: Followed, altered: str, changed: str, new_database: NewDatabase
+    followed: Followed, which: str, new_database: NewDatabase
 ) -> None:
-    followed.make(
-        [
-            "create table t (a int, b int, c varchar(2), n numeric(4, 1))",
-            "alter table t replica identity full",
-            "insert into t values (1, 1, 'x', 1), (2, 2, 'y', 2)",
-            "create table u (id int primary key)",
-        ]
-    )
+    made, (altered, changed) = chosen(LATER, which)
+    followed.make([*made, "create table u (id int primary key)"])
     followed.back_up()
     followed.run("insert into u values (1)")
-    followed.run(altered)
-    between = followed.run(changed)
+    followed.run(*altered)
+    between = followed.run(*changed)
     followed.run("insert into u values (2)")
     followed.run("drop table u")
     followed.back_up()
     position = f"lsn:{between}"
-    (told,) = followed.restore(position, new_database(), schema="earlier")["stale"]
-    assert told["table"] == "public.t"
+    told = followed.restore(position, new_database(), schema="earlier")["stale"]
+    assert {each["table"] for each in told} == {f"{schema}.t" for schema in schemas(LATER, which).values()}
     assert not followed.restore(position, new_database(), schema="later")["stale"]
     assert not followed.restore(position, new_database())["stale"]  # more is lost by the earlier one
 
@@ -314,7 +283,7 @@ _PAIRS = [
     "insert into t values (1, '(1,x)')",
 ]
 
-TYPES: dict[str, tuple[list[str], Steps]] = {
+TYPES: dict[str, Case] = {
     "labels that change places and back": (_MOODS, [_SWAP, "insert into t values (2, 'sad')", _SWAP]),
     "labels of arrays that change places and back": (_ARRAYS, [_SWAP, "insert into t values (2, '{sad}')", _SWAP]),
     "a label that is added, used and renamed": (
@@ -398,35 +367,71 @@ TYPES: dict[str, tuple[list[str], Steps]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", TYPES)
-def test_values_mean_what_they_meant(followed: Followed, case: str, new_database: NewDatabase) -> None:
-    made, steps = TYPES[case]
-    follow(followed, made, steps)
-    assert not stale(followed)
+@pytest.mark.parametrize("which", together_and_alone(TYPES))
+def test_values_mean_what_they_meant(followed: Followed, which: str, new_database: NewDatabase) -> None:
+    follow(followed, TYPES, which)
     comes_back(followed, "latest", new_database())
 
 
-def test_labels_that_are_added_and_used_begin_nothing_anew(followed: Followed) -> None:
-    followed.make([_MOOD, "create table t (id int primary key, m mood, n mood[])"])
+KEPT: dict[str, Case] = {
+    "a column keeps its number, whatever it is called": (
+        _TEXT,
+        [
+            "alter table t rename a to b",
+            "insert into t values (2, 'two')",
+            "update t set b = 'more'",
+            ["alter table t rename b to a", "alter table t add b text"],
+            "insert into t values (3, 'a', 'b')",
+        ],
+    ),
+    "a partition is emptied": (_ROOT, [["truncate t", "insert into root values (3, 'c')"]]),
+    "labels are added and used": (
+        [_MOOD, "create table t (id int primary key, m mood, n mood[])"],
+        [
+            "alter type mood add value 'so so'",
+            "insert into t values (1, 'so so', '[3:6]={sad,NULL,\"so so\",happy}'), (2, null, '{}'), (3, null, null)",
+        ],
+    ),
+}
+
+
+def test_what_the_log_tells_begins_nothing_anew(followed: Followed) -> None:
+    made, steps = chosen(KEPT, TOGETHER)
+    followed.make(made)
     followed.note()
     followed.back_up()
-    followed.run("alter type mood add value 'so so'")
-    followed.run(
-        "insert into t values (1, 'so so', '[3:6]={sad,NULL,\"so so\",happy}'), (2, null, '{}'), (3, null, null)"
-    )
+    for step in steps:
+        followed.run(*step)
+    vacuumed = schemas(KEPT, TOGETHER)["a partition is emptied"]
+    followed.session.execute(f"vacuum full {vacuumed}.t".encode())
+    followed.run(f"insert into {vacuumed}.root values (4, 'd')")
     assert "begun" not in followed.back_up()
-    agree(followed, 1, exactly=oids(followed))
+    agree(followed, 1, oids(followed, KEPT, TOGETHER))
 
 
-@pytest.mark.parametrize(("kind", "value"), [("mood", "so so"), ("mood[]", "{sad,so so}")])
+GONE: dict[str, Case] = {
+    kind: (
+        [_MOOD, f"create table t (id int primary key, m {kind})"],
+        [
+            "alter type mood add value 'so so'",
+            f"insert into t values (1, '{value}')",
+            ["alter table t drop m", "drop type mood"],
+        ],
+    )
+    for kind, value in (("mood", "so so"), ("mood[]", "{sad,so so}"))
+}
+
+
+@pytest.mark.parametrize("which", together_and_alone(GONE))
 def test_a_moment_has_the_labels_of_a_type_that_is_gone_by_now(
-    followed: Followed, kind: str, value: str, new_database: NewDatabase
+    followed: Followed, which: str, new_database: NewDatabase
 ) -> None:
-    followed.make([_MOOD, f"create table t (id int primary key, m {kind})"])
+    made, (added, used, gone) = chosen(GONE, which)
+    followed.make(made)
     followed.back_up()
-    followed.run("alter type mood add value 'so so'")
-    at = followed.run(f"insert into t values (1, '{value}')")
-    followed.run("alter table t drop m", "drop type mood")
+    followed.run(*added)
+    at = followed.run(*used)
+    followed.run(*gone)
     followed.back_up()
     comes_back(followed, f"lsn:{at}", new_database())
 
@@ -442,20 +447,23 @@ def test_a_moment_has_the_labels_that_its_arrays_have(followed: Followed, new_da
     comes_back(followed, f"lsn:{at}", new_database())
 
 
-@pytest.mark.parametrize("key", ["primary key", ""])
 def test_a_generated_column_that_is_computed_otherwise_comes_back(
-    followed: Followed, key: str, new_database: NewDatabase
+    followed: Followed, new_database: NewDatabase
 ) -> None:
+    tables = ("keyed", "bare")
+    made = "create table {} (a int {}, b int generated always as (a * 2) stored)"
     followed.make(
-        [f"create table t (a int {key}, b int generated always as (a * 2) stored)", "insert into t values (1), (2)"]
+        [
+            [made.format("keyed", "primary key"), made.format("bare", "")],
+            [f"insert into {name} values (1), (2)" for name in tables],
+        ]
     )
     followed.note()
     followed.back_up()
-    if key:
-        followed.run("insert into t values (3)")
-    between = followed.run("alter table t alter b set expression as (a * 3)")
-    followed.run("insert into t values (4)")
-    assert followed.back_up()["begun"] == ["public.t"]
+    followed.run("insert into keyed values (3)")
+    between = followed.run(*(f"alter table {name} alter b set expression as (a * 3)" for name in tables))
+    followed.run(*(f"insert into {name} values (4)" for name in tables))
+    assert set(followed.back_up()["begun"]) == {"public.keyed", "public.bare"}
     comes_back(followed, "latest", new_database())
     for schema in ("earlier", "later"):
         followed.restore(f"lsn:{between}", new_database(), schema=schema)

@@ -19,9 +19,11 @@ from tests.support.generator.trials import many, same_few
 
 pytestmark = pytest.mark.service
 
+Live = Callable[[st.DataObject, int], None]
+
 
 @pytest.fixture
-def lived(postgres: PostgresServer, tmp_path: Path) -> Callable[[st.DataObject, int], None]:
+def lived(postgres: PostgresServer, tmp_path: Path) -> Live:
     """Lets a database live through a drawn history, and brings each of its moments back."""
 
     def check(data: st.DataObject, transactions: int) -> None:
@@ -37,18 +39,14 @@ def lived(postgres: PostgresServer, tmp_path: Path) -> Callable[[st.DataObject, 
     return check
 
 
-@same_few(4)
+@same_few(2)
 @given(data=st.data())
-def test_a_history_that_nobody_thought_of_can_be_gone_back_in(
-    lived: Callable[[st.DataObject, int], None], data: st.DataObject
-) -> None:
+def test_a_history_that_nobody_thought_of_can_be_gone_back_in(lived: Live, data: st.DataObject) -> None:
     lived(data, 5)
 
 
 @pytest.mark.exhaustive
 @many(300)
 @given(data=st.data())
-def test_many_histories_that_nobody_thought_of_can_be_gone_back_in(
-    lived: Callable[[st.DataObject, int], None], data: st.DataObject
-) -> None:
+def test_many_histories_that_nobody_thought_of_can_be_gone_back_in(lived: Live, data: st.DataObject) -> None:
     lived(data, 25)

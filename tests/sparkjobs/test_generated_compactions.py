@@ -43,7 +43,7 @@ def live(postgres: PostgresServer, tmp_path: Path) -> Live:
     return check
 
 
-@same_few(3)
+@same_few(2)
 @given(data=st.data())
 def test_a_history_that_nobody_thought_of_stays_what_it_was_when_it_is_compacted(
     live: Live, data: st.DataObject

@@ -107,7 +107,7 @@ def archived_hashes(store: ObjectStore) -> dict[str, ContentHash]:
     return {table.label: ContentHash.parse(table.digest) for table in block.tables}
 
 
-@same_few(12)
+@same_few(6)
 @given(script=databases())
 def test_a_database_that_nobody_thought_of_comes_back_as_it_was(
     there_and_back: Callable[[str], None], script: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,65 +16,97 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.table import Table
 from tests.support.followed import Followed, known, open_followed
+from tests.support.followed_cases import Case, chosen, schemas, together_and_alone
 
 pytestmark = pytest.mark.service
 
 NewDatabase = Callable[..., Address]
 
-BEGINNING = (
+PLAIN = (
     "create domain word as text",
-    "create type \"kind of\" as enum ('a', 'b')",
     "create table plain (id int primary key, a int, b int, d word)",
     "insert into plain values (1, -1, null, 'bad'), (2, 2, 2, 'good'), (3, -3, 3, 'good')",
+)
+KEYLESS = (
+    "create type \"kind of\" as enum ('a', 'b')",
     'create table keyless (a int, k "kind of")',
     "alter table keyless replica identity full",
     "insert into keyless values (-1, 'a'), (-1, 'b'), (5, null)",
+)
+MADE = (
     'create table made (id int generated always as identity primary key, n int, "The Name" text collate "C", '
     'upper text generated always as (upper("The Name")) stored)',
     "insert into made (n, \"The Name\") values (-7, 'x'), (8, 'y')",
+)
+ROOT = (
     "create table root (id int primary key, w text) partition by range (id)",
     "create table low partition of root for values from (0) to (10)",
     "create table rest partition of root default",
     "insert into root select i, 'w' from generate_series(1, 120) i",
 )
+BEGINNING = (*PLAIN, *KEYLESS, *MADE, *ROOT)
 
-CONDITIONS = {
-    "a check": (("update plain set a = 1 where a < 0", "alter table plain add check (a > 0)"),),
-    "not null": (("update plain set b = 1 where b is null",), ("alter table plain alter b set not null",)),
+A_CHECK = ("update plain set a = 1 where a < 0", "alter table plain add check (a > 0)")
+GENERATED = (
+    ("update made set n = 0, \"The Name\" = 'moved' where n < 0",),
+    ("alter table made add check (n >= 0)",),
+)
+
+CONDITIONS: dict[str, Case] = {
+    "a check": (PLAIN, (A_CHECK,)),
+    "not null": (PLAIN, (("update plain set b = 1 where b is null",), ("alter table plain alter b set not null",))),
     "a condition of a domain": (
-        ("update plain set d = 'good'",),
-        ("alter domain word add constraint fine check (value <> 'bad')",),
+        PLAIN,
+        (
+            ("update plain set d = 'good'",),
+            ("alter domain word add constraint fine check (value <> 'bad')",),
+        ),
     ),
     "a new column that is filled": (
-        ("alter table plain add e int",),
-        ("update plain set e = id",),
-        ("alter table plain alter e set not null",),
-    ),
-    "rows that went": (("delete from plain where a < 0",), ("alter table plain add constraint c check (a > 0)",)),
-    "a table without a key": (
-        ("delete from keyless where a < 0", "insert into keyless values (1, 'b')"),
-        ("alter table keyless add check (a > 0)",),
-    ),
-    "a generated column and an identity": (
-        ("update made set n = 0, \"The Name\" = 'moved' where n < 0",),
-        ("alter table made add check (n >= 0)",),
-    ),
-    "a partition that takes rows of the default one": (
-        ("delete from root where id between 100 and 109",),
+        PLAIN,
         (
-            "create table moved partition of root for values from (100) to (110)",
-            "insert into root values (100, 'again')",
+            ("alter table plain add e int",),
+            ("update plain set e = id",),
+            ("alter table plain alter e set not null",),
+        ),
+    ),
+    "rows that went": (
+        PLAIN,
+        (("delete from plain where a < 0",), ("alter table plain add constraint c check (a > 0)",)),
+    ),
+    "a table without a key": (
+        KEYLESS,
+        (
+            ("delete from keyless where a < 0", "insert into keyless values (1, 'b')"),
+            ("alter table keyless add check (a > 0)",),
+        ),
+    ),
+    "a generated column and an identity": (MADE, GENERATED),
+    "a partition that takes rows of the default one": (
+        ROOT,
+        (
+            ("delete from root where id between 100 and 109",),
+            (
+                "create table moved partition of root for values from (100) to (110)",
+                "insert into root values (100, 'again')",
+            ),
         ),
     ),
 }
 
 
 @pytest.fixture
-def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
+def archive(address: Address, tmp_path: Path) -> Iterator[Followed]:
+    """A database without tables, and its archive."""
     with open_followed(address, tmp_path / "archive") as opened:
-        opened.make(BEGINNING)
-        opened.back_up()
         yield opened
+
+
+@pytest.fixture
+def followed(archive: Followed) -> Followed:
+    archive.make((BEGINNING,))
+    archive.back_up()
+    return archive
 
 
 def rows(address: Address) -> dict[str, list[str]]:
@@ -83,7 +116,7 @@ def rows(address: Address) -> dict[str, list[str]]:
     return {table.label: sorted(map(str, (list(row.values()) for row in table.rows))) for table in found}
 
 
-def change(followed: Followed, *transactions: tuple[str, ...]) -> None:
+def change(followed: Followed, *transactions: Sequence[str]) -> None:
     """Run transactions and back them up."""
     for statements in transactions:
         followed.run(*statements)
@@ -95,21 +128,26 @@ def nothing_is_left(address: Address) -> bool:
         return session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
 
 
-@pytest.mark.parametrize("condition", list(CONDITIONS))
+@pytest.mark.parametrize("which", together_and_alone(CONDITIONS))
 def test_a_moment_comes_back_though_older_rows_break_what_came_later(
-    followed: Followed, new_database: NewDatabase, condition: str
+    archive: Followed, new_database: NewDatabase, which: str
 ) -> None:
-    change(followed, *CONDITIONS[condition])
+    made, since = chosen(CONDITIONS, which)
+    archive.make(made)
+    archive.back_up()
+    change(archive, *since)
 
-    for at in ("latest", f"lsn:{followed.moments[-1][0]}"):
+    for at in ("latest", f"lsn:{archive.moments[-1][0]}"):
         target = new_database()
-        assert not followed.restore(at, target)["stale"]
-        assert rows(target) == rows(followed.address)
+        assert not archive.restore(at, target)["stale"]
+        assert rows(target) == rows(archive.address)
         assert nothing_is_left(target)
 
 
+@pytest.mark.exhaustive
 def test_all_conditions_at_once_come_back_beside_other_tables(followed: Followed, new_database: NewDatabase) -> None:
-    change(followed, *(each for name in ("a check", "not null", "a table without a key") for each in CONDITIONS[name]))
+    names = ("a check", "not null", "a table without a key")
+    change(followed, *(each for name in names for each in CONDITIONS[name][1]))
     target = new_database()
     with connect(target) as session:
         session.execute("create table public.mine (id int)")
@@ -379,24 +417,26 @@ OLDER: dict[str, tuple[tuple[str, ...], tuple[tuple[str, ...], ...], set[str]]] 
 }
 
 
-@pytest.mark.parametrize("what", OLDER)
+@pytest.mark.parametrize("which", together_and_alone(OLDER))
 def test_what_older_rows_break_is_left_out_and_can_be_made_when_they_are_mended(
-    followed: Followed, new_database: NewDatabase, what: str
+    archive: Followed, new_database: NewDatabase, which: str
 ) -> None:
-    made, since, expected = OLDER[what]
-    followed.make(made)
-    followed.back_up("full")
-    older = rows(followed.address)
-    change(followed, *since)
+    cases = {name: ((*PLAIN, *made), since) for name, (made, since, _) in OLDER.items()}
+    made, since = chosen(cases, which)
+    archive.make(made)
+    archive.back_up()
+    older = rows(archive.address)
+    change(archive, *since)
     target = new_database()
 
-    said = followed.restore("latest", target)
+    said = archive.restore("latest", target)
 
     stale = {each["table"] for each in said["stale"]}
     there = rows(target)
     assert {name: there[name] for name in stale} == {name: older.get(name, []) for name in stale}
     found = left_out(said)
-    assert found.keys() >= expected
+    for name, schema in schemas(cases, which).items():
+        assert found.keys() >= {each.replace("public.", f"{schema}.") for each in OLDER[name][2]}
     with connect(target) as session:
         for name in stale:
             session.execute(f"delete from {name}".encode())
@@ -404,30 +444,13 @@ def test_what_older_rows_break_is_left_out_and_can_be_made_when_they_are_mended(
             session.execute(each.encode())
 
 
-def test_a_key_that_older_rows_break_is_left_out_of_a_restore_of_tables_beside_others(
-    followed: Followed, new_database: NewDatabase
-) -> None:
-    made, since, expected = OLDER["a primary key, and what needs it"]
-    followed.make(made)
-    followed.back_up("full")
-    change(followed, *since)
-    target = new_database()
-    with connect(target) as session:
-        session.execute("create table public.mine (id int)")
-
-    said = followed.restore("latest", target, "public.plain", "public.bare")
-
-    assert left_out(said).keys() >= {each for each in expected if "grouped" not in each}
-    assert nothing_is_left(target)
-
-
-def test_the_bound_of_a_partition_gives_way_beside_others_and_goes_with_a_restore_that_fails(
+def test_what_older_rows_break_gives_way_beside_other_tables_and_goes_with_a_restore_that_fails(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, since, expected = OLDER["the bound of a partition"]
-    followed.make(made)
+    of_keys, of_bounds = OLDER["a primary key, and what needs it"], OLDER["the bound of a partition"]
+    followed.make((of_keys[0], of_bounds[0]))
     followed.back_up("full")
-    change(followed, *since)
+    change(followed, *of_keys[1], *of_bounds[1])
     target = new_database()
     with connect(target) as session:
         session.execute("create table public.mine (id int)")
@@ -442,8 +465,11 @@ def test_the_bound_of_a_partition_gives_way_beside_others_and_goes_with_a_restor
     assert rows(target).keys() == {"public.mine"}
 
     said = followed.restore("latest", target, "public.parted")
+    assert left_out(said).keys() >= of_bounds[2]
+    assert nothing_is_left(target)
 
-    assert left_out(said).keys() >= expected
+    said = followed.restore("latest", target, "public.plain", "public.bare")
+    assert left_out(said).keys() >= {each for each in of_keys[2] if "grouped" not in each}
     assert nothing_is_left(target)
 
 
@@ -503,13 +529,18 @@ class EndedError(Exception):
     """Stands for the end of a process."""
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
 def test_a_restore_that_ended_goes_on_with_rows_that_are_aside(
-    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
+    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change(followed, *CONDITIONS["a check"], *CONDITIONS["a generated column and an identity"])
-    target, does = new_database(), getattr(loose, step)
+    change(followed, A_CHECK, *GENERATED)
+    for step, moment in product(STEPS, ("before", "after")):
+        ends_and_goes_on(followed, new_database(), monkeypatch, step, moment)
+
+
+def ends_and_goes_on(
+    followed: Followed, target: Address, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
+) -> None:
+    does = getattr(loose, step)
 
     def ended(*given: object, **options: object) -> None:
         if moment == "after":
@@ -522,14 +553,14 @@ def test_a_restore_that_ended_goes_on_with_rows_that_are_aside(
             followed.restore("latest", target)
 
     followed.restore("latest", target)
-    assert rows(target) == rows(followed.address)
+    assert rows(target) == rows(followed.address), (step, moment)
     assert nothing_is_left(target)
 
 
 def test_who_is_late_loads_no_file_into_a_table_whose_rows_are_aside(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change(followed, *CONDITIONS["a check"])
+    change(followed, A_CHECK)
     target = new_database()
     loads: list[tuple[Table, str]] = []
     does = load.load_file

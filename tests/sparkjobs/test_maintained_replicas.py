@@ -21,7 +21,8 @@ from holdfast.sources.postgresql.address import Address
 from sparkjobs import compaction
 from sparkjobs.driver import Job
 from tests.sparkjobs.test_replicas import Shop, shop
-from tests.support.command import Finished, run
+from tests.support.command import Finished
+from tests.support.command_here import run_here
 from tests.support.compacting import EVERYTHING, NOTHING, compact, compaction_job, everything_told
 from tests.support.followed import Followed, agree, comes_back
 from tests.support.jobs import SteadyExecutor
@@ -35,8 +36,8 @@ NewDatabase = Callable[..., Address]
 
 @pytest.fixture
 def used(shop: Shop) -> Shop:
-    """Replicas with six blocks of changes, of which `far` has all."""
-    for number in range(3):
+    """Replicas with four blocks of changes, of which `far` has all."""
+    for number in range(2):
         shop.near.run(f"insert into t values ({10 + number}, 'near')", "update t set word = word || '.' where id < 3")
         shop.near.back_up()
         shop.far.run(f"insert into t values ({20 + number}, 'far')")
@@ -88,7 +89,7 @@ def test_a_backup_through_another_replica_meanwhile_neither_fails_a_compaction_n
         used.far.back_up()
 
     done, steps = compact_beside(used, back_up)
-    assert done["blocks_removed"] == 6
+    assert done["blocks_removed"] == 4
     assert steps == ["joining changes", "joining transactions"]
     used.sync("far")
     for followed in (used.near, used.far):
@@ -111,19 +112,15 @@ def test_a_compaction_whose_blocks_were_removed_meanwhile_is_refused(used: Shop)
     assert verify(used.near.archive(), deep=True).damage == ()
 
 
-def test_only_the_leader_compacts(used: Shop) -> None:
+def test_only_the_leader_compacts_and_what_waits_for_its_quorum_is_neither_joined_nor_consolidated(used: Shop) -> None:
     with leading(opened(used, "far")), pytest.raises(BusyError, match="replica far leads"):
         compact(used.near.store)
-    assert compact(used.near.store)["blocks_removed"] == 6
-    assert used.coordination.run(lambda c: leader(c, used.archive)).name == ""  # it has resigned
-
-
-def test_what_waits_for_its_quorum_is_neither_joined_nor_consolidated(used: Shop) -> None:
     used.near.run("insert into t values (100, 'pending')")
     used.near.back_up("changes", "--quorum", "2")
     (pending,) = [key for key in used.near.archive().state.blocks if key not in used.far.archive().state.blocks]
     done = compact(used.near.store, consolidate=True)
-    assert done["blocks_removed"] == 6
+    assert done["blocks_removed"] == 4
+    assert used.coordination.run(lambda c: leader(c, used.archive)).name == ""  # it has resigned
     assert pending in used.near.archive().state.blocks
     assert compact(used.near.store, NOTHING, consolidate=True)["consolidated"] == []
     used.sync("far")
@@ -143,12 +140,12 @@ def test_replicas_stay_equal_through_compaction_truncation_and_vacuum_by_command
     )
 
     def command(*arguments: str) -> Finished:
-        done = run(*arguments, "--json", more={"HOLDFAST_ARCHIVES": str(config)})
+        done = run_here(*arguments, "--json", more={"HOLDFAST_ARCHIVES": str(config)})
         assert done.code == 0, done.err
         return done
 
     before = everything_told(used.near.store)
-    assert command("compact", "shop", "--consolidate").value["blocks_removed"] == 6
+    assert command("compact", "shop", "--consolidate").value["blocks_removed"] == 4
     assert everything_told(used.near.store).keys() >= before.keys()
     command("replica", "sync", "--all")
     for followed in (used.near, used.far):

@@ -117,12 +117,36 @@ def back_up(archive: Path, jobs: SuddenJobs, source: Address) -> tuple[str, Rows
     return truth.moments[-1]
 
 
-def test_a_restore_to_a_moment_that_is_killed_is_gone_on_with_and_applies_no_change_twice(lanes: list[Lane]) -> None:
+ONE_OF_EACH = (
+    Kill(1, DELETES, "after"),
+    Kill(2, STAGED, "after"),
+    Kill(FILES + 3 + 2, "transaction __exit__", "after"),
+    Kill(4, NOTED),
+    Kill(1, "PRIMARY KEY"),
+    Kill(1, "drop schema"),
+)
+"""In the midst of a table's changes, each at another table; when one's are done; when all are; at the very end."""
+
+
+def the_others() -> list[Kill]:
+    """Return where a restore is killed, too: the same at other tables, and behind all of them."""
     kills = [Kill(4, "create runs/"), Kill(2, "COPY __exit__")]
     for table in range(1, TABLES + 1):  # in the midst of it, and when it is done
         kills.append((Kill(table, STAGED, "after"), Kill(table, DELETES, "after"))[table % 2])
         kills.append((Kill(table, NOTED), Kill(FILES + table + 2, "transaction __exit__", "after"))[table % 2])
-    kills += [Kill(1, "setval"), Kill(1, "PRIMARY KEY"), Kill(1, 'analyze "public"'), Kill(1, "drop schema")]
+    return [*kills, Kill(1, "setval"), Kill(1, 'analyze "public"')]
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(ONE_OF_EACH, id="one of each"),
+        pytest.param(the_others(), id="the others", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_restore_to_a_moment_that_is_killed_is_gone_on_with_and_applies_no_change_twice(
+    lanes: list[Lane], kills: Sequence[Kill]
+) -> None:
     kill_all(lanes, kills)
 
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
+from holdfast.operations.executor_choice import JOB_VARIABLE
 from holdfast.sources.postgresql.address import Address
 from tests.support.azurite import ACCOUNT_KEY, running_azurite
 from tests.support.command import ON_SPARK, run
+from tests.support.command_here import run_here
 from tests.support.fake_gcs import running_fake_gcs
 
 pytestmark = pytest.mark.service
@@ -34,8 +36,8 @@ def test_a_backup_on_s3_comes_back_and_keeps_no_secret(s3: S3Server, create_data
         "create table orders as select i as id, md5(i::text) as name from generate_series(1, 999) i"
     )
     target = create_database()
+    assert run_here("init", URL, more=s3.environment).code == 0
     commands = {
-        "init": ("init", URL),
         "backup": ("backup", URL, "--source", source.url),
         "verify": ("verify", URL, "--deep"),
         "restore": ("restore", URL, "--to", target.url),
@@ -56,14 +58,16 @@ def test_a_backup_on_s3_comes_back_and_keeps_no_secret(s3: S3Server, create_data
 
 
 def test_a_bucket_that_is_not_there_and_a_wrong_key_are_told_apart(s3: S3Server) -> None:
-    missing = run("status", "s3://nowhere-at-all/shop", "--json", more=s3.environment)
+    missing = run_here("status", "s3://nowhere-at-all/shop", "--json", more=s3.environment)
     assert (missing.code, "the bucket does not exist" in missing.value["error"]) == (1, True)
-    denied = run("status", URL, "--json", more={**s3.environment, "AWS_SECRET_ACCESS_KEY": "wrong-wrong"})
+    denied = run_here("status", URL, "--json", more={**s3.environment, "AWS_SECRET_ACCESS_KEY": "wrong-wrong"})
     assert (denied.code, "Check the AWS_* credentials" in denied.value["error"]) == (1, True)
     assert "wrong-wrong" not in denied.out + denied.err
 
 
-def test_a_backup_in_each_cloud_comes_back(create_database: Callable[..., Address]) -> None:
+@pytest.mark.parametrize("executor", ["inline", pytest.param("spark", marks=pytest.mark.exhaustive)])
+def test_a_backup_in_each_cloud_comes_back(create_database: Callable[..., Address], executor: str) -> None:
+    """Workers of Spark are told where a store is, and get its keys, as on S3."""
     source = create_database(
         "create table orders as select i as id, md5(i::text) as name from generate_series(1, 999) i"
     )
@@ -76,7 +80,13 @@ def test_a_backup_in_each_cloud_comes_back(create_database: Callable[..., Addres
         done = subprocess.run(
             [sys.executable, "-m", "tests.support.cloud_jobs", source.url, *(each.url for each in targets), *clouds],
             cwd=Path(__file__).resolve().parents[2],
-            env={**os.environ, **azure.environment, **gcs.environment, "PGPASSWORD": source.password or ""},
+            env={
+                **os.environ,
+                **azure.environment,
+                **gcs.environment,
+                JOB_VARIABLE: executor,
+                "PGPASSWORD": source.password or "",
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
@@ -18,10 +19,12 @@ from holdfast.archive.verify import verify
 from holdfast.errors import DamagedError, ReportedError, exit_code_of
 from holdfast.query import Query
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage.folder import FolderStore
 from sparkjobs import changes
 from tests.support.compacting import compact, everything_told
 from tests.support.followed import Followed, agree, comes_back, open_followed, packs
+from tests.support.servers import passing_database
 
 pytestmark = pytest.mark.service
 
@@ -43,9 +46,27 @@ _BIG = "insert into big select i, repeat(md5(i::text), 1000) from generate_serie
 @pytest.fixture
 def shop(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
     """A database of which two backups of changes have packs, each of a few tables."""
-    monkeypatch.setattr(changes, "_PACKED_FROM", 3)
-    monkeypatch.setattr(changes, "_PACK_BYTES", 20_000)
-    with open_followed(address, tmp_path / "archive") as followed:
+    with followed_shop(address, tmp_path / "archive", monkeypatch) as followed:
+        yield followed
+
+
+@pytest.fixture(scope="module")
+def read(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Followed]:
+    """The same, for all tests that only read the archive."""
+    place = tmp_path_factory.mktemp("read") / "archive"
+    with (
+        passing_database(postgres) as address,
+        pytest.MonkeyPatch.context() as patch,
+        followed_shop(address, place, patch) as followed,
+    ):
+        yield followed
+
+
+@contextmanager
+def followed_shop(address: Address, place: Path, patch: pytest.MonkeyPatch) -> Iterator[Followed]:
+    patch.setattr(changes, "_PACKED_FROM", 3)
+    patch.setattr(changes, "_PACK_BYTES", 20_000)
+    with open_followed(address, place) as followed:
         followed.make(SHOP)
         followed.back_up()
         followed.note()
@@ -65,12 +86,12 @@ def packed(shop: Followed) -> dict[str, tuple[FileRecord, ...]]:
 
 
 def test_small_changes_are_in_packs_in_the_order_of_their_tables_and_large_ones_in_files_of_their_own(
-    shop: Followed,
+    read: Followed,
 ) -> None:
-    assert [len(each) for each in packed(shop).values()] == [3, 3]  # of 8 tables, four in two forms, and one
-    assert {pack.path for some in packed(shop).values() for pack in some} == packs(shop)
-    for identity in packed(shop):
-        block = shop.archive().state.blocks[identity].block
+    assert [len(each) for each in packed(read).values()] == [3, 3]  # of 8 tables, four in two forms, and one
+    assert {pack.path for some in packed(read).values() for pack in some} == packs(read)
+    for identity in packed(read):
+        block = read.archive().state.blocks[identity].block
         assert {table.name for table in block.tables if any(file.offset is None for file in table.files)} == {"big"}
         forms = Counter(table.name for table in block.tables)
         assert {name for name, count in forms.items() if count == 2} == {f"orders_{n}" for n in range(0, TENANTS, 2)}
@@ -79,17 +100,17 @@ def test_small_changes_are_in_packs_in_the_order_of_their_tables_and_large_ones_
         assert sum(pack.rows for pack in block.packs) == sum(
             table.rows for table in block.tables if table.name != "big"
         )
-    assert verify(shop.archive(), deep=True).damage == ()
+    assert verify(read.archive(), deep=True).damage == ()
 
 
-def test_every_moment_comes_back(shop: Followed, new_database: NewDatabase) -> None:
-    agree(shop)
-    for at in (shop.moments[3][0], shop.moments[-1][0]):
-        comes_back(shop, f"lsn:{at}", new_database())
+def test_every_moment_comes_back(read: Followed, new_database: NewDatabase) -> None:
+    agree(read)
+    for at in (read.moments[3][0], read.moments[-1][0]):
+        comes_back(read, f"lsn:{at}", new_database())
 
 
 def test_a_restore_opens_each_pack_once(
-    shop: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+    read: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: Counter[str] = Counter()
     open_read = FolderStore.open_read
@@ -99,15 +120,15 @@ def test_a_restore_opens_each_pack_once(
             opened[key] += 1
         return open_read(store, key)
 
-    there = packs(shop)
+    there = packs(read)
     monkeypatch.setattr(FolderStore, "open_read", counted)
-    shop.restore("latest", new_database())
+    read.restore("latest", new_database())
     assert opened == dict.fromkeys(there, 1)
 
 
-def test_one_table_is_asked_for_by_parts_of_packs(shop: Followed, tmp_path: Path) -> None:
+def test_one_table_is_asked_for_by_parts_of_packs(read: Followed, tmp_path: Path) -> None:
     query = Query(
-        shop.store, shop.moment("latest"), "select id, word, c1, c2 from orders_4 where id > 3 order by id",
+        read.store, read.moment("latest"), "select id, word, c1, c2 from orders_4 where id > 3 order by id",
         memory_bytes=64 << 20, spill=tmp_path,
     )  # fmt: skip
     rows = [tuple(row.values()) for batch in query.rows() for row in batch.to_pylist()]
@@ -124,7 +145,7 @@ def test_joined_blocks_need_their_packs_no_more(shop: Followed, new_database: Ne
     vacuum(shop.archive(), grace=timedelta(0), check=lambda: None, fence=None)
     assert packs(shop) == set()
     assert verify(shop.archive(), deep=True).damage == ()
-    agree(shop)
+    agree(shop, every=4)
     comes_back(shop, "latest", new_database())
 
 
@@ -141,20 +162,28 @@ def test_packs_stay_as_long_as_a_moment_needs_them(shop: Followed, new_database:
 
 
 def test_a_damaged_pack_is_named_with_its_tables_and_costs_what_needs_it(
-    shop: Followed, new_database: NewDatabase
+    read: Followed, new_database: NewDatabase
 ) -> None:
-    second = list(packed(shop).values())[1]
-    path = Path(shop.store.url) / second[0].path
+    second = list(packed(read).values())[1]
+    path = Path(read.store.url) / second[0].path
     body = bytearray(path.read_bytes())
     body[100] ^= 1
+    whole = path.read_bytes()
     path.write_bytes(bytes(body))
-    (found,) = verify(shop.archive(), deep=True).damage
-    assert (found.path, found.table) == (second[0].path, "public.orders_0 and 3 more tables")
+    try:
+        is_named_and_costs(read, new_database, second[0].path)
+    finally:
+        path.write_bytes(whole)
+
+
+def is_named_and_costs(read: Followed, new_database: NewDatabase, path: str) -> None:
+    (found,) = verify(read.archive(), deep=True).damage
+    assert (found.path, found.table) == (path, "public.orders_0 and 3 more tables")
     assert [(cost.first, cost.last, cost.points) for cost in found.costs] == [(3, 3, 1)]
     with pytest.raises(ReportedError, match=r"\.pack#0 in .* is damaged") as raised:
-        shop.restore("latest", new_database())
+        read.restore("latest", new_database())
     assert exit_code_of(raised.value) == DamagedError.exit_code
-    comes_back(shop, "commit:2", new_database())
+    comes_back(read, "commit:2", new_database())
 
 
 def test_archives_of_format_1_have_no_packs(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from holdfast.archive.vacuum import vacuum
 from holdfast.archive.verify import verify
 from holdfast.query import Query
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
 from sparkjobs import pieces
 from tests.support.compacting import NOTHING, compact
 from tests.support.followed import Followed, agree, comes_back, open_followed, packs
+from tests.support.servers import passing_database
 
 pytestmark = pytest.mark.service
 
@@ -36,9 +39,27 @@ SHOP = (
 @pytest.fixture
 def shop(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
     """A database that is followed, with a full backup whose small tables are in packs, and changes of some of them."""
-    monkeypatch.setattr(pieces, "_PACKED_FROM", 10)
-    monkeypatch.setattr(pieces, "_LOCKED_AT_ONCE", 5)
-    with open_followed(address, tmp_path / "archive") as followed:
+    with followed_shop(address, tmp_path / "archive", monkeypatch) as followed:
+        yield followed
+
+
+@pytest.fixture(scope="module")
+def read(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Followed]:
+    """The same, for all tests that only read the archive."""
+    place = tmp_path_factory.mktemp("read") / "archive"
+    with (
+        passing_database(postgres) as address,
+        pytest.MonkeyPatch.context() as patch,
+        followed_shop(address, place, patch) as followed,
+    ):
+        yield followed
+
+
+@contextmanager
+def followed_shop(address: Address, place: Path, patch: pytest.MonkeyPatch) -> Iterator[Followed]:
+    patch.setattr(pieces, "_PACKED_FROM", 10)
+    patch.setattr(pieces, "_LOCKED_AT_ONCE", 5)
+    with open_followed(address, place) as followed:
         followed.make(SHOP)
         followed.back_up()
         followed.note()
@@ -48,24 +69,24 @@ def shop(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         yield followed
 
 
-def test_small_tables_are_in_packs_and_large_ones_in_files_of_their_own(shop: Followed) -> None:
-    block = shop.moment("commit:1").full.block
-    assert {pack.path for pack in block.packs} == packs(shop)
+def test_small_tables_are_in_packs_and_large_ones_in_files_of_their_own(read: Followed) -> None:
+    block = read.moment("commit:1").full.block
+    assert {pack.path for pack in block.packs} == packs(read)
     assert len(block.packs) > 2  # of five tables at most
     alone = {table.name for table in block.tables if any(file.offset is None for file in table.files)}
     assert alone == {"big"}
-    assert verify(shop.archive(), deep=True).damage == ()
+    assert verify(read.archive(), deep=True).damage == ()
 
 
-def test_every_moment_comes_back(shop: Followed, new_database: Callable[..., Address]) -> None:
-    agree(shop)
-    comes_back(shop, "commit:1", new_database())
-    comes_back(shop, "latest", new_database())
+def test_every_moment_comes_back(read: Followed, new_database: Callable[..., Address]) -> None:
+    agree(read)
+    comes_back(read, "commit:1", new_database())
+    comes_back(read, "latest", new_database())
 
 
-def test_rows_are_asked_for_by_sql_where_they_were_changed_and_where_not(shop: Followed, tmp_path: Path) -> None:
+def test_rows_are_asked_for_by_sql_where_they_were_changed_and_where_not(read: Followed, tmp_path: Path) -> None:
     def ask(sql: str) -> list[dict[str, object]]:
-        query = Query(shop.store, shop.moment("latest"), sql, memory_bytes=64 << 20, spill=tmp_path)
+        query = Query(read.store, read.moment("latest"), sql, memory_bytes=64 << 20, spill=tmp_path)
         return [row for batch in query.rows() for row in batch.to_pylist()]
 
     for number, total in {0: None, 3: 8, 4: 10}.items():

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from holdfast.archive import points
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.service
 
 NewDatabase = Callable[..., Address]
 
-RESTORED = 4
+RESTORED = 2
 _BETWEEN = 150
 """Transactions of the load between two backups."""
 
@@ -48,7 +49,8 @@ _MEMORY_BYTES = 64 << 20
 def in_archive(store: ObjectStore, moment: Moment) -> State:
     """Return what the archive says that the tables hold at a moment."""
     parts = moment.tables()
-    balances: dict[str, dict[int, int]] = {}
+    balances: dict[str, dict[int, int]] = {table: {} for table in TABLES}
+    count: Counter[str] = Counter()
     history: Counter[pgbench.Entry] = Counter()
     with tempfile.TemporaryDirectory(prefix="holdfast-test-") as spill:
         for table in catalog_of(store, moment).with_rows():
@@ -56,15 +58,16 @@ def in_archive(store: ObjectStore, moment: Moment) -> State:
             for batch in as_of(store, made_of, memory_bytes=_MEMORY_BYTES, spill=Path(spill)):
                 if table.name in TABLES:
                     key = TABLES[table.name]
-                    rows = zip(batch.column(key).to_pylist(), batch.column(f"{key[0]}balance").to_pylist(), strict=True)
-                    balances.setdefault(table.name, {}).update(rows)
+                    count[table.name] += batch.num_rows
+                    balance = f"{key[0]}balance"
+                    some = batch.filter(pc.not_equal(batch.column(balance), 0))  # of 100,000 few are of any account
+                    rows = zip(some.column(key).to_pylist(), some.column(balance).to_pylist(), strict=True)
+                    balances[table.name].update(rows)
                 else:
                     columns = (batch.column(name).to_pylist() for name in ("tid", "bid", "aid", "delta", "mtime"))
                     history.update(zip(*columns, strict=True))
-    assert {table: len(found) for table, found in balances.items()} == _ROWS
-    return State(
-        {name: {key: each for key, each in found.items() if each} for name, found in balances.items()}, history
-    )
+    assert count == _ROWS
+    return State(balances, history)
 
 
 _ROWS = {"pgbench_accounts": 100_000, "pgbench_tellers": 10, "pgbench_branches": 1}
@@ -111,7 +114,7 @@ def _choose(shop: Followed, ledger: Ledger, at_random: int) -> list[Moment]:
 
 
 @pytest.mark.parametrize(
-    ("follows_history", "at_random"), [(True, 20), pytest.param(False, 4, marks=pytest.mark.exhaustive)]
+    ("follows_history", "at_random"), [(True, 6), pytest.param(False, 4, marks=pytest.mark.exhaustive)]
 )
 def test_any_commit_under_load_can_be_brought_back(
     follows_history: bool,

@@ -27,7 +27,7 @@ from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import restore
-from tests.support.command import run
+from tests.support.command_here import run_here
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.jobs import job_without_spark
 from tests.support.servers import passing_database
@@ -181,7 +181,7 @@ def test_a_sequential_restore_leaves_out_what_waits_for_its_quorum(shop: Shop, n
     address = new_database()
     more = {ENVIRONMENT: shop.coordination.url}
     options = ("--to", address.url, "--consistency", "sequential", "--json")
-    done = run("restore", shop.near.store.url, *options, address=address, more=more)
+    done = run_here("restore", shop.near.store.url, *options, address=address, more=more)
     assert done.code == 0, done.err
     assert done.value["rows"] == 2
     told = done.value["read_from"]
@@ -238,6 +238,7 @@ def test_after_changes_were_given_up_the_source_is_begun_anew_and_the_gap_says_w
     comes_back(shop.far, "latest", new_database())
 
 
+@pytest.mark.exhaustive
 def test_behind_a_full_backup_that_stays_where_changes_were_given_up_the_source_is_begun_anew(
     shop: Shop, new_database: NewDatabase
 ) -> None:

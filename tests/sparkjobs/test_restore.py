@@ -41,10 +41,21 @@ def relations(address: Address) -> list[str]:
         return [row[0] for row in session.execute(query)]
 
 
-@pytest.mark.usefixtures("on_spark")
 def test_everything_comes_back_and_no_mark_is_left(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, shop: Address
 ) -> None:
+    everything_comes_back(run_restore, create_database, shop)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("on_spark")
+def test_everything_comes_back_by_spark(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, shop: Address
+) -> None:
+    everything_comes_back(run_restore, create_database, shop)
+
+
+def everything_comes_back(run_restore: RunJob, create_database: CreateDatabase, shop: Address) -> None:
     target = create_database()
     code, record = run_restore(target)
     assert record.result is not None

@@ -64,6 +64,19 @@ select array(select o::text from public.orders o order by id), array(select p::t
 """Everything of a database that is whole; an error where a table is not there."""
 
 
+KINDS = {
+    "put locks/history/READ.": 1,
+    "read data/": 4,
+    "pg_restore": 2,
+    "COPY write": 2,
+    "setval": 1,
+    "refresh materialized view": 1,
+    "analyze": 1,
+    "delete locks/": 4,
+}
+"""What a whole restore does that somebody else could see, in words of the steps' names, and how often at least."""
+
+
 @dataclass(frozen=True)
 class Lane:
     """An archive with one backup, who restores it, and where targets are made."""
@@ -125,6 +138,18 @@ def lanes(
             lane.jobs.close()
 
 
+def test_a_restore_that_is_killed_before_what_others_could_see_is_never_taken_for_whole(
+    lanes: list[Lane], source: Address
+) -> None:
+    """Before the last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
+    target = lanes[0].new_database()
+    whole = lanes[0].run("restore", target, "whole")
+    assert whole.code == 0, whole.said
+    killed = kill_at_every_step(lanes, "before", Way(state_of(source)), numbers=last_of_each(whole.steps))
+    assert_every_kind_of_step_was_met(killed, least=1)
+
+
+@pytest.mark.exhaustive
 def test_a_restore_that_is_killed_before_a_step_of_each_kind_is_never_taken_for_whole(
     lanes: list[Lane], source: Address
 ) -> None:
@@ -159,17 +184,14 @@ def assert_every_kind_of_step_was_met(killed: list[str], *, least: int | None = 
     :param least: of each kind; None: as many as a whole restore has.
     """
     sys.stdout.write(f"{len(killed)} steps\n")
-    for expected, many in {
-        "put locks/history/READ.": 1,
-        "read data/": 4,
-        "pg_restore": 2,
-        "COPY write": 2,
-        "setval": 1,
-        "refresh materialized view": 1,
-        "analyze": 1,
-        "delete locks/": 4,
-    }.items():
+    for expected, many in KINDS.items():
         assert len([name for name in killed if expected.lower() in name.lower()]) >= (least or many), expected
+
+
+def last_of_each(steps: Sequence[str]) -> list[int]:
+    """Return the numbers, from 1, of the last step of each of `KINDS`."""
+    words = [name.lower() for name in steps]
+    return sorted({max(at for at, name in enumerate(words, 1) if kind.lower() in name) for kind in KINDS})
 
 
 def kill_at_every_step(lanes: list[Lane], when: When, way: Way, *, numbers: Sequence[int] | None = None) -> list[str]:

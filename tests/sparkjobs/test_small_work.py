@@ -10,11 +10,14 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.archive.verify import verify
-from holdfast.operations.executor_choice import FORCED_VARIABLE, INLINE_CHANGES, INLINE_LOG_BYTES
+from holdfast.operations import executor_choice
+from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
-from tests.support.command import Finished, run
+from sparkjobs import following
+from tests.support.command import Finished
+from tests.support.command_here import run_here
 from tests.support.servers import drop_slots
 
 pytestmark = pytest.mark.service
@@ -35,7 +38,7 @@ class Shop:
 
     def run(self, command: str, *arguments: str, java: bool = False) -> Finished:
         more = AUTO if java else NO_JAVA
-        return run(command, self.store.url, *arguments, "--json", address=self.address, more=more)
+        return run_here(command, self.store.url, *arguments, "--json", address=self.address, more=more)
 
     def back_up(self, *arguments: str, java: bool = False) -> Finished:
         return self.run("backup", "--source", self.address.url, *arguments, java=java)
@@ -54,7 +57,7 @@ class Shop:
 def shop(new_shop: Callable[[], Address], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     folder: Path = tmp_path_factory.mktemp("small") / "archive"
     made = Shop(Archive.create(open_store(str(folder)), name="shop").store, new_shop())
-    first = run(
+    first = run_here(
         *("backup", str(folder), "--source", made.address.url, "--kind", "changes", "--json"), address=made.address
     )
     assert first.code == 0, first.err
@@ -100,8 +103,9 @@ def test_a_table_that_starts_over_goes_by_spark(shop: Shop) -> None:
     assert shop.back_up().code == 0
 
 
-def test_more_log_than_the_bound_goes_by_spark(shop: Shop) -> None:
-    rows = INLINE_LOG_BYTES // 1000
+def test_more_log_than_the_bound_goes_by_spark(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_choice, "INLINE_LOG_BYTES", bound := 1 << 20)
+    rows = bound // 1000
     shop.execute(
         "create table if not exists public.elsewhere (filler text)",
         "alter table public.elsewhere alter filler set storage plain",
@@ -111,9 +115,9 @@ def test_more_log_than_the_bound_goes_by_spark(shop: Shop) -> None:
     before = shop.commits
     failed = shop.back_up()
     assert (failed.code, IN_VAIN in failed.value["error"]) == (1, True), failed.err
-    assert "MiB of log are more than 32 MiB" in failed.err
+    assert "MiB of log are more than 1 MiB" in failed.err
     assert shop.commits == before
-    forced = run(
+    forced = run_here(
         *("backup", shop.store.url, "--source", shop.address.url, "--json"),
         address=shop.address,
         more={**NO_JAVA, FORCED_VARIABLE: "inline"},
@@ -121,8 +125,11 @@ def test_more_log_than_the_bound_goes_by_spark(shop: Shop) -> None:
     assert forced.code == 0, forced.err
 
 
-def test_a_transaction_older_than_the_slots_position_that_is_more_than_small_goes_by_spark(shop: Shop) -> None:
-    changes = INLINE_CHANGES + 1
+def test_a_transaction_older_than_the_slots_position_that_is_more_than_small_goes_by_spark(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "INLINE_CHANGES", 1000)
+    changes = 1001
     with connect(shop.address) as session:
         session.execute("begin")
         session.execute(

@@ -22,6 +22,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock, inspect
 from tests.support.command import NOTHING, ON_SPARK, Finished, all_gone, finish, job_of, run, start, until
+from tests.support.command_here import run_here
 from tests.support.gate import GUARD, loading_held_up, reading_held_up
 
 pytestmark = pytest.mark.service
@@ -119,6 +120,7 @@ def stem_of(piece: FinishedPiece) -> str:
     return f"{piece.files[0].path.rpartition('/')[0]}/{piece.number:05d}"
 
 
+@pytest.mark.exhaustive
 def test_a_backup_whose_server_restarts_starts_again_and_says_why(store: ObjectStore, source: Address) -> None:
     with suppress(psycopg.OperationalError), reading_held_up(source, HELD) as gate:
         command = start_backup(store, source)
@@ -148,7 +150,7 @@ def test_a_command_that_is_told_to_stop_ends_its_job_and_releases_its_locks(
     assert_whole(store, source, commits=0)
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("executor", ["inline", pytest.param("spark", marks=pytest.mark.exhaustive)])
 def test_a_job_whose_command_is_killed_ends_by_itself_and_commits_nothing(
     store: ObjectStore, source: Address, executor: str
 ) -> None:
@@ -187,7 +189,7 @@ def story(source: Address, tmp_path_factory: pytest.TempPathFactory) -> Story:
         assert job.workers
         for worker in job.workers:
             worker.kill()
-        impatient = run("backup", store.url, "--source", source.url, "--json", address=source)
+        impatient = run_here("backup", store.url, "--source", source.url, "--json", address=source)
         patient = start_backup(store, source, "--wait", "100")
         drop = try_to_drop(source, "public.free")
     return Story(store, survivor.pid, finish(survivor), shown, impatient, finish(patient), drop)
@@ -249,11 +251,11 @@ def test_a_restore_whose_command_was_killed_is_gone_on_with_and_no_other_one(
         killed.kill()
         finish(killed)
         until(lambda: all_gone(job.all), "the job to notice", limit_s=NOTICE_S)
-    other = run("restore", story.store.url, "--to", target.url, "--at", "commit:1", "--json", address=target)
+    other = run_here("restore", story.store.url, "--to", target.url, "--at", "commit:1", "--json", address=target)
     assert (other.code, other.value["exit_code"]) == (5, 5)
     assert "this one is of commit 1: go on with that one (--at commit:2), or drop the" in other.value["error"]
 
-    again = run("restore", story.store.url, "--to", target.url, "--json", address=target)
+    again = run_here("restore", story.store.url, "--to", target.url, "--json", address=target)
     assert (again.code, again.value["rows"], again.value["equal"]) == (0, ROWS, True)
     assert again.value["resumed"]["files"] < 3
     assert "going on with run restore" in again.err
@@ -262,6 +264,7 @@ def test_a_restore_whose_command_was_killed_is_gone_on_with_and_no_other_one(
     assert_whole(story.store, source, commits=2)
 
 
+@pytest.mark.exhaustive
 def test_a_disk_that_is_full_fails_a_backup_with_a_sentence_and_commits_nothing(
     store: ObjectStore, create_database: CreateDatabase
 ) -> None:

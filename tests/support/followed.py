@@ -112,19 +112,22 @@ class Followed:
         self.session = connect(self.address)
         self.session.execute("set search_path = public")
 
-    def make(self, statements: Iterable[str]) -> None:
-        """Run statements, each for itself, before anything is backed up: their moments are never restored."""
+    def make(self, statements: Iterable[str | Sequence[str]]) -> None:
+        """Run transactions, each of one statement or several, before a backup: their moments are never restored."""
         for statement in statements:
-            self.run(statement)
+            self._transact([statement] if isinstance(statement, str) else statement)
         self.moments.clear()
 
     def run(self, *statements: str) -> str:
         """Run statements in one transaction; returns a position behind it."""
+        self._transact(statements)
+        return self.note()
+
+    def _transact(self, statements: Iterable[str]) -> None:
         self.session.execute("begin")
         for statement in statements:
             self.session.execute(statement.encode())
         self.session.execute("commit")
-        return self.note()
 
     def note(self) -> str:
         """Note all rows as they are now; returns the position they stand for.
@@ -216,27 +219,58 @@ def open_followed(address: Address, place: Path | str, number: int = FORMAT) -> 
             followed.session.close()
 
 
-def agree(followed: Followed, first: int = 0, exactly: Container[int] = ()) -> None:
+def agree(
+    followed: Followed,
+    first: int = 0,
+    exactly: Container[int] = (),
+    *,
+    every: int = 1,
+    schemas: Sequence[Schema] = ("auto",),
+) -> None:
     """Make sure that each moment is in the archive as it was.
 
-    A table that is said to be stale is as it was at the position up to which it is said to be here.
+    A table that is said to be stale is as it was at the position up to which it is said to be here. Rows of a table are
+    looked at where they have just been changed, or are going to be: between two changes there is nothing to be missed.
 
     :param first: number of the first moment to look at.
     :param exactly: oids of tables that must not be stale.
+    :param every: so many moments apart.
+    :param schemas: those with which each moment is looked at.
     """
-    for number in range(first, len(followed.moments)):
-        agree_at(followed, number, exactly)
+    for number in range(first, len(followed.moments), every):
+        calm = calm_at(followed, number) if every == 1 and number > first else ()
+        for schema in schemas:
+            agree_at(followed, number, exactly, schema, calm)
 
 
-def agree_at(followed: Followed, number: int, exactly: Container[int] = ()) -> None:
-    """Make sure that a moment is in the archive as it was; as above.
+def calm_at(followed: Followed, number: int) -> set[int]:
+    """Return the tables that are the same in the moments before and behind one, which has both."""
+    around = [rows for _, rows in followed.moments[max(0, number - 1) : number + 2]]
+    if len(around) < 3:
+        return set()
+    before, now, behind = around
+    return {oid for oid, rows in now.items() if before.get(oid) == rows == behind.get(oid)}
+
+
+def agree_at(
+    followed: Followed,
+    number: int,
+    exactly: Container[int] = (),
+    schema: Schema = "auto",
+    calm: Container[int] = (),
+) -> Everything:
+    """Make sure that a moment is in the archive as it was, as above; returns what is there.
 
     :param number: of the moment.
+    :param calm: oids of tables whose rows are not looked at, unless they are stale.
     """
     position, truth = followed.moments[number]
-    moment = followed.moment(f"lsn:{position}")
-    parts, _ = parts_of(followed.store, moment, catalog_of(followed.store, moment))
-    got = followed.tables_at(moment)
+    moment = followed.moment(f"lsn:{position}", schema)
+    catalog = catalog_of(followed.store, moment)
+    parts, _ = parts_of(followed.store, moment, catalog)
+    there = {table.oid: table for table in catalog.with_rows() if str(table.oid) in parts}
+    looked = {oid for oid in there if oid not in calm or parts[str(oid)].stale}
+    got = {oid: followed.table_at(moment, there[oid]) for oid in looked}
     for oid, table in got.items():
         stale = parts[str(oid)].stale
         upto = parts[str(oid)].upto
@@ -248,8 +282,9 @@ def agree_at(followed: Followed, number: int, exactly: Container[int] = ()) -> N
         _is_same(table, then[oid], exact=not moment.approximate and not stale, where=where)
     for oid in truth:
         if oid in exactly:
-            assert oid in got, f"{truth[oid].label} is missing at {position}"
+            assert oid in there, f"{truth[oid].label} is missing at {position}"
             assert not parts[str(oid)].stale, f"{truth[oid].label} at {position}: {parts[str(oid)].stale}"
+    return got
 
 
 def _is_same(got: Known, expected: Known, *, exact: bool, where: str) -> None:

@@ -19,6 +19,7 @@ from holdfast.archive.verify import Damage, verify
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import open_store
 from tests.support.command import LIMIT_S, Finished, finish, start, until
+from tests.support.command_here import run_here
 from tests.support.followed import open_followed
 from tests.support.gate import GUARD
 from tests.support.store_gate import StoreGate, store_gate
@@ -108,13 +109,13 @@ class Shared:
         return start(*command.split(), self.url, *arguments, "--json", address=self.source, more=more)
 
     def run(self, command: str, *arguments: str) -> Finished:
-        """Run a command to its end."""
-        return finish(self.start(command, *arguments))
+        """Run a command to its end, in this process: the one that is held meanwhile has a process of its own."""
+        more = {**self.store.s3.environment, **self.settings}
+        return run_here(*command.split(), self.url, *arguments, "--json", address=self.source, more=more)
 
     def run_all(self, commands: Sequence[tuple[str, ...]]) -> dict[str, Finished]:
-        """Run several at the same time, each to its end."""
-        started = {command: self.start(command, *arguments) for command, *arguments in commands}
-        return {command: finish(process) for command, process in started.items()}
+        """Run several, each to its end."""
+        return {command: self.run(command, *arguments) for command, *arguments in commands}
 
     @contextmanager
     def held(self, command: str, *arguments: str, at: str) -> Iterator[subprocess.Popen[str]]:

@@ -14,7 +14,7 @@ from tests.support.azurite import AzureServer, running_azurite
 from tests.support.fake_gcs import GcsServer, running_fake_gcs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(scope="session")
@@ -35,26 +35,34 @@ def gcs_server() -> Iterator[GcsServer]:
         yield server
 
 
+@pytest.fixture
+def open_empty(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], ObjectStore]:
+    """Opens an empty store of a kind, under a prefix of its own."""
+
+    def open_kind(kind: str) -> ObjectStore:
+        if kind == "folder":
+            return open_place(str(tmp_path / "archive"))
+        name = f"test-{uuid.uuid4().hex}"
+        url, environment = {"s3": _on_s3, "azure": _on_azure, "gcs": _on_gcs}[kind](request, name)
+        for variable, value in environment.items():
+            monkeypatch.setenv(variable, value)
+        return open_place(url)
+
+    return open_kind
+
+
 @pytest.fixture(params=["folder", *(pytest.param(kind, marks=pytest.mark.service) for kind in ("s3", "azure", "gcs"))])
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+def store(request: pytest.FixtureRequest, open_empty: Callable[[str], ObjectStore]) -> ObjectStore:
     """An empty store under a prefix of its own."""
-    if request.param == "folder":
-        return open_place(str(tmp_path / "archive"))
-    return _open(request, monkeypatch)
+    return open_empty(request.param)
 
 
 @pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.service) for kind in ("azure", "gcs")])
-def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+def cloud(request: pytest.FixtureRequest, open_empty: Callable[[str], ObjectStore]) -> ObjectStore:
     """An empty store of those that write large objects in parts of ours."""
-    return _open(request, monkeypatch)
-
-
-def _open(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
-    name = f"test-{uuid.uuid4().hex}"
-    url, environment = {"s3": _on_s3, "azure": _on_azure, "gcs": _on_gcs}[request.param](request, name)
-    for variable, value in environment.items():
-        monkeypatch.setenv(variable, value)
-    return open_place(url)
+    return open_empty(request.param)
 
 
 def _on_s3(request: pytest.FixtureRequest, name: str) -> tuple[str, dict[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -20,18 +21,24 @@ from holdfast.storage.key_source import new_key
 from holdfast.storage.keyring import KEYS
 
 
-@pytest.fixture(params=[False, True], ids=["", "encrypted"])
-def encrypted(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+def _each_kind() -> Iterator[object]:
+    for kind in ("folder", "s3", "azure", "gcs"):
+        marks = [pytest.mark.service] if kind != "folder" else []
+        yield pytest.param((kind, False), id=kind, marks=marks)
+        # Encryption asks a store for nothing but what the contract promises.
+        further = [pytest.mark.exhaustive] if kind != "folder" else []
+        yield pytest.param((kind, True), id=f"{kind}-encrypted", marks=[*marks, *further])
 
 
-@pytest.fixture
-def store(store: ObjectStore, encrypted: bool, tmp_path: Path) -> ObjectStore:
+@pytest.fixture(params=_each_kind())
+def store(request: pytest.FixtureRequest, open_empty: Callable[[str], ObjectStore], tmp_path: Path) -> ObjectStore:
     """Each store, and each of them as the place of an encrypted archive."""
+    kind, encrypted = request.param
+    opened = open_empty(kind)
     if not encrypted:
-        return store
+        return opened
     (tmp_path / "key").write_text(new_key())
-    sealed = SealedStore(store, f"file:{tmp_path / 'key'}")
+    sealed = SealedStore(opened, f"file:{tmp_path / 'key'}")
     sealed.begin()
     return sealed
 

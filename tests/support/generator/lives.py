@@ -12,7 +12,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from holdfast.sources.postgresql.server import PostgresServer
-from tests.support.followed import Followed, agree_at, comes_back, is_as_the_source, open_followed
+from tests.support.followed import Followed, agree_at, calm_at, comes_back, is_as_the_source, open_followed
 from tests.support.generator.histories import History
 from tests.support.servers import passing_database
 
@@ -41,7 +41,8 @@ class Life:
         """Make sure of each moment in the archive, and that a drawn one and the last come back in a database."""
         note("\n".join(self.history.script))
         for number in range(self.first, len(self.followed.moments)):
-            agree_at(self.followed, number, self.history.exact(number))
+            calm = calm_at(self.followed, number) if number > self.first else ()
+            agree_at(self.followed, number, self.history.exact(number), calm=calm)
         at = self.history.chance.one(self.followed.moments[self.first :])[0]
         for moment in (f"lsn:{at}", "latest"):
             with passing_database(self.server) as target:

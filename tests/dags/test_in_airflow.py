@@ -1,0 +1,401 @@
+"""What a running Airflow does: locks of people's DAGs, and the maintenance of an encrypted archive and of replicas.
+
+All of it in one Airflow, since starting one takes longer than most of its tests.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from demo.airflow import AirflowStandalone
+from demo.airflow_api import AirflowApiError
+from demo.supervisor import descendants
+from holdfast.archive import Archive
+from holdfast.archive.points import intervals
+from holdfast.archive.verify import verify
+from holdfast.replication.membership import found
+from holdfast.replication.replicas import mark_lost, replica
+from holdfast.replication.store import CoordinationStore
+from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.session import connect
+from holdfast.storage import ObjectStore, open_store
+from holdfast.storage.key_source import ENVIRONMENT, new_key
+from locking import Owner, RWLock, inspect
+from tests.support.followed import open_followed
+from tests.support.replicated import Replicas
+from tests.support.servers import create_database, passing_database
+
+pytestmark = pytest.mark.service
+
+ROOT = Path(__file__).parents[2]
+
+CONFIGURATION = """
+archives:
+  shop:
+    url: archive
+    encryption: {{key: "file:{key}"}}
+    compaction: {{min_blocks: 2, min_age: 0s}}
+    vacuum: {{grace: 0s}}
+    drill: {{assertions: ["select count(*) = 100 from orders"]}}
+    alerts:
+      - notifier: tests.support.alerts.FileNotifier
+        arguments: {{path: {folder}/alerts, text: "{{{{ dag.dag_id }}}}: {{{{ exception }}}}"}}
+    sources:
+      shop: {{url: "{url}"}}
+  pair:
+    replicas: {{near: {folder}/near, far: {folder}/far}}
+    store: sqlite:///{folder}/coordination.db
+    quorum: 2
+    sources:
+      crm: {{url: "{crm}"}}
+      other: {{connection: other}}
+"""
+
+LOCKED_DAG = '''
+"""A report that nobody else may write at the same time."""
+from airflow.sdk import DAG, task
+from holdfast_airflow.operators import AcquireLock, ReleaseLock
+
+@task
+def look(fail):
+    import locking
+    from holdfast.storage import open_store
+    found = [[i.resource, i.mode, i.owner.scope, i.owner.run_id] for i in locking.inspect(open_store({url!r}))]
+    if fail:
+        raise RuntimeError("asked to fail")
+    return found
+
+with DAG("report", schedule=None, params={{"fail": False}}) as dag:
+    lock = AcquireLock(task_id="lock", archive={url!r}, resource="report", purpose="the report")
+    unlock = ReleaseLock(task_id="unlock", acquire="lock").as_teardown(setups=lock)
+    lock >> look(dag.param("fail")) >> unlock
+'''
+
+
+KEPT_DAG = '''
+"""Work that goes on until its lock was renewed, and then until it may end."""
+from datetime import timedelta
+from pathlib import Path
+from airflow.sdk import DAG, task
+from holdfast_airflow.operators import archive_lock
+
+@task
+def work(may_end):
+    import time
+    def modified():
+        (path,) = Path({url!r}, "locks", "ledger").glob("WRIT.*")
+        return path.stat().st_mtime_ns
+    taken = modified()
+    while modified() == taken:
+        time.sleep(0.1)
+    while not Path(may_end).exists():
+        time.sleep(0.1)
+
+with DAG("ledger", schedule=None, params={{"may_end": "/"}}) as dag:
+    with archive_lock("ledger", archive={url!r}, resource="ledger", lease=timedelta(seconds=60)):
+        work(dag.param("may_end"))
+'''
+
+REAPER_DAG = '''
+"""Ends what is over."""
+from airflow.sdk import DAG
+from holdfast_airflow.operators import ReapLocks
+
+with DAG("reaper", schedule=None):
+    ReapLocks(task_id="reap", archive={url!r})
+'''
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> ObjectStore:
+    """An encrypted archive with a full backup and four of changes, and archives.yaml beside it."""
+    folder = tmp_path_factory.mktemp("maintenance")
+    (folder / "key").write_text(new_key())
+    with pytest.MonkeyPatch.context() as patch, passing_database(postgres) as source:
+        patch.setenv(ENVIRONMENT, f"file:{folder / 'key'}")
+        crm = create_database(postgres)
+        words = {"key": folder / "key", "url": source.url, "crm": crm.url, "folder": folder}
+        (folder / "archives.yaml").write_text(CONFIGURATION.format(**words))
+        with open_followed(source, folder / "archive") as followed:
+            followed.run("create table orders (id int primary key, word text)")
+            followed.run("insert into orders select i, 'new' from generate_series(1, 100) i")
+            for number in range(5):
+                followed.run(f"update orders set word = 'after {number}'")
+                followed.back_up("changes")
+    with connect(crm) as session:
+        session.execute("create table public.customers as select i as id from generate_series(1, 50) i")
+    return open_store(str(folder / "archive"), f"file:{folder / 'key'}")
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> ObjectStore:
+    """A place with nothing but locks."""
+    return open_store(str(tmp_path_factory.mktemp("locked")))
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    tmp_path_factory: pytest.TempPathFactory, archive: ObjectStore, locked: ObjectStore, postgres: PostgresServer
+) -> Iterator[AirflowStandalone]:
+    """A running Airflow with our DAGs and three of somebody else's."""
+    folder = tmp_path_factory.mktemp("airflow")
+    shutil.copytree(ROOT / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in {"report": LOCKED_DAG, "ledger": KEPT_DAG, "reaper": REAPER_DAG}.items():
+        (folder / "dags" / f"{name}.py").write_text(text.format(url=locked.url))
+    with AirflowStandalone(
+        home=folder / "home",
+        dags=folder / "dags",
+        plugins=ROOT / "plugins",
+        env={
+            "HOLDFAST_ARCHIVES": str(Path(archive.url).with_name("archives.yaml")),
+            "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+            "PGPASSWORD": postgres.password,
+            "PYTHONPATH": str(ROOT),  # where the notifier is
+        },
+    ) as running:
+        for name in ("report", "ledger", "reaper"):
+            running.api.wait_for_dag(name)
+        yield running
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Whether a condition becomes true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "shop", **form: Any) -> dict[str, Any]:
+    """Run a DAG with what its form says; return what a task passed on."""
+    name = f"{operation}_{archive}"
+    airflow.api.wait_for_dag(name)
+    run_id = airflow.api.trigger(name, form)
+    state = airflow.api.wait_for_run(name, run_id, timeout=240)
+    assert state == "success", airflow.api.task_log(name, run_id, task)[-3000:]
+    passed_on = airflow.api.xcom(name, run_id, task)
+    assert isinstance(passed_on, dict)
+    return passed_on
+
+
+def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, archive: ObjectStore) -> None:
+    begin = intervals(Archive.open(archive).state, "shop")
+    assert run(airflow, "migration", "migrate")["format"] == 2
+    assert run(airflow, "truncation", "truncate", keep=["last=1"], dry_run=True)["dry_run"]
+    assert intervals(Archive.open(archive).state, "shop") == begin
+
+    compacted = run(airflow, "compaction", "compact", consolidate=True)
+    assert compacted["blocks_removed"] >= 4
+    assert (compacted["blocks_added"], compacted["consolidated"]) == (2, ["shop"])
+
+    run(airflow, "truncation", "truncate", keep=["last=1"])  # and the vacuum behind it
+    assert run(airflow, "vacuum", "vacuum", dry_run=True)["files"] == 0
+
+    verified = run(airflow, "archive_verification", "verify", deep=True)
+    assert verified["files"] > 0
+    drilled = run(airflow, "restore_drill", "drill_shop", at="latest")
+    assert drilled["equal"]
+    assert [each["holds"] for each in drilled["assertions"]] == [True]
+
+    assert verify(Archive.open(archive), deep=True).damage == ()
+    assert len(intervals(Archive.open(archive).state, "shop")) == 1
+    assert [info for info in inspect(archive) if info.state not in ("dead", "expired")] == []
+    assert airflow.api.import_errors() == {}
+
+
+def test_who_is_named_in_the_configuration_is_told_of_a_failure(
+    airflow: AirflowStandalone, archive: ObjectStore
+) -> None:
+    name = "restore_drill_shop"
+    airflow.api.wait_for_dag(name)
+    run_id = airflow.api.trigger(name, {"at": "1999-01-01T00:00:00Z"})
+    assert airflow.api.wait_for_run(name, run_id, timeout=120) == "failed"
+    told = Path(archive.url).with_name("alerts").read_text()
+    assert told.startswith(f"{name}: ")
+    assert "1999" in told
+
+
+def waits_without_a_worker(airflow: AirflowStandalone, place: Path) -> dict[str, Any]:
+    """Make a backup while a replica that it needs is away, which comes back then; return what its task passed on."""
+    away = place.rename(place.with_name("away"))
+    name = "backup_pair"
+    run_id = airflow.api.trigger(name, {"source": "crm"})
+    deadline = time.monotonic() + 240
+
+    def state() -> str | None:
+        return next(task.state for task in airflow.api.tasks(name, run_id) if task.task_id == "backup_crm")
+
+    while (is_at := state()) != "deferred":
+        assert time.monotonic() < deadline, is_at
+        assert is_at not in ("failed", "up_for_retry"), airflow.api.task_log(name, run_id, "backup_crm")[-3000:]
+        time.sleep(0.5)
+    away.rename(place)
+    run(airflow, "replica_sync", "sync_far", "pair")
+    assert airflow.api.wait_for_run(name, run_id, timeout=120) == "success"
+    passed_on = airflow.api.xcom(name, run_id, "backup_crm")
+    assert isinstance(passed_on, dict)
+    return passed_on
+
+
+def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, archive: ObjectStore) -> None:
+    folder = Path(archive.url).parent
+    with CoordinationStore.open(f"sqlite:///{folder}/coordination.db") as coordination:
+        pair = Replicas(folder, coordination)
+        pair.archive = Archive.create(pair.place("near"), name="pair").identity.id
+        found(coordination, pair.place("near"), "near")
+        pair.add("far")
+
+        done = run(airflow, "backup", "backup_crm", "pair", source="crm")
+        assert (done["rows"], done["quorum"]["replicas"]) == (50, ["far", "near"])
+        # The backup has begun a sync, too. Were the replica away then, it would be tried again only a minute later.
+        assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 1
+        assert waits_without_a_worker(airflow, folder / "far")["quorum"]["entry"] == 2
+        assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 2
+        assert pair.state("far").blocks.keys() == pair.state("near").blocks.keys()
+        assert pair.is_whole("far")
+
+        for path in (folder / "far" / "data").rglob("*.parquet"):
+            path.unlink()
+        coordination.run(lambda c: mark_lost(c, pair.archive, "far", "its disk was changed"))
+        # A run that the schedule has begun in the same moment may have done it: then there is nothing left.
+        made = run(airflow, "lost_replica_recovery", "recover", "pair")["recovered"]
+        assert [(each["replica"], each["from"], each["index"]) for each in made] in ([("far", "near", 2)], [])
+        assert pair.is_whole("far")
+        assert not coordination.run(lambda c: replica(c, pair.archive, "far")).is_lost
+
+        trimmed = run(airflow, "replica_log_trimming", "trim", "pair", min_keep=0, max_keep=10)
+        assert (trimmed["log_start"], trimmed["lost"]) == (3, [])
+    assert airflow.api.import_errors() == {}
+
+
+def test_lock_of_a_run_is_held_over_its_tasks_and_released_at_the_end(
+    airflow: AirflowStandalone, locked: ObjectStore
+) -> None:
+    run_id = airflow.api.trigger("report")
+    assert airflow.api.wait_for_run("report", run_id, timeout=120) == "success"
+    assert airflow.api.xcom("report", run_id, "look") == [["report", "W", "run", run_id]]
+    assert {task.task_id: task.state for task in airflow.api.tasks("report", run_id)} == {
+        "lock": "success",
+        "look": "success",
+        "unlock": "success",
+    }
+    assert [info for info in inspect(locked) if info.state != "dead"] == []
+
+
+def test_lock_is_released_when_the_work_fails(airflow: AirflowStandalone, locked: ObjectStore) -> None:
+    run_id = airflow.api.trigger("report", {"fail": True})
+    assert airflow.api.wait_for_run("report", run_id, timeout=120) == "failed"
+    states = {task.task_id: task.state for task in airflow.api.tasks("report", run_id)}
+    assert states == {"lock": "success", "look": "failed", "unlock": "success"}
+    assert "RuntimeError: asked to fail" in airflow.api.task_log("report", run_id, "look")
+    assert [info for info in inspect(locked) if info.state != "dead"] == []
+
+
+def test_waiting_for_a_lock_is_deferred_until_it_is_free(airflow: AirflowStandalone, locked: ObjectStore) -> None:
+    def state() -> str | None:
+        return next((task.state for task in airflow.api.tasks("report", run_id) if task.task_id == "lock"), None)
+
+    with RWLock(locked, "report").write(purpose="a person reads it"):
+        run_id = airflow.api.trigger("report")
+        assert wait_until(lambda: state() == "deferred", 90)
+    assert airflow.api.wait_for_run("report", run_id, timeout=120) == "success"
+    assert "a person reads it" in airflow.api.task_log("report", run_id, "lock")
+
+
+def test_lock_of_a_block_is_renewed_by_a_trigger_while_the_block_runs(
+    airflow: AirflowStandalone, locked: ObjectStore
+) -> None:
+    run_id = airflow.api.trigger("ledger")
+    assert airflow.api.wait_for_run("ledger", run_id, timeout=120) == "success"
+    assert {task.task_id: task.state for task in airflow.api.tasks("ledger", run_id)} == {
+        "acquire_ledger": "success",
+        "keep_ledger": "success",
+        "work": "success",
+        "release_ledger": "success",
+    }
+    assert "the lock was given back" in airflow.api.task_log("ledger", run_id, "keep_ledger")
+    assert [info for info in inspect(locked) if info.state != "dead"] == []
+
+
+def test_lock_of_a_run_that_is_ended_by_hand_is_given_back(
+    airflow: AirflowStandalone, locked: ObjectStore, tmp_path: Path
+) -> None:
+    def states() -> dict[str, str | None]:
+        return {task.task_id: task.state for task in airflow.api.tasks("ledger", run_id)}
+
+    run_id = airflow.api.trigger("ledger", {"may_end": str(tmp_path / "never")})
+    assert wait_until(lambda: states().get("keep_ledger") == "deferred" and states().get("work") == "running", 90)
+    airflow.api.end_run("ledger", run_id)
+    assert airflow.api.wait_for_run("ledger", run_id, timeout=120) == "failed"
+    assert states() == {
+        "acquire_ledger": "success",
+        "keep_ledger": "success",
+        "work": "failed",
+        "release_ledger": "success",
+    }
+    assert [info for info in inspect(locked) if info.state != "dead"] == []
+
+
+def test_reaper_asks_airflow_who_has_finished(airflow: AirflowStandalone, locked: ObjectStore) -> None:
+    ended = airflow.api.trigger("report")
+    assert airflow.api.wait_for_run("report", ended, timeout=120) == "success"
+    leases = {}
+    for resource, run_id in {"of an ended run": ended, "of a run nobody knows": "no such run"}.items():
+        owner = Owner(scope="run", dag_id="report", run_id=run_id, task_id="lock", map_index=-1)
+        name = resource.replace(" ", "-")
+        leases[resource] = RWLock(locked, name, owner=owner).write(wait=0, renew=False)
+        path = Path(locked.url) / f"locks/{name}/WRIT.{leases[resource].txn}"
+        os.utime(path, (time.time() - 125,) * 2)  # of a lease of 120 s, with a grace of 60 s
+    reaper = airflow.api.trigger("reaper")
+    assert airflow.api.wait_for_run("reaper", reaper, timeout=120) == "success"
+    found = airflow.api.xcom("reaper", reaper, "reap")
+    reasons = {each["txn"]: each["reason"] for each in found}
+    left = leases["of a run nobody knows"]
+    assert reasons[leases["of an ended run"].txn] == "its lease is over and its owner has finished"
+    # On a machine so slow that its grace is over meanwhile, it goes for that.
+    assert reasons.get(left.txn) in (None, "its lease and grace are over")
+    left.release()
+
+
+def test_backup_of_one_source_leaves_the_others_alone_and_says_what_is_missing(airflow: AirflowStandalone) -> None:
+    airflow.api.wait_for_dag("backup_pair")
+    run_id = airflow.api.trigger("backup_pair", {"source": "other"})
+    assert airflow.api.wait_for_run("backup_pair", run_id, timeout=120) == "failed"
+    states = {task.task_id: task.state for task in airflow.api.tasks("backup_pair", run_id)}
+    assert states == {"choose_sources": "success", "backup_crm": "skipped", "backup_other": "failed"}
+    log = airflow.api.task_log("backup_pair", run_id, "backup_other")
+    assert "JobRefused: there is no Airflow connection 'other': make it under Admin > Connections" in log
+
+
+def test_nobody_gets_in_without_the_password(airflow: AirflowStandalone) -> None:
+    stranger = type(airflow.api)(url=airflow.url, username=airflow.username, password="guess")
+    with pytest.raises(AirflowApiError, match="401"):
+        stranger.log_in()
+    with pytest.raises(AirflowApiError, match="401"):
+        stranger.dag_ids()
+    stranger.close()
+
+
+def test_stop_leaves_no_process_even_with_a_task_running(airflow: AirflowStandalone, locked: ObjectStore) -> None:
+    with RWLock(locked, "report").write():
+        airflow.api.trigger("report")
+        supervisor = airflow.pid
+        assert supervisor is not None
+        below = descendants(supervisor)
+        assert len(below) > 5
+        began = time.monotonic()
+        airflow.stop()
+    assert timedelta(seconds=time.monotonic() - began) < timedelta(seconds=30)
+    assert not any(psutil.pid_exists(pid) for pid in {*below, supervisor})
+    assert airflow.pid is None
