@@ -70,6 +70,13 @@ def test_server():
 """
 
 
+HURRIED = """
+from tests.support import supervision
+supervision.GOODBYE_S = supervision.SUM_UP_S = 0.5
+"""
+"""A plugin by which a supervisor soon stops waiting for what never ends."""
+
+
 @dataclass(frozen=True)
 class Project:
     """A folder with a test in it, and a place for temporary files of its runs that nobody else uses."""
@@ -77,11 +84,16 @@ class Project:
     folder: Path
     temporary: Path
 
-    def start(self, *options: str, test: str = STUBBORN, **more: Any) -> subprocess.Popen[bytes]:
-        """Start a run of the test."""
+    def start(self, *options: str, test: str = STUBBORN, patient: bool = False, **more: Any) -> subprocess.Popen[bytes]:
+        """Start a run of the test.
+
+        :param patient: it waits for tests that do not end for as long as the project's own runs do.
+        """
         (self.folder / "test_it.py").write_text(test)
+        (self.folder / "hurried.py").write_text("" if patient else HURRIED)
         (self.folder / "said").unlink(missing_ok=True)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.supervision", "-p", "xdist.plugin"]
+        command += ["-p", "hurried"]
         return subprocess.Popen(
             [*command, *options, "test_it.py"],
             cwd=self.folder,
@@ -136,22 +148,23 @@ TIME_OUT = ("-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=
 
 
 @pytest.mark.parametrize(
-    ("end", "options"),
+    ("end", "options", "patient"),
     [
-        pytest.param(interrupt, (), id="SIGINT"),
-        pytest.param(interrupt, ("-n1",), id="SIGINT-beside-workers", marks=pytest.mark.exhaustive),
-        pytest.param(kill_pytest, (), id="pytest-killed"),
-        pytest.param(kill_pytest, ("-n1", "--max-worker-restart=0"), id="worker-killed"),
-        pytest.param(kill_controller, ("-n1",), id="pytest-of-workers-killed", marks=pytest.mark.exhaustive),
-        pytest.param(wait, TIME_OUT, id="time-out"),
+        pytest.param(interrupt, (), True, id="SIGINT"),
+        pytest.param(interrupt, ("-n1",), True, id="SIGINT-beside-workers", marks=pytest.mark.exhaustive),
+        pytest.param(kill_pytest, (), False, id="pytest-killed"),
+        pytest.param(kill_pytest, ("-n1", "--max-worker-restart=0"), False, id="worker-killed"),
+        pytest.param(kill_controller, ("-n1",), True, id="pytest-of-workers-killed", marks=pytest.mark.exhaustive),
+        pytest.param(wait, TIME_OUT, False, id="time-out"),
     ],
 )
 def test_nothing_is_left(
     project: Project,
     end: Callable[[subprocess.Popen[bytes], dict[str, Any]], None],
     options: tuple[str, ...],
+    patient: bool,
 ) -> None:
-    run = project.start(*options)
+    run = project.start(*options, patient=patient)
     said = project.said()
     began = time.monotonic()
     end(run, said)
@@ -162,7 +175,7 @@ def test_nothing_is_left(
 
 
 def test_second_signal_takes_the_time_to_sum_up(project: Project) -> None:
-    run = project.start()
+    run = project.start(patient=True)
     project.said()
     began = time.monotonic()
     run.send_signal(signal.SIGTERM)
@@ -194,7 +207,7 @@ def test_next_run_sweeps_what_a_killed_supervisor_has_left_and_nothing_else(proj
 @pytest.mark.service
 @pytest.mark.parametrize("stopped", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_servers_and_their_shared_memory_go(project: Project, stopped: bool) -> None:
-    run = project.start(test=f"STOPPED = {stopped}\n{WITH_A_SERVER}")
+    run = project.start(test=f"STOPPED = {stopped}\n{WITH_A_SERVER}", patient=stopped)
     said = project.said()
     assert {name[:5] for _, name in said["memory"]} == {"/SYSV", "/dev/"}
     run.send_signal(signal.SIGINT)
@@ -211,13 +224,22 @@ def is_there(name: str, number: str) -> bool:
     return Path(name).exists()
 
 
-def test_input_output_and_exit_code_are_those_of_pytest(project: Project) -> None:
-    asks = "def test_it(): print('heard', input()); assert False"
+def test_input_output_and_exit_code_are_those_of_pytest_and_its_folder_is_found_by_its_name(project: Project) -> None:
+    asks = (
+        "import tempfile\nfrom pathlib import Path\n"
+        "def test_it():\n"
+        "    Path('where').write_text(tempfile.gettempdir())\n"
+        "    print('heard', input())\n"
+        "    assert False\n"
+    )
     run = project.start("-s", test=asks, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     said, _ = run.communicate(b"a word\n", timeout=60)
     assert b"heard a word" in said
     assert b"1 failed" in said
     assert run.returncode == 1
+    where = Path((project.folder / "where").read_text())
+    assert where.parent == project.temporary
+    assert where.name.startswith(PREFIX)
 
 
 def test_what_a_test_leaves_running_is_told(project: Project) -> None:
@@ -255,18 +277,10 @@ def test_ctrl_c_at_a_terminal_reaches_pytest_once(project: Project) -> None:
         "    assert len(times) == 1\n"
     )
     master, slave = os.openpty()
-    run = project.start(test=counts, stdin=slave, stdout=slave, stderr=slave, preexec_fn=own_terminal)
+    run = project.start(test=counts, stdin=slave, stdout=slave, stderr=slave, preexec_fn=own_terminal, patient=True)
     project.said()
     os.write(master, b"\x03")
     assert run.wait(LIMIT_S) == 128 + signal.SIGINT
     assert b"1 passed" in os.read(master, 1 << 16)
     os.close(master)
     os.close(slave)
-
-
-def test_folder_of_a_run_is_found_by_its_name(project: Project) -> None:
-    tells = "import tempfile\nfrom pathlib import Path\ndef test_it(): Path('where').write_text(tempfile.gettempdir())"
-    assert project.start(test=tells).wait(60) == 0
-    where = Path((project.folder / "where").read_text())
-    assert where.parent == project.temporary
-    assert where.name.startswith(PREFIX)

@@ -66,11 +66,14 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment / "bin"
 
 
-def run(programs: Path, *command: str | Path, cwd: Path) -> str:
-    """Run a program of the new environment in an empty folder; return what it printed."""
+def run(programs: Path, *command: str | Path, cwd: Path, **more: str) -> str:
+    """Run a program of the new environment in an empty folder; return what it printed.
+
+    :param more: environment variables.
+    """
     done = subprocess.run(
         [programs / command[0], *command[1:]],
-        cwd=cwd, env=clean_environment(), stdout=subprocess.PIPE, text=True, check=True,
+        cwd=cwd, env=clean_environment() | more, stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     return done.stdout
 
@@ -103,9 +106,11 @@ def test_installed_command_comes_from_the_wheel_alone(programs: Path, tmp_path: 
     assert str(ROOT) not in run(programs, "python", "-c", where, cwd=tmp_path)
 
 
+@pytest.mark.parametrize("restores", ["inline", pytest.param("spark", marks=pytest.mark.exhaustive)])
 def test_installed_command_backs_up_and_restores(
-    programs: Path, tmp_path: Path, new_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
+    restores: str, programs: Path, tmp_path: Path, new_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The backup runs by Spark, which finds all that it needs in the wheel."""
     source, target = new_database(), new_database()
     monkeypatch.setenv("PGPASSWORD", source.password or "")
     with connect(source) as session:
@@ -115,8 +120,18 @@ def test_installed_command_backs_up_and_restores(
     cwd.mkdir()
 
     run(programs, "holdfast", "init", archive, "--json", cwd=cwd)
-    backup = json.loads(run(programs, "holdfast", "backup", archive, "--source", source.url, "--json", cwd=cwd))
-    restore = json.loads(run(programs, "holdfast", "restore", archive, "--to", target.url, "--json", cwd=cwd))
+    backup = json.loads(
+        run(
+            programs, "holdfast", "backup", archive, "--source", source.url, "--json",
+            cwd=cwd, HOLDFAST_EXECUTOR="spark",
+        )
+    )  # fmt: skip
+    restore = json.loads(
+        run(
+            programs, "holdfast", "restore", archive, "--to", target.url, "--json",
+            cwd=cwd, HOLDFAST_EXECUTOR=restores,
+        )
+    )  # fmt: skip
 
     assert (backup["commit"], backup["kind"], backup["rows"]) == (1, "full", 500)
     assert (restore["commit"], restore["rows"], restore["equal"]) == (1, 500, True)

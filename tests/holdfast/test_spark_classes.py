@@ -21,6 +21,18 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+@pytest.fixture(
+    params=[pytest.param(True, id="a job", marks=pytest.mark.exhaustive), pytest.param(False, id="its start")]
+)
+def _of_jobs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark runs: all of a job, or its first second alone, which has a tenth of the classes to load and to write.
+
+    What is told to Java, and what Java makes of it, is the same.
+    """
+    if not request.param:
+        monkeypatch.setattr(jobs, "find_application", lambda name: Path("--version"))
+
+
 def rehearse(tmp_path: Path, *options: str) -> tuple[int, str]:
     """Run two tasks in Spark as a job would; return its exit code, and what was said."""
     log = tmp_path / "spark.log"
@@ -60,6 +72,7 @@ def test_what_was_prepared_is_told_to_java_as_one_word(file: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_of_jobs")
 def test_jobs_take_their_classes_from_what_was_prepared(file: Path, tmp_path: Path) -> None:
     assert spark_classes.prepare() == file
     assert [path.name for path in file.parent.iterdir()] == [file.name]
@@ -72,6 +85,7 @@ def test_jobs_take_their_classes_from_what_was_prepared(file: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_of_jobs")
 def test_a_file_that_does_not_fit_is_passed_without_a_word(file: Path, tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_bytes(b"of another Java")

@@ -29,6 +29,7 @@ from holdfast.archive import Archive
 from holdfast.jobs import job_environment
 from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.storage import ObjectStore, open_store
+from tests.support.fake_spark import answering
 from tests.support.operators import PASSWORD, FakeSpark
 
 ROOT = Path(__file__).parents[2]
@@ -81,16 +82,16 @@ def closed_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -> FakeSpark:
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -> Iterator[FakeSpark]:
     """A spark-submit that plays the part given to `play`; it comes first on the path of every job."""
     script = tmp_path / "bin" / "spark-submit"
     script.parent.mkdir()
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT}/tests/support/fake_spark_submit.py "$@"\n')
+    # Without what Python looks for at its start: it needs nothing but what comes with it.
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {ROOT}/tests/support/fake_spark_submit.py "$@"\n')
     script.chmod(0o755)
     note = tmp_path / "note.json"
     monkeypatch.setenv(FORCED_VARIABLE, "spark")
     monkeypatch.setenv("FAKE_SPARK_NOTE", str(note))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 
     def with_fake_first(*args: Any, **kwargs: Any) -> dict[str, str]:
         environment = job_environment(*args, **kwargs)
@@ -107,7 +108,10 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
 
     monkeypatch.setattr("holdfast.backups.hold_snapshot", hold_snapshot)
     monkeypatch.setattr("holdfast.following._tell_what_is_left", lambda *_: None)
-    return FakeSpark(note, lambda part: monkeypatch.setenv("FAKE_SPARK", part), gone)
+    monkeypatch.setattr("holdfast_airflow.operators.job.check_java", lambda: None)  # it starts Java each time
+    with answering() as name:
+        monkeypatch.setenv("FAKE_SPARK_ANSWERS", name)
+        yield FakeSpark(note, lambda part: monkeypatch.setenv("FAKE_SPARK", part), gone)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def load_plugins(tmp_path: Path, *, syntax: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("syntax", ["glob", "regexp"])
+@pytest.mark.parametrize("syntax", ["glob", pytest.param("regexp", marks=pytest.mark.exhaustive)])
 def test_loader_executes_only_the_one_file_and_registers_the_plugin_once(tmp_path: Path, syntax: str) -> None:
     found = load_plugins(tmp_path, syntax=syntax)
     assert [name for name, _ in found["plugins"]] == ["holdfast"]

@@ -36,7 +36,7 @@ def write_tests(project: Path, name: str, text: str) -> None:
     (project / "tests" / name).write_text(f"import time, os, pytest\n{text}\n")
 
 
-def run(project: Path, *options: str, processes: int = 2, code: int = 0, **environment: str) -> str:
+def run(project: Path, *options: str, processes: int = 1, code: int = 0, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", f"--numprocesses={processes}", "--dist=loadfile", "-rA", *options],
         cwd=project,
@@ -65,7 +65,7 @@ def test_files_run_longest_first_and_one_without_a_record_among_them(project: Pa
     for name in ("a", "b", "c", "d", "e"):
         write_tests(project, f"test_{name}.py", WRITES_ORDER)
     record(project, a=1, b=9, d=7, e=3)
-    said = run(project, processes=1)
+    said = run(project)
     assert (project / "order").read_text().split() == [f"test_{name}.py" for name in "bdcea"]
     assert "5 tests, by 1 process: 25 s, as recorded; 1 have no recorded duration." in said
 
@@ -76,41 +76,37 @@ def test_a_marked_file_is_run_in_pieces_and_each_test_once(project: Path) -> Non
     )
     write_tests(project, "test_long.py", text)
     Durations({"tests/test_long.py": (360, 6)}).write(project / "tests" / "durations.json")
-    said = run(project, "-v")
+    said = run(project, "-v", processes=2)
     assert "6 passed" in said
     assert {line[1:4] for line in said.splitlines() if line.startswith("[gw")} == {"gw0", "gw1"}
 
 
-def test_a_run_without_any_record_says_so(project: Path) -> None:
-    write_tests(project, "test_a.py", WRITES_ORDER)
-    assert "1 tests, by 1 process; 1 have no recorded duration." in run(project, processes=1)
-
-
 def test_durations_are_written_where_that_is_asked_for_and_nowhere_else(project: Path) -> None:
+    """A run without any record says so."""
     write_tests(project, "test_a.py", "def test_long():\n    pass\n\ndef test_not():\n    pytest.skip('no')\n")
-    run(project)
+    assert "2 tests, by 1 process; 2 have no recorded duration." in run(project)
     assert not (project / "tests" / "durations.json").exists()
     run(project, "--record-durations=tests/durations.json")
     assert json.loads((project / "tests" / "durations.json").read_text())["files"] == {"tests/test_a.py": [0, 1]}
 
 
-SLOW = "".join(f"def test_{number}():\n    time.sleep(0.5)\n" for number in range(6))
+SLOW = "".join(f"def test_{number}():\n    time.sleep(float(os.environ.get('TAKES_S', 0)))\n" for number in range(6))
 
 
 def test_a_budget_says_what_it_left_out_and_the_next_one_begins_with_that(project: Path) -> None:
     write_tests(project, "test_slow.py", SLOW)
-    said = run(project, "--budget=2s", processes=1)
+    said = run(project, "--budget=2s", TAKES_S="0.5")
     left = (project / ".work" / "tests-not-run.txt").read_text().split()
     assert 0 < len(left) < 6
     assert f"{len(left)} of 6 tests were not run: the budget of 2s is over" in said
     assert f"{len(left):5} of tests/test_slow.py" in said
     ran: set[str] = set()
-    said = run(project, "--budget=none", "-v", processes=1)
+    said = run(project, "--budget=none", "-v")
     assert "Each of the 6 tests has a result." in said
     stamps = json.loads((project / ".work" / "tests-run.json").read_text())
     del stamps[left[0]]
     (project / ".work" / "tests-run.json").write_text(json.dumps(stamps))
-    said = run(project, "--budget=20s", "-v", processes=1)
+    said = run(project, "--budget=20s", "-v")
     ran.update(stamps)
     assert said.index(f"PASSED {left[0]}") < min(said.index(f"PASSED {test}") for test in ran)
 
@@ -123,7 +119,7 @@ def test_tests_that_failed_come_first_again(project: Path) -> None:
 
 def test_a_process_that_dies_fails_the_run_and_what_it_had_is_named(project: Path) -> None:
     write_tests(project, "test_a.py", "def test_dies():\n    os._exit(3)\n\ndef test_after():\n    pass\n")
-    said = run(project, "--max-worker-restart=0", processes=1, code=1)
+    said = run(project, "--max-worker-restart=0", code=1)
     assert "1 of tests/test_a.py, the first is test_after" in said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -73,9 +74,18 @@ def filled(store: ObjectStore) -> ObjectStore:
     return store
 
 
+@pytest.fixture(scope="session")
+def empty_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a coordination store that has its tables, which takes a tenth of a second, and nothing in them."""
+    file = tmp_path_factory.mktemp("log") / "log.db"
+    CoordinationStore.open(f"sqlite:///{file}").close()
+    return file
+
+
 @pytest.fixture
-def log_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def log_address(tmp_path: Path, empty_log: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a coordination store that the environment names."""
+    shutil.copyfile(empty_log, tmp_path / "log.db")
     monkeypatch.delenv(PASSWORD, raising=False)
     monkeypatch.setenv(ENVIRONMENT, address := f"sqlite:///{tmp_path}/log.db")
     return address
@@ -88,13 +98,20 @@ def coordination(log_address: str) -> Iterator[CoordinationStore]:
         yield store
 
 
+def begun(tmp_path: Path, coordination: CoordinationStore, *others: str) -> Replicas:
+    with pytest.MonkeyPatch.context() as patch:
+        # Each place of a replica is asked by many threads whether it can create an object once: a folder can.
+        patch.setattr(ObjectStore, "probe_create_if_absent", lambda store: True)
+        return Replicas.begun(tmp_path, coordination, *others)
+
+
 @pytest.fixture
 def two(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
     """An archive with one backup and the replicas `near` and `far`."""
-    return Replicas.begun(tmp_path, coordination, "far")
+    return begun(tmp_path, coordination, "far")
 
 
 @pytest.fixture
 def three(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
     """An archive with one backup and the replicas `near`, `far` and `off`."""
-    return Replicas.begun(tmp_path, coordination, "far", "off")
+    return begun(tmp_path, coordination, "far", "off")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from holdfast.archive import Archive, Change, locks
 from holdfast.archive.runs import RunLog
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import ObjectStore
 from locking import Owner, inspect
 from locking.store import StoreUnavailable
 from tests.support.command import RunCommand
+from tests.support.servers import passing_database
 
 pytestmark = pytest.mark.service
 
@@ -81,6 +83,13 @@ def test_a_backup_prints_its_summary(
     assert logs(tmp_path) == []
     shown = holdfast("backup", store.url, "--source", address.url)
     assert shown.out == "commit 1: 7 rows of 2 tables in 70 B, 1.5 s (5 rows/s); restorable to 2026-03-01T12:00:00Z\n"
+
+
+@pytest.fixture(scope="module")
+def address(postgres: PostgresServer) -> Iterator[Address]:
+    """A database that nothing is written into: jobs are played."""
+    with passing_database(postgres) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -250,14 +259,14 @@ def nothing_was_started(store: ObjectStore) -> bool:
 @pytest.mark.parametrize(
     ("change", "code", "words"),
     [
-        (("/test", "/nope_test"), 2, "there is no database 'nope_test.*create it with createdb"),
+        (("/made", "/nope_made"), 2, "there is no database 'nope_made.*create it with createdb"),
         (("postgres@", "postgres:wrong@"), 1, "refused the log-in: set PGPASSWORD or ~/.pgpass"),
         (("postgres@", "stranger@"), 1, "refused the log-in: .*stranger"),
         ((r":\d+/", ":1/"), 1, "cannot connect to .*refused. Is the server running and reachable from here"),
         ((r":\d+/", ":99999/"), 2, "no PostgreSQL address: write postgresql://user@host:port/database"),
         (("127.0.0.1", "[::1"), 2, "no PostgreSQL address: write postgresql://user@host:port/database"),
         (("postgresql:", "mysql:"), 2, "no PostgreSQL address: write postgresql://user@host:port/database"),
-        ((r"/test.*", ""), 2, "names no database: add /database to it"),
+        ((r"/made.*", ""), 2, "names no database: add /database to it"),
         ((r"postgresql://.*", "shop_db"), 2, "archives.yaml says nothing of"),
     ],
 )

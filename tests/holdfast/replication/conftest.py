@@ -46,13 +46,13 @@ def both(
 @pytest.fixture
 def two(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
     """An archive with one backup and the replicas `near` and `far`."""
-    return Replicas.begun(tmp_path, coordination, "far")
+    return Replicas.copied(tmp_path, coordination, "far")
 
 
 @pytest.fixture
 def three(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
     """An archive with one backup and the replicas `near`, `far` and `off`."""
-    return Replicas.begun(tmp_path, coordination, "far", "off")
+    return Replicas.copied(tmp_path, coordination, "far", "off")
 
 
 @pytest.fixture

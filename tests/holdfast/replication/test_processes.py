@@ -131,7 +131,7 @@ def work(three: Replicas, folder: Path, seed: int, rounds: int) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "rounds"),
-    [(1, 6), pytest.param(2, 120, marks=pytest.mark.exhaustive), pytest.param(3, 120, marks=pytest.mark.exhaustive)],
+    [pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((1, 6), (2, 120), (3, 120))],
 )
 def test_replicas_are_equal_and_have_every_backup_whoever_was_killed(
     three: Replicas, tmp_path: Path, seed: int, rounds: int

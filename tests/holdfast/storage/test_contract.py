@@ -21,9 +21,11 @@ from holdfast.storage.key_source import new_key
 from holdfast.storage.keyring import KEYS
 
 
-def _each_kind() -> Iterator[object]:
+def _each_kind(*, dear: bool = False) -> Iterator[object]:
+    """Yield parameters of the fixture `store`; of a dear test, those of folders and S3 for `make test`."""
     for kind in ("folder", "s3", "azure", "gcs"):
         marks = [pytest.mark.service] if kind != "folder" else []
+        marks += [pytest.mark.exhaustive] if dear and kind in ("azure", "gcs") else []
         yield pytest.param((kind, False), id=kind, marks=marks)
         # Encryption asks a store for nothing but what the contract promises.
         further = [pytest.mark.exhaustive] if kind != "folder" else []
@@ -152,6 +154,7 @@ def test_the_first_of_a_listing_are_told_alone(store: ObjectStore) -> None:
     assert store.first("nothing/", 1) == ()
 
 
+@pytest.mark.parametrize("store", _each_kind(dear=True), indirect=True)
 def test_a_long_listing_is_complete(store: ObjectStore) -> None:
     names = [f"many/{number:05d}" for number in range(1100)]
     with ThreadPoolExecutor(16) as pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from holdfast.sources.postgresql.sql import ident
 from tests.support.every_type import OBJECTS, VALUES
 from tests.support.net_changes import apply, copies, deleted, keyed, nothing, record, rows, texts
 from tests.support.tables import Tables, open_tables
-from tests.support.versions import older_server, running
+from tests.support.type_groups import Kinds, columns_of, in_groups, rows_of
 
 pytestmark = pytest.mark.service
 
@@ -77,20 +78,22 @@ def test_no_change_at_all_is_one_too(tables: Tables) -> None:
     assert texts(tables, base) == ["(1)"]
 
 
-@pytest.mark.parametrize("kind", sorted(VALUES))
-def test_values_of_every_type_are_inserted_kept_and_found(tables: Tables, kind: str) -> None:
-    definition = f'id int4, word text, "Value ""x""" {kind}'
+@pytest.mark.parametrize("kinds", in_groups(VALUES), ids=lambda kinds: next(iter(kinds)))
+def test_values_of_every_type_are_inserted_kept_and_found(tables: Tables, kinds: Kinds) -> None:
+    definition = f"id int4, word text, {columns_of(kinds)}"
     base, wanted, other = (tables.create(definition) for _ in range(3))
-    values = ", ".join(f"({row}, 'old', ({value})::{kind})" for row, value in enumerate(VALUES[kind]))
-    tables.fill(base, f"values {values}")
+    tables.fill(base, "values " + ", ".join(f"({id_}, 'old', {row})" for id_, row in enumerate(rows_of(kinds))))
     tables.fill(other, f"select * from {base}")
-    tables.fill(wanted, f'select id, \'new\', "Value ""x""" from {base}')
-    tables.fill(wanted, f'select id + 1000, \'more\', "Value ""x""" from {base}')
+    tables.fill(wanted, f"select * from {base}")
+    tables.session.execute(f"update {wanted} set word = 'new'".encode())
+    tables.fill(wanted, f"select * from {base}")
+    tables.session.execute(f"update {wanted} set id = id + 1000, word = 'more' where word = 'old'".encode())
+    values = [3 + number for number in range(len(kinds))]
     apply(
         tables,
         base,
         (1,),
-        keyed(rows(tables, wanted, "id < 1000"), "U", [3]),
+        keyed(rows(tables, wanted, "id < 1000"), "U", values),
         keyed(rows(tables, wanted, "id >= 1000"), "I"),
     )
     assert texts(tables, base) == texts(tables, wanted)
@@ -140,8 +143,8 @@ def test_rows_are_found_by_keys_of_every_kind(tables: Tables, definition: str, v
     assert texts(tables, base) == []
 
 
-def test_keys_are_compared_byte_by_byte_whatever_their_collation() -> None:
-    with running(older_server(15)) as server, open_tables(server, "odd_collation") as tables:
+def test_keys_are_compared_byte_by_byte_whatever_their_collation(older: Callable[[int], PostgresServer]) -> None:
+    with open_tables(older(15), "odd_collation") as tables:
         tables.session.execute(
             "create collation public.any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
         )

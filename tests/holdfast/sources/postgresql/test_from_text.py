@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -12,21 +12,27 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.arrow_session import ArrowSession
 from holdfast.sources.postgresql.columns import read_columns
 from holdfast.sources.postgresql.decode import Decoder, NoTextError, ValueTooLargeError
+from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import SETTINGS_QUERY, connect
 from tests.support.every_type import OBJECTS, VALUES
+from tests.support.servers import passing_database
 from tests.support.streams import Stream, open_stream
-from tests.support.versions import older_server, running
 
 pytestmark = pytest.mark.service
 
 
-def of_snapshot(stream: Stream, table: str) -> pa.Table:
-    oid = stream.oid(table)
-    decoder = Decoder(read_columns(stream.session, [oid])[oid])
+def of_snapshot(stream: Stream, *names: str) -> dict[int, pa.Table]:
+    """Return the rows of tables, each by its oid."""
+    oids = {name: stream.oid(name) for name in names}
+    columns = read_columns(stream.session, list(oids.values()))
+    stored = {}
     with ArrowSession(stream.address) as session:
         session.value(SETTINGS_QUERY)
-        found = session.batches(f"select {decoder.select_list()} from only {table}")
-        return pa.Table.from_batches([decoder.decode(batch) for batch in found])
+        for name, oid in oids.items():
+            decoder = Decoder(columns[oid])
+            found = session.batches(f"select {decoder.select_list()} from only {name}")
+            stored[oid] = pa.Table.from_batches([decoder.decode(batch) for batch in found])
+    return stored
 
 
 def test_the_stream_gives_the_same_arrays_as_the_table_for_every_type(address: Address) -> None:
@@ -40,10 +46,12 @@ def test_the_stream_gives_the_same_arrays_as_the_table_for_every_type(address: A
             rows = ", ".join(f"({row}, ({value})::{kind})" for row, value in enumerate(itertools.chain(values, values)))
             stream.session.execute(f"insert into public.t{number} values {rows}".encode())
         batches, _ = stream.read()
-        for number, kind in enumerate(VALUES):
-            table = f"public.t{number}"
-            stored = of_snapshot(stream, table)
-            found = pa.Table.from_batches([each.rows for each in batches if each.form.oid == stream.oid(table)])
+        came: dict[int, list[pa.RecordBatch]] = {}
+        for batch in batches:
+            came.setdefault(batch.form.oid, []).append(batch.rows)
+        tables_stored = of_snapshot(stream, *(f"public.t{number}" for number in range(len(VALUES))))
+        for kind, (oid, stored) in zip(VALUES, tables_stored.items(), strict=True):
+            found = pa.Table.from_batches(came[oid])
             assert found.schema.names[-4:] == ["__lsn", "__seq", "__op", "__unchanged"]
             found = found.select(range(stored.num_columns))
             assert found.schema.equals(stored.schema, check_metadata=True), kind
@@ -91,7 +99,7 @@ def test_numbers_between_the_extremes_come_right(address: Address) -> None:
             "date '1500-01-01' + (h %% 400000)::int, int8send(h) from (select (i * 7919 - 15000000) %% 32768 + i %% 3 "
             "as h, i from generate_series(1, 4000) i) x on conflict do nothing".replace("%%", "%").encode()
         )
-        stored = of_snapshot(stream, "public.n")
+        (stored,) = of_snapshot(stream, "public.n").values()
         [batch] = stream.read()[0]
         assert stored.num_rows > 3000
         assert pa.Table.from_batches([batch.rows]).select(range(stored.num_columns)).equals(stored)
@@ -108,11 +116,8 @@ def test_a_value_above_the_limit_is_refused_by_name(address: Address) -> None:
             stream.read(max_value_bytes=10)
 
 
-def test_what_is_written_as_no_text_is_refused_by_name(tmp_path: Path) -> None:
-    server = older_server(14)
-    server.settings["wal_level"] = "logical"
-    with running(server):
-        address = Address(server.url(), server.password)
+def test_what_is_written_as_no_text_is_refused_by_name(older: Callable[[int], PostgresServer]) -> None:
+    with passing_database(older(14)) as address:
         with connect(address) as session:
             session.execute('create table public.t (id int primary key, letter "char")')
         with open_stream(address, "public.t") as stream:

@@ -134,11 +134,15 @@ def test_neither_the_order_of_rows_nor_their_batches_matter(tables: Tables) -> N
 
 
 @pytest.mark.service
-def test_large_batches_of_long_and_short_texts_have_the_hash_of_the_server(tables: Tables) -> None:
+def test_large_batches_of_long_and_short_texts_have_the_hash_of_the_server(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the size where a batch is hashed in parts."""
+    monkeypatch.setattr("holdfast.sources.postgresql.hashing._ROWS_AT_ONCE", 2000)
     table = tables.create("a text, b text")
     tables.fill(
         table,
-        "select repeat('ab', (i * i) % 700), case when i % 9 > 0 then i::text end from generate_series(1, 40000) i",
+        "select repeat('ab', (i * i) % 700), case when i % 9 > 0 then i::text end from generate_series(1, 5000) i",
     )
     travelled = tables.travel(table)
     assert travelled.source == travelled.files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import psycopg
@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.publication import followed, plan_publication, 
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.table import Table
-from tests.support.versions import programs_of, running
+from tests.support.servers import passing_database
 
 pytestmark = pytest.mark.service
 
@@ -101,7 +101,8 @@ def either(request: pytest.FixtureRequest) -> Iterator[Connection]:
     if request.param == "newest":
         yield request.getfixturevalue("session")
     else:
-        with running(PostgresServer(programs=programs_of(14))) as server, connect(Address(server.conninfo())) as opened:
+        older: Callable[[int], PostgresServer] = request.getfixturevalue("older")
+        with passing_database(older(14)) as address, connect(address) as opened:
             yield opened
 
 

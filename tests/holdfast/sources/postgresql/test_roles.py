@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from holdfast.sources.postgresql.roles import Membership, RoleRecord, Roles, rea
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident
-from tests.support.versions import older_server
 
 pytestmark = pytest.mark.service
 
@@ -163,10 +162,14 @@ def test_where_one_cannot_be_made_none_is(session: Any, address: Address, prefix
     assert f"{prefix}a" not in {role.name for role in read_roles(session).roles}
 
 
-def test_roles_of_an_older_server_come_back(session: Any, address: Address, prefix: str) -> None:
-    with older_server(15) as older, connect(Address(older.url(), older.password)) as source:
+def test_roles_of_an_older_server_come_back(
+    session: Any, address: Address, prefix: str, older: Callable[[int], PostgresServer]
+) -> None:
+    server = older(15)
+    with connect(Address(server.url(), server.password)) as source:
         source.execute(f"create role {prefix}a; create role {prefix}b noinherit in role {prefix}a".encode())
         recorded = read_roles(source)
+        source.execute(f"drop role {prefix}a, {prefix}b".encode())
     names = [f"{prefix}a", f"{prefix}b"]
     create_roles(session, plan_roles(session, address, names, recorded, create=True))
     there = read_roles(session).of(names)

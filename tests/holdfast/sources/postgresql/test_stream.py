@@ -20,8 +20,7 @@ from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream import ExpectedStream, StreamState
 from holdfast.sources.postgresql.table import Table
-from tests.support.servers import Standby
-from tests.support.versions import programs_of, running
+from tests.support.servers import Standby, passing_database
 
 pytestmark = pytest.mark.service
 
@@ -108,23 +107,21 @@ def test_a_stream_is_opened_once_kept_and_dropped_without_a_trace(session: Conne
         stream.keep(address, NAME, tables(session))
 
 
-def test_the_oldest_version_has_streams_too() -> None:
-    with running(PostgresServer(programs=programs_of(14))) as server:
-        address = Address(server.conninfo())
-        with connect(address) as session:
-            session.execute(TABLES)
-            state = opened(session, address)
-            assert (state.usable, state.failover, state.lost, state.timeline) == (True, False, "", 1)
-            session.execute("insert into public.orders values (1, 1)")
-            _, position = stream.flush_position(session)
-            stream.advance(session, NAME, position)
-            assert stream.why_broken(expected(state), seen(session)) != ""
-            assert stream.why_broken(replace(expected(state), position=position), seen(session)) == ""
-            before = stream.schema_fingerprint(session)
-            session.execute("analyze; alter table public.orders add y int")
-            assert stream.schema_fingerprint(session) != before
-            stream.drop_stream(session, NAME)
-            assert slots(session) == []
+def test_the_oldest_version_has_streams_too(older: Callable[[int], PostgresServer]) -> None:
+    with passing_database(older(14)) as address, connect(address) as session:
+        session.execute(TABLES)
+        state = opened(session, address)
+        assert (state.usable, state.failover, state.lost, state.timeline) == (True, False, "", 1)
+        session.execute("insert into public.orders values (1, 1)")
+        _, position = stream.flush_position(session)
+        stream.advance(session, NAME, position)
+        assert stream.why_broken(expected(state), seen(session)) != ""
+        assert stream.why_broken(replace(expected(state), position=position), seen(session)) == ""
+        before = stream.schema_fingerprint(session)
+        session.execute("analyze; alter table public.orders add y int")
+        assert stream.schema_fingerprint(session) != before
+        stream.drop_stream(session, NAME)
+        assert slots(session) == []
 
 
 def test_open_transactions_are_waited_for_named_and_nothing_is_left(session: Connection, address: Address) -> None:
