@@ -21,12 +21,12 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING
 
+from sparkjobs.without_pandas import hide_pandas
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import ModuleType
+    from collections.abc import Mapping
 
 PREPARED = "HOLDFAST_PREPARED_DAEMON"
 """Where a prepared daemon waits, and which Python it runs in."""
@@ -51,21 +51,6 @@ _IMPORTED = (
 
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Read by numpy's and pyarrow's libraries when they are loaded."""
-
-
-class _WithoutPandas(MetaPathFinder):
-    """Hides pandas from pyarrow, which imports it with the first array it makes of Python's values.
-
-    That takes each worker a third of a second, and no task uses it.
-    """
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        """Refuse pandas; about anything else, others are asked.
-
-        :raises ModuleNotFoundError: it is pandas.
-        """
-        if name == "pandas":
-            raise ModuleNotFoundError("no task needs pandas", name=name)
 
 
 @dataclass(frozen=True)
@@ -173,7 +158,7 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _import() -> None:
-    sys.meta_path.insert(0, _WithoutPandas())
+    hide_pandas()
     os.environ |= _NO_THREADS
     for name in _IMPORTED:
         importlib.import_module(name)

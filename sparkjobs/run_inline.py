@@ -9,9 +9,14 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
+from sparkjobs.without_pandas import hide_pandas
+
 
 def main() -> NoReturn:
     """Run the application that the first argument names, and end with its exit code."""
+    hide_pandas()
+    # numpy's library would start as many threads as there are cores, for nothing.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = 1
     with suppress(BrokenPipeError):  # whoever read the words is gone
         code = _run(*sys.argv[1:])

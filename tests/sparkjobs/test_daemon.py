@@ -49,7 +49,7 @@ def test_what_the_daemon_imports_starts_no_thread_which_a_fork_would_lose() -> N
 
 def test_pyarrow_makes_arrays_without_pandas_in_a_worker() -> None:
     program = (
-        "import sys; from sparkjobs.daemon import _WithoutPandas; sys.meta_path.insert(0, _WithoutPandas()); "
+        "import sys; from sparkjobs.without_pandas import hide_pandas; hide_pandas(); "
         "import pyarrow as pa; print(pa.array(['a', None]).null_count, 'pandas' in sys.modules)"
     )
     assert run(program) == ["1", "False"]

@@ -230,7 +230,7 @@ def test_of_a_damaged_checkpoint_nothing_is_believed(archive: Archive, block: Ma
     body = archive.store.get(checkpoint_key(4))
     draw = random.Random(7)
     damaged = [body[:-1], body[: len(body) // 2], b"", body + b"x"]
-    for at in range(0, len(body), 3):
+    for at in range(0, len(body), 11):
         damaged.append(body[:at] + bytes([body[at] ^ 1 << draw.randrange(8)]) + body[at + 1 :])
     for each in damaged:
         archive.store.put(checkpoint_key(4), each)

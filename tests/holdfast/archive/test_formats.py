@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from tests.support.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
-from tests.support.command import run
+from tests.support.command_here import run_here
 
 FULL = ("format-1", "format-1-large-objects", "format-1-sealed")
 CHANGES = ("format-1-changes", "format-2-maintained", "format-2-packs", "format-2-packed-changes")
@@ -63,7 +63,7 @@ def test_its_rows_can_be_read_as_plain_parquet(fixture: Path) -> None:
 @pytest.mark.parametrize("at", EXPECTED)
 def test_it_is_restored(fixture: Path, at: str, new_database: Callable[..., Address]) -> None:
     target = new_database()
-    restored = run("restore", str(fixture), "--to", target.url, "--at", at, address=target)
+    restored = run_here("restore", str(fixture), "--to", target.url, "--at", at, address=target)
     assert restored.code == 0, restored.err
     with connect(target) as session:
         found = session.execute(
@@ -143,7 +143,7 @@ def test_changes_are_queried(changes: Path, at: str, tmp_path: Path) -> None:
 @pytest.mark.service
 def test_changes_are_restored(changes: Path, new_database: Callable[..., Address]) -> None:
     target, at = new_database(), f"mark:{MARK}"
-    restored = run("restore", str(changes), "--to", target.url, "--at", at, address=target)
+    restored = run_here("restore", str(changes), "--to", target.url, "--at", at, address=target)
     assert restored.code == 0, restored.err
     with connect(target) as session:
         assert session.execute(HELD.encode()).fetchone() == tuple(EXPECTED_CHANGES[at].values())

@@ -134,7 +134,7 @@ def s3() -> Iterator[Processes]:
             yield Processes(store, first, second, server.folder / "cells" / "archive", upwards=False)
 
 
-@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.service)])
+@pytest.fixture(params=["folder", pytest.param("s3", marks=[pytest.mark.service, pytest.mark.exhaustive])])
 def both(request: pytest.FixtureRequest) -> Processes:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Processes)
