@@ -197,7 +197,7 @@ def test_key_that_older_rows_do_not_satisfy_is_left_out_and_named(
     assert keys == [("items_order_id_fkey",)]
 
 
-def test_spark_backs_changes_up_and_brings_them_back(
+def test_changes_are_backed_up_and_brought_back_by_their_applications(
     address: Address, run_backup: RunJob, run_restore: RunJob, new_database: NewDatabase
 ) -> None:
     truth = Truth(address)
