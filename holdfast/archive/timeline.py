@@ -240,7 +240,9 @@ class Moment:
             _Followed.since(placed, records[placed.id, table], self.position, self.at)
             for table, (_, placed) in self._bases().items()
         ]
-        waiting = sorted(found, key=lambda each: each.start, reverse=True)
+        # A snapshot of this very position has all rows: a window of changes around it tells what became of them later.
+        earlier = (each for each in found if each.start < self.position)
+        waiting = sorted(earlier, key=lambda each: each.start, reverse=True)
         begun: dict[str, _Followed] = {}
         before = None
         for placed in changes:

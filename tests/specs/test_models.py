@@ -66,7 +66,7 @@ DEAR = {
 """Guards whose counter-examples take more than a second to find: `make specs` looks for these, too.
 
 The others stand for them, "DEAD by who gives up" for those of dead locks, "a failure moves no pointer" for those of
-pointers. Code that lacks one is caught by the explorers' mutants in any case.
+pointers. Code that lacks one is caught by the explorers' mutants; that only the leader appends, by test_leader.py.
 """
 
 

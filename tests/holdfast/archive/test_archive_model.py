@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import settings
+from hypothesis import seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
@@ -367,15 +367,19 @@ class Story(RuleBasedStateMachine):
             self.store.delete(left.key)
 
 
-_SETTINGS = settings(stateful_step_count=40, deadline=None, derandomize=True, print_blob=True)
+_SETTINGS = settings(stateful_step_count=40, deadline=None, print_blob=True)
 
-TestStory = Story.TestCase
-TestStory.settings = settings(_SETTINGS, max_examples=6)
+
+@seed(4)
+class _FewStories(Story):
+    """So few, and yet commits of every kind in both formats: the seed was chosen for that."""
 
 
 class _MoreStories(Story):
     """Others, and more of them."""
 
 
+TestStory = _FewStories.TestCase
+TestStory.settings = settings(_SETTINGS, max_examples=8, database=None)
 TestMoreStories = pytest.mark.exhaustive(_MoreStories.TestCase)
-TestMoreStories.settings = settings(_SETTINGS, max_examples=60)
+TestMoreStories.settings = settings(_SETTINGS, max_examples=60, derandomize=True)

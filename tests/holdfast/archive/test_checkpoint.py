@@ -151,7 +151,9 @@ class Story:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(each, marks=[pytest.mark.exhaustive] if each >= 4 else []) for each in range(12)]
+)
 def test_what_a_checkpoint_tells_is_what_the_commits_tell(
     archive: Archive, block: MakeBlock, noon: datetime, often: None, seed: int
 ) -> None:
@@ -223,14 +225,17 @@ def test_a_checkpoint_that_cannot_be_written_fails_no_commit(
 
 
 @pytest.mark.slow
-def test_of_a_damaged_checkpoint_nothing_is_believed(archive: Archive, block: MakeBlock, often: None) -> None:
+@pytest.mark.parametrize("every", [31, pytest.param(3, marks=pytest.mark.exhaustive)])
+def test_of_a_damaged_checkpoint_nothing_is_believed(
+    archive: Archive, block: MakeBlock, often: None, every: int
+) -> None:
     for number in range(4):
         commit(archive, Change("backup", add=(block(identity=f"b{number}", tables=(TABLE,)),)))
     truth = from_commits(archive)
     body = archive.store.get(checkpoint_key(4))
     draw = random.Random(7)
     damaged = [body[:-1], body[: len(body) // 2], b"", body + b"x"]
-    for at in range(0, len(body), 11):
+    for at in range(0, len(body), every):
         damaged.append(body[:at] + bytes([body[at] ^ 1 << draw.randrange(8)]) + body[at + 1 :])
     for each in damaged:
         archive.store.put(checkpoint_key(4), each)

@@ -74,19 +74,18 @@ class Processes:
     """Two that use one archive.
 
     :param root: where the files of the archive are.
-    :param upwards: in which of both orders two operations come, so that one store sees one and the other the other.
+    :param in_both_orders: whether two operations come first in turn, or only the lower one of the table.
     """
 
     store: ObjectStore
     first: LockTaker
     second: LockTaker
     root: Path
-    upwards: bool
+    in_both_orders: bool
 
     def after(self, name: str) -> list[str]:
         """Return the operations that come after this one."""
-        at = NAMES.index(name)
-        return NAMES[at:] if self.upwards else NAMES[: at + 1]
+        return NAMES if self.in_both_orders else NAMES[: NAMES.index(name) + 1]
 
     def tries(self, names: Iterable[str]) -> dict[str, str]:
         """Return which lock is busy for each operation that the second tries to begin; it ends them at once."""
@@ -117,7 +116,7 @@ class Processes:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     store = Archive.create(open_store(str(tmp_path_factory.mktemp("cells") / "archive")), name="shop").store
     with lock_taker(store.url, {}) as first, lock_taker(store.url, {}) as second:
-        yield Processes(store, first, second, Path(store.url), upwards=True)
+        yield Processes(store, first, second, Path(store.url), in_both_orders=True)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +130,7 @@ def s3() -> Iterator[Processes]:
             lock_taker(store.url, server.environment) as first,
             lock_taker(store.url, server.environment) as second,
         ):
-            yield Processes(store, first, second, server.folder / "cells" / "archive", upwards=False)
+            yield Processes(store, first, second, server.folder / "cells" / "archive", in_both_orders=False)
 
 
 @pytest.fixture(params=["folder", pytest.param("s3", marks=[pytest.mark.service, pytest.mark.exhaustive])])

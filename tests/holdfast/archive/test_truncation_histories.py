@@ -95,10 +95,34 @@ steps = st.lists(
 )
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@settings(derandomize=True, max_examples=80, deadline=None)
 @given(steps)
 @example([("changes", 1, 5), *((step, 0, 5) for step in ("write", "full", "consolidate", "hold"))])
+# A table leaves, and a full backup lies within a window of changes that does not follow it any more.
+@example(
+    [
+        ("write", 1, 5),
+        ("full", 0, 5),
+        ("leave", 0, 5),
+        ("hold", 1, 5),
+        ("changes", 0, 5),
+        ("changes", 0, 5),
+        ("full", 0, 5),
+    ]
+)
 def test_what_is_to_stay_is_restored_as_before_whatever_came_before(taken: list[tuple[str, int, int]]) -> None:
+    live(taken)
+
+
+@pytest.mark.exhaustive
+@settings(derandomize=True, max_examples=400, deadline=None)
+@given(steps)
+def test_it_is_so_in_many_more_histories(taken: list[tuple[str, int, int]]) -> None:
+    live(taken)
+
+
+def live(taken: list[tuple[str, int, int]]) -> None:
+    """Take steps in turn, truncate, and look at all that is to be as before."""
     made = Backups()
     made.write(1, 2, 3)
     made.full(opened=bool(taken[0][1] % 2))

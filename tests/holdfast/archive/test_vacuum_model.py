@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import settings
+from hypothesis import seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast.archive import Archive, Change
@@ -121,5 +121,14 @@ class Vacuuming(RuleBasedStateMachine):
         assert Archive.open(self.store).state.removed == {}
 
 
-TestVacuuming = Vacuuming.TestCase
+TestVacuuming = pytest.mark.exhaustive(Vacuuming.TestCase)
 TestVacuuming.settings = settings(derandomize=True, max_examples=50, stateful_step_count=25, deadline=None)
+
+
+@seed(4)
+class FewVacuums(Vacuuming):
+    """So few, and yet all kinds of commits, and backups that come too late: the seed was chosen for that."""
+
+
+TestFewVacuums = FewVacuums.TestCase
+TestFewVacuums.settings = settings(max_examples=15, stateful_step_count=25, deadline=None, database=None)

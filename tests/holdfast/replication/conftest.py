@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -20,9 +21,18 @@ from tests.support.servers import create_database
 _numbers = itertools.count(1)
 
 
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an empty store: to make its tables takes longer than most tests."""
+    made = tmp_path_factory.mktemp("coordination") / "coordination.db"
+    CoordinationStore.open(f"sqlite:///{quote(str(made))}").close()
+    return made
+
+
 @pytest.fixture
-def coordination(tmp_path: Path) -> Iterator[CoordinationStore]:
+def coordination(tmp_path: Path, made_once: Path) -> Iterator[CoordinationStore]:
     """A store in a file."""
+    shutil.copyfile(made_once, tmp_path / "coordination.db")
     with CoordinationStore.open(f"sqlite:///{quote(str(tmp_path))}/coordination.db") as store:
         yield store
 
