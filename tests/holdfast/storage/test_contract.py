@@ -32,7 +32,7 @@ def _each_kind(*, dear: bool = False) -> Iterator[object]:
         yield pytest.param((kind, True), id=f"{kind}-encrypted", marks=[*marks, *further])
 
 
-@pytest.fixture(params=_each_kind())
+@pytest.fixture(params=[*_each_kind()])
 def store(request: pytest.FixtureRequest, open_empty: Callable[[str], ObjectStore], tmp_path: Path) -> ObjectStore:
     """Each store, and each of them as the place of an encrypted archive."""
     kind, encrypted = request.param
@@ -154,7 +154,7 @@ def test_the_first_of_a_listing_are_told_alone(store: ObjectStore) -> None:
     assert store.first("nothing/", 1) == ()
 
 
-@pytest.mark.parametrize("store", _each_kind(dear=True), indirect=True)
+@pytest.mark.parametrize("store", [*_each_kind(dear=True)], indirect=True)
 def test_a_long_listing_is_complete(store: ObjectStore) -> None:
     names = [f"many/{number:05d}" for number in range(1100)]
     with ThreadPoolExecutor(16) as pool:
