@@ -32,14 +32,14 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     folder = tmp_path / "history"
     if request.param == "folder":
         url = str(tmp_path / "archive")
-        yield Plan(url=url, folder=folder, seed=SEED, seconds=3, lease=1, grace=1)
+        yield Plan(url=url, folder=folder, seed=SEED, seconds=3, lease=1, grace=1, processes=8)
         return
     with running_versitygw() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         server.make_bucket("locks-test")
         # The server's times are whole seconds.
-        yield Plan(url="s3://locks-test/archive", folder=folder, seed=SEED, seconds=5, lease=3, grace=2)
+        yield Plan(url="s3://locks-test/archive", folder=folder, seed=SEED, seconds=5, lease=3, grace=2, processes=8)
 
 
 def run(plan: Plan, limit: float = 60.0) -> Verdict:
@@ -66,7 +66,7 @@ def test_killed_and_suspended_processes_leave_a_linearizable_history_and_no_lock
 
 @pytest.mark.exhaustive
 def test_also_for_minutes(plan: Plan) -> None:
-    must_be_right(replace(plan, seconds=LONG_S), limit=600.0)
+    must_be_right(replace(plan, seconds=LONG_S, processes=16), limit=600.0)
 
 
 @pytest.mark.parametrize(
