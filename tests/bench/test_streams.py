@@ -14,6 +14,7 @@ from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 
 
+@pytest.mark.exhaustive
 @pytest.mark.service
 def test_every_way_reads_the_same_changes_and_the_slot_is_gone_afterwards(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

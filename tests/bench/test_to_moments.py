@@ -12,6 +12,7 @@ from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 
 
+@pytest.mark.exhaustive
 @pytest.mark.service
 def test_the_same_changes_are_archived_in_few_and_in_many_blocks(postgres: PostgresServer, tmp_path: Path) -> None:
     command = HoldfastCommand(postgres)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -28,16 +29,16 @@ ELSEWHERE = Owner(host="elsewhere", boot_id="another", pid_namespace="another", 
 NOT_DONE = (StoreUnavailable, LockStateUnknown)
 NOT_KNOWN = (StoreUnavailable, LockStateUnknown, StoreOutcomeUnknown)
 
-FAULTS: list[tuple[Fault, tuple[type[Exception], ...]]] = [
+FAULTS: list[Any] = [
     (Fault(403, "AccessDenied"), (StoreDenied,)),
     (Fault(404, "NoSuchBucket"), (StoreError,)),
-    (Fault(404), (StoreError,)),
-    (Fault(409, "OperationAborted"), NOT_DONE),
+    pytest.param(Fault(404), (StoreError,), marks=pytest.mark.exhaustive),
+    pytest.param(Fault(409, "OperationAborted"), NOT_DONE, marks=pytest.mark.exhaustive),
     (Fault(412, "PreconditionFailed"), (ObjectExists,)),
-    (Fault(429, "TooManyRequests"), NOT_DONE),
+    pytest.param(Fault(429, "TooManyRequests"), NOT_DONE, marks=pytest.mark.exhaustive),
     (Fault(500, "InternalError"), NOT_KNOWN),
     (Fault(500, "InternalError", lands=True), NOT_KNOWN),
-    (Fault(503), NOT_KNOWN),
+    pytest.param(Fault(503), NOT_KNOWN, marks=pytest.mark.exhaustive),
     (Fault(503, "SlowDown"), NOT_DONE),
     (CUT, NOT_KNOWN),
     (Fault(0, lands=True), NOT_KNOWN),
