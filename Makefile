@@ -26,7 +26,7 @@ demo: setup ## Back up and restore a sample database through Airflow and Spark; 
 demo-stop: setup ## End what 'make demo KEEP=1' left running.
 	@$(IN_ENV) python -m demo --stop
 
-test-fast: setup ## Run the tests that start no server and take little time: under 90 seconds on two cores.
+test-fast: setup ## Run the tests that start no server and take little time: a minute and a half on two fast cores.
 	@scripts/test.sh fast
 
 test: setup-tests ## Prove each promise at least once on the real thing, beside lint, types and import floors.

@@ -144,11 +144,9 @@ class Job:
         tells_results = on_results is not None
         try:
             return self._executor.run(tasks, work, watch=watch, tells_results=tells_results, at_once=at_once)
-        except Exception as error:
+        except Exception:
             if self._abort is not None:
                 raise self._abort from None
-            if isinstance(error, StoreError):
-                raise HoldfastError(f"a task failed each time it was tried: {sentence(error)}") from error
             raise
 
     def claim(self, size: int) -> None:

@@ -7,7 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, sentence
+from locking.store import StoreError
 from sparkjobs.executors import WATCH_S, Tally
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class _Running:
                 seen.results = self._done(task, seen)
                 break
             except Exception as error:
+                if not left and isinstance(error, StoreError):
+                    # It is no outcome of the job's own that would be unknown: nothing counts before its commit.
+                    raise HoldfastError(f"a task failed each time it was tried: {sentence(error)}") from error
                 if isinstance(error, HoldfastError) or not left:
                     raise
         with self._guard:
@@ -118,7 +122,8 @@ class InlineExecutor:
     ) -> list[Any]:
         """Run tasks and return their results, in the order of the tasks.
 
-        :raises HoldfastError: a task failed for good. Any other error of a task is raised once it was tried four times.
+        :raises HoldfastError: a task failed for good, or its store failed it each time. Any other error of a task is
+            raised once it was tried four times.
         """
         running = _Running(work, tells_results)
         most = min(at_once or self._cores, self._cores)

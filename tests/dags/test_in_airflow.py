@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.key_source import ENVIRONMENT, new_key
 from locking import Owner, RWLock, inspect
+from tests.support.command import until
 from tests.support.followed import open_followed
 from tests.support.replicated import Replicas
 from tests.support.servers import create_database, passing_database
@@ -167,16 +168,6 @@ def airflow(
         yield running
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Whether a condition becomes true in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "shop", **form: Any) -> dict[str, Any]:
     """Run a DAG with what its form says; return what a task passed on."""
     name = f"{operation}_{archive}"
@@ -308,7 +299,7 @@ def test_waiting_for_a_lock_is_deferred_until_it_is_free(airflow: AirflowStandal
 
     with RWLock(locked, "report").write(purpose="a person reads it"):
         run_id = airflow.api.trigger("report")
-        assert wait_until(lambda: state() == "deferred", 90)
+        until(lambda: state() == "deferred", "the lock to be waited for", 90)
     assert airflow.api.wait_for_run("report", run_id, timeout=120) == "success"
     assert "a person reads it" in airflow.api.task_log("report", run_id, "lock")
 
@@ -335,7 +326,8 @@ def test_lock_of_a_run_that_is_ended_by_hand_is_given_back(
         return {task.task_id: task.state for task in airflow.api.tasks("ledger", run_id)}
 
     run_id = airflow.api.trigger("ledger", {"may_end": str(tmp_path / "never")})
-    assert wait_until(lambda: states().get("keep_ledger") == "deferred" and states().get("work") == "running", 90)
+    working = {"keep_ledger": "deferred", "work": "running"}
+    until(lambda: working.items() <= states().items(), "the lock to be kept", 90)
     airflow.api.end_run("ledger", run_id)
     assert airflow.api.wait_for_run("ledger", run_id, timeout=120) == "failed"
     assert states() == {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -51,6 +52,26 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Program:
         monkeypatch.setattr(job_module, "inline_command", command)
 
     return put
+
+
+@contextmanager
+def once(seen: Callable[[], bool], do: Callable[[], None]) -> Iterator[None]:
+    """Do something beside the block once something is seen, unless the block ends before."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not seen():
+            if ended.wait(0.02):
+                return
+        do()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -108,21 +129,11 @@ def test_a_task_that_is_killed_ends_its_job_and_releases_its_locks(
     program(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)")
     operator = VacuumOperator(task_id="save", archive="shop")
 
-    def kill() -> None:
-        while not begun.exists():
-            if ended.wait(0.02):
-                return
-        operator.on_kill()
-
-    ended = threading.Event()
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        with pytest.raises(JobFailed, match="the task was killed, and its job with it"):
-            run(operator, context)
-    finally:
-        ended.set()
-        killer.join()
+    with (
+        once(begun.exists, operator.on_kill),
+        pytest.raises(JobFailed, match="the task was killed, and its job with it"),
+    ):
+        run(operator, context)
     assert locks_of(store) == []
 
 
@@ -137,21 +148,13 @@ def test_a_task_that_runs_into_its_time_out_ends_its_job_at_once(
         raise AirflowTaskTimeout("it took too long")
 
     def send() -> None:
-        while not (pid.exists() and pid.read_text()):
-            if ended.wait(0.02):
-                return
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
     before = signal.signal(signal.SIGALRM, time_out)
-    ended = threading.Event()
-    sender = threading.Thread(target=send)
-    sender.start()
     try:
-        with pytest.raises(AirflowTaskTimeout):
+        with once(lambda: pid.exists() and bool(pid.read_text()), send), pytest.raises(AirflowTaskTimeout):
             run(operator, context)
     finally:
-        ended.set()
-        sender.join()
         signal.signal(signal.SIGALRM, before)
     assert process_start(int(pid.read_text())) is None
     assert locks_of(store) == []

@@ -34,7 +34,7 @@ from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock
 from tests.support.command import until
 from tests.support.sessions import nothing_left_in
-from tests.support.steps import When, one_of_each_kind
+from tests.support.steps import When, last_of_each, one_of_each_kind
 from tests.support.sudden_jobs import SOURCE, Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
@@ -111,21 +111,19 @@ def lanes(new_database: Callable[[], Address], tmp_path: Path, sudden: list[Sudd
     return made
 
 
-def test_a_backup_that_is_killed_before_what_others_could_see_loses_nothing_and_the_next_one_is_whole(
-    lanes: list[Lane],
-) -> None:
-    """Before the last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
-    whole = whole_backup(lanes[0])
-    killed = kill_at_every_step(lanes, "before", numbers=last_of_each(whole.steps))
-    assert_every_kind_of_step_was_met(killed, least=1)
-
-
-@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(last_of_each(KINDS), id="others could see"),
+        pytest.param(one_of_each_kind, id="told apart finely", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_backup_that_is_killed_before_a_step_of_each_kind_loses_nothing_and_the_next_one_is_whole(
-    lanes: list[Lane],
+    lanes: list[Lane], chosen: Callable[[Sequence[str]], list[int]]
 ) -> None:
+    """The last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
     whole = whole_backup(lanes[0])
-    killed = kill_at_every_step(lanes, "before", numbers=one_of_each_kind(whole.steps))
+    killed = kill_at_every_step(lanes, "before", numbers=chosen(whole.steps))
     assert_every_kind_of_step_was_met(killed, least=1)
 
 
@@ -241,11 +239,6 @@ def whole_backup(lane: Lane) -> Ended:
     whole = lane.back_up(shutil.copytree(lane.archive, lane.archive.with_name("whole")), "whole")
     assert whole.code == 0, whole.said
     return whole
-
-
-def last_of_each(steps: Sequence[str]) -> list[int]:
-    """Return the numbers, from 1, of the last step of each of `KINDS`."""
-    return sorted({max(number for number, name in enumerate(steps, 1) if kind in name) for kind in KINDS})
 
 
 def last_of_each_kind(*beginnings: str) -> Chosen:

@@ -18,8 +18,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from sparkjobs import pieces
 from tests.support.compacting import NOTHING, compact
-from tests.support.followed import Followed, agree, comes_back, open_followed, packs
-from tests.support.servers import passing_database
+from tests.support.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs
 
 pytestmark = pytest.mark.service
 
@@ -46,12 +45,7 @@ def shop(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 @pytest.fixture(scope="module")
 def read(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Followed]:
     """The same, for all tests that only read the archive."""
-    place = tmp_path_factory.mktemp("read") / "archive"
-    with (
-        passing_database(postgres) as address,
-        pytest.MonkeyPatch.context() as patch,
-        followed_shop(address, place, patch) as followed,
-    ):
+    with followed_by_all(followed_shop, postgres, tmp_path_factory.mktemp("read") / "archive") as followed:
         yield followed
 
 

@@ -26,7 +26,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from locking import RWLock
 from tests.support.command import until
-from tests.support.steps import When, one_of_each_kind
+from tests.support.steps import When, last_of_each, one_of_each_kind
 from tests.support.sudden_jobs import Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
@@ -138,25 +138,21 @@ def lanes(
             lane.jobs.close()
 
 
-def test_a_restore_that_is_killed_before_what_others_could_see_is_never_taken_for_whole(
-    lanes: list[Lane], source: Address
-) -> None:
-    """Before the last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
-    target = lanes[0].new_database()
-    whole = lanes[0].run("restore", target, "whole")
-    assert whole.code == 0, whole.said
-    killed = kill_at_every_step(lanes, "before", Way(state_of(source)), numbers=last_of_each(whole.steps))
-    assert_every_kind_of_step_was_met(killed, least=1)
-
-
-@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(last_of_each(KINDS), id="others could see"),
+        pytest.param(one_of_each_kind, id="told apart finely", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_restore_that_is_killed_before_a_step_of_each_kind_is_never_taken_for_whole(
-    lanes: list[Lane], source: Address
+    lanes: list[Lane], source: Address, chosen: Callable[[Sequence[str]], list[int]]
 ) -> None:
+    """The last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
     target = lanes[0].new_database()
     whole = lanes[0].run("restore", target, "whole")
     assert whole.code == 0, whole.said
-    killed = kill_at_every_step(lanes, "before", Way(state_of(source)), numbers=one_of_each_kind(whole.steps))
+    killed = kill_at_every_step(lanes, "before", Way(state_of(source)), numbers=chosen(whole.steps))
     assert_every_kind_of_step_was_met(killed, least=1)
 
 
@@ -186,12 +182,6 @@ def assert_every_kind_of_step_was_met(killed: list[str], *, least: int | None = 
     sys.stdout.write(f"{len(killed)} steps\n")
     for expected, many in KINDS.items():
         assert len([name for name in killed if expected.lower() in name.lower()]) >= (least or many), expected
-
-
-def last_of_each(steps: Sequence[str]) -> list[int]:
-    """Return the numbers, from 1, of the last step of each of `KINDS`."""
-    words = [name.lower() for name in steps]
-    return sorted({max(at for at, name in enumerate(words, 1) if kind.lower() in name) for kind in KINDS})
 
 
 def kill_at_every_step(lanes: list[Lane], when: When, way: Way, *, numbers: Sequence[int] | None = None) -> list[str]:

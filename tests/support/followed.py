@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pytest
 
 from holdfast import backups
 from holdfast.archive import Archive, locks
@@ -25,6 +26,7 @@ from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.columns import Column, read_columns
 from holdfast.sources.postgresql.encode import copy_statement, encode
+from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.table import Table
@@ -32,6 +34,7 @@ from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
 from tests.support.jobs import job_without_spark
+from tests.support.servers import passing_database
 
 _numbers = itertools.count(1)
 
@@ -217,6 +220,21 @@ def open_followed(address: Address, place: Path | str, number: int = FORMAT) -> 
             yield followed
         finally:
             followed.session.close()
+
+
+@contextmanager
+def followed_by_all(
+    follow: Callable[[Address, Path, pytest.MonkeyPatch], AbstractContextManager[Followed]],
+    server: PostgresServer,
+    place: Path,
+) -> Iterator[Followed]:
+    """Follow a database that no single test has; in the end it goes, with what was patched for it."""
+    with (
+        passing_database(server) as address,
+        pytest.MonkeyPatch.context() as patch,
+        follow(address, place, patch) as followed,
+    ):
+        yield followed
 
 
 def agree(

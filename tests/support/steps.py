@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Literal, cast
@@ -59,6 +59,16 @@ def _kind(step: str) -> str:
 def one_of_each_kind(steps: Sequence[str]) -> list[int]:
     """Return the numbers of steps, from 1, of which each is the last of its kind: a proof that can be made often."""
     return sorted({_kind(name): number for number, name in enumerate(steps, 1)}.values())
+
+
+def last_of_each(kinds: Iterable[str]) -> Callable[[Sequence[str]], list[int]]:
+    """Return what chooses steps, by numbers from 1: the last with each of these words in its name."""
+
+    def choose(steps: Sequence[str]) -> list[int]:
+        words = [name.lower() for name in steps]
+        return sorted({max(at for at, name in enumerate(words, 1) if kind.lower() in name) for kind in kinds})
+
+    return choose
 
 
 _NO_STEPS = frozenset({SETTINGS_QUERY})
