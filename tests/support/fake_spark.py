@@ -169,8 +169,10 @@ def answering() -> Iterator[str]:
         listener.listen()
         server = threading.Thread(target=serve)
         server.start()
-        yield name
-        ended.set()
-        with socket.socket(socket.AF_UNIX) as last:
-            last.connect(f"\0{name}")
-            server.join()
+        try:
+            yield name
+        finally:
+            ended.set()
+            with socket.socket(socket.AF_UNIX) as last:
+                last.connect(f"\0{name}")
+                server.join()
