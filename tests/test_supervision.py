@@ -251,7 +251,10 @@ def test_what_a_test_leaves_running_is_told(project: Project) -> None:
     assert b"supervision: ends what tests left running: sleep (" in said
 
 
-@pytest.mark.parametrize(("option", "supervised"), [("-q", True), ("--pdb", False), ("--trace", False)])
+@pytest.mark.parametrize(
+    ("option", "supervised"),
+    [("-q", True), ("--pdb", False), pytest.param("--trace", False, marks=pytest.mark.exhaustive)],
+)
 def test_debugger_has_no_supervisor(project: Project, option: str, supervised: bool) -> None:
     tells = f"import os\ndef test_it(): assert ({SUPERVISOR!r} in os.environ) is {supervised}"
     run = project.start(option, test=tells, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)

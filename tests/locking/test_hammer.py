@@ -32,7 +32,7 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     folder = tmp_path / "history"
     if request.param == "folder":
         url = str(tmp_path / "archive")
-        yield Plan(url=url, folder=folder, seed=SEED, seconds=3, lease=1, grace=1, processes=8)
+        yield Plan(url=url, folder=folder, seed=SEED, seconds=2, lease=1, grace=1, processes=8)
         return
     with running_versitygw() as server:
         for name, value in server.environment.items():
@@ -72,12 +72,15 @@ def test_also_for_minutes(plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("guard", "seconds"),
     [
-        ("verified again after the intent", 2),
+        pytest.param("verified again after the intent", 2, marks=pytest.mark.exhaustive),
         pytest.param("nobody ends what may be trusted", 4, marks=pytest.mark.exhaustive),
     ],
 )
 def test_locks_that_lack_a_guard_are_caught(guard: str, seconds: float, tmp_path: Path) -> None:
-    """Nearly always the first time; a busy machine may leave too little to see."""
+    """Nearly always the first time; a busy machine may leave too little to see.
+
+    In `make test` the explorer catches both, and test_history_checker.py shows that the judge of histories does.
+    """
     for seed in range(10):
         found = run(
             Plan(

@@ -89,7 +89,7 @@ def test_two_clients_never_exclude_each_other_and_both_hold(modes: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("modes", ["WW", "RW"])
+@pytest.mark.parametrize("modes", ["WW", pytest.param("RW", marks=pytest.mark.exhaustive)])
 def test_nor_where_listings_are_read_in_key_order_while_others_write(modes: str) -> None:
     runs, found = violations(modes, "in key order", ordered=True, switches=4)
     assert runs > 100
@@ -97,7 +97,7 @@ def test_nor_where_listings_are_read_in_key_order_while_others_write(modes: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("modes", ["WW", "RW"])
+@pytest.mark.parametrize("modes", [pytest.param("WW", marks=pytest.mark.exhaustive), "RW"])
 def test_nor_where_listings_are_in_no_order_and_two_are_united(modes: str) -> None:
     runs, found = violations(modes, "in no order", ordered=False, switches=3)
     assert runs > 100

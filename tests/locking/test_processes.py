@@ -119,7 +119,9 @@ def test_a_holder_that_was_killed_on_another_host_keeps_its_lock_until_the_lease
 
 
 @pytest.mark.slow
-@without_azure
+@pytest.mark.parametrize(
+    "store", ["folder", pytest.param(on_s3, marks=[pytest.mark.service, pytest.mark.exhaustive])], indirect=True
+)
 def test_a_holder_that_was_suspended_past_its_lease_finds_it_lost(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,9 +66,14 @@ class Replicas:
     @classmethod
     def copied(cls, folder: Path, coordination: CoordinationStore, *others: str) -> Replicas:
         """Return what `begun` makes, as a copy of what it has made in this process once: that takes a fifth as long."""
-        template = _template(others)
-        for name in ("near", *others):
-            shutil.copytree(template.folder / name, folder / name)
+        return cls.copy_of(_template(others), folder, coordination)
+
+    @classmethod
+    def copy_of(cls, template: Template, folder: Path, coordination: CoordinationStore) -> Replicas:
+        """Return a copy of replicas that are kept, in another folder and another store."""
+        for made in template.folder.iterdir():
+            if made.is_dir():
+                shutil.copytree(made, folder / made.name)
         age = time.time() - template.made
 
         def fill(c: sa.Connection) -> None:
@@ -150,7 +155,7 @@ class Replicas:
 
 
 @dataclass
-class _Template:
+class Template:
     """Replicas that are copied; `made` is in seconds since 1970."""
 
     keeper: TemporaryDirectory[str]
@@ -164,18 +169,23 @@ class _Template:
         return Path(self.keeper.name)
 
 
-@cache
-def _template(others: tuple[str, ...]) -> _Template:
+def kept(make: Callable[[Path, CoordinationStore], Replicas]) -> Template:
+    """Keep what is made of replicas in a folder and its store, so that tests may copy it."""
     keeper = TemporaryDirectory(prefix="holdfast-replicas-")
     with CoordinationStore.open(f"sqlite:///{keeper.name}/coordination.db") as coordination:
-        made = Replicas.begun(Path(keeper.name), coordination, *others)
+        made = make(Path(keeper.name), coordination)
         rows = coordination.run(
             lambda c: {
                 table.name: [dict(row) for row in c.execute(table.select()).mappings()]
                 for table in schema.metadata.sorted_tables
             }
         )
-    return _Template(keeper, made.archive, made.backups, time.time(), rows)
+    return Template(keeper, made.archive, made.backups, time.time(), rows)
+
+
+@cache
+def _template(others: tuple[str, ...]) -> Template:
+    return kept(lambda folder, coordination: Replicas.begun(folder, coordination, *others))
 
 
 _TIMES = ("active_until", "synced_at", "leader_until", "owned_until", "appended_at")

@@ -380,6 +380,6 @@ class _MoreStories(Story):
 
 
 TestStory = _FewStories.TestCase
-TestStory.settings = settings(_SETTINGS, max_examples=8, database=None)
+TestStory.settings = settings(_SETTINGS, max_examples=6, database=None)
 TestMoreStories = pytest.mark.exhaustive(_MoreStories.TestCase)
 TestMoreStories.settings = settings(_SETTINGS, max_examples=60, derandomize=True)

@@ -102,7 +102,11 @@ def test_a_file_that_is_another_one_of_its_kind_and_size_is_named(place: Place, 
 
 @pytest.mark.parametrize(
     "key",
-    [IDENTITY_KEY, COMMITS["oldest"], pytest.param(COMMITS["middle"], marks=pytest.mark.exhaustive), COMMITS["newest"]],
+    [
+        IDENTITY_KEY,
+        *(pytest.param(COMMITS[which], marks=pytest.mark.exhaustive) for which in ("oldest", "middle")),
+        COMMITS["newest"],
+    ],
 )
 def test_a_damaged_document_is_named_however_it_is_damaged(place: Place, key: str) -> None:
     body = place.written[key]
@@ -117,7 +121,14 @@ def every_line(place: Place, key: str, body: bytes) -> Iterator[tuple[str, bytes
         yield label, damaged
 
 
-@pytest.mark.parametrize(("kind", "key"), [(Identity, IDENTITY_KEY), *((Commit, key) for key in COMMITS.values())])
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        (Identity, IDENTITY_KEY),
+        *(pytest.param(Commit, COMMITS[which], marks=pytest.mark.exhaustive) for which in ("oldest", "middle")),
+        (Commit, COMMITS["newest"]),
+    ],
+)
 def test_no_byte_of_a_document_can_change_what_it_says(
     whole: Place, kind: type[Identity] | type[Commit], key: str
 ) -> None:

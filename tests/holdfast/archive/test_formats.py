@@ -112,7 +112,7 @@ def test_changes_in_packs_are_read(tmp_path: Path) -> None:
     assert [len(archive.commit(number).add[0].packs) for number in (1, 2)] == [0, 1]
     assert archive.state.min_reader == 3
     moment = points.resolve(archive.state, archive.store, "postgres", "latest")
-    for number in range(1, 21):
+    for number in (*range(1, 8), 20):  # tables have as many rows as their number is beyond a multiple of seven
         sql = f"select id from shop.tenant_{number} order by id"
         query = Query(archive.store, moment, sql, memory_bytes=64 << 20, spill=tmp_path)
         rows = [row["id"] for batch in query.rows() for row in batch.to_pylist()]

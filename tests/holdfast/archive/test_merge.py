@@ -154,8 +154,15 @@ def many_changes(count: int, keys: int) -> list[Change]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pieces", [1, 4])
-@pytest.mark.parametrize("memory", [MEMORY, 20_000])
+@pytest.mark.parametrize(
+    ("memory", "pieces"),
+    [
+        (MEMORY, 1),
+        pytest.param(MEMORY, 4, marks=pytest.mark.exhaustive),
+        pytest.param(20_000, 1, marks=pytest.mark.exhaustive),
+        (20_000, 4),
+    ],
+)
 def test_changes_are_sorted_by_key_and_position_and_each_is_there_once(
     store: ObjectStore, tmp_path: Path, memory: int, pieces: int
 ) -> None:
@@ -219,7 +226,7 @@ def test_changes_that_get_lost_are_noticed_before_a_commit(store: ObjectStore) -
     ],
     ids=lambda values: str(values.type),
 )
-@pytest.mark.parametrize("memory", [MEMORY, 100])
+@pytest.mark.parametrize("memory", [pytest.param(MEMORY, marks=pytest.mark.exhaustive), 100])
 def test_keys_of_every_type_are_sorted_and_split(
     store: ObjectStore, tmp_path: Path, values: pa.Array, memory: int
 ) -> None:

@@ -95,7 +95,7 @@ steps = st.lists(
 )
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(steps)
 @example([("changes", 1, 5), *((step, 0, 5) for step in ("write", "full", "consolidate", "hold"))])
 # A table leaves, and a full backup lies within a window of changes that does not follow it any more.

@@ -78,7 +78,7 @@ def test_a_vacuum_that_is_killed_at_any_request_loses_nothing_and_the_next_one_l
 @pytest.mark.parametrize(
     ("error", "when"),
     [
-        (StoreUnavailable("out of order"), "before"),
+        pytest.param(StoreUnavailable("out of order"), "before", marks=pytest.mark.exhaustive),
         pytest.param(StoreOutcomeUnknown("no answer"), "before", marks=pytest.mark.exhaustive),
         (StoreOutcomeUnknown("no answer"), "after"),
     ],

@@ -98,20 +98,13 @@ def coordination(log_address: str) -> Iterator[CoordinationStore]:
         yield store
 
 
-def begun(tmp_path: Path, coordination: CoordinationStore, *others: str) -> Replicas:
-    with pytest.MonkeyPatch.context() as patch:
-        # Each place of a replica is asked by many threads whether it can create an object once: a folder can.
-        patch.setattr(ObjectStore, "probe_create_if_absent", lambda store: True)
-        return Replicas.begun(tmp_path, coordination, *others)
-
-
 @pytest.fixture
 def two(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
     """An archive with one backup and the replicas `near` and `far`."""
-    return begun(tmp_path, coordination, "far")
+    return Replicas.copied(tmp_path, coordination, "far")
 
 
 @pytest.fixture
 def three(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
     """An archive with one backup and the replicas `near`, `far` and `off`."""
-    return begun(tmp_path, coordination, "far", "off")
+    return Replicas.copied(tmp_path, coordination, "far", "off")

@@ -15,7 +15,7 @@ from holdfast.replication.store import PASSWORD, CoordinationStore
 from holdfast.sources.postgresql.server import PostgresServer
 from tests.support.given_up import append, changes, destroyed, full
 from tests.support.rebuilt import bring_back
-from tests.support.replicated import Replicas
+from tests.support.replicated import Replicas, Template, kept
 from tests.support.servers import create_database
 
 _numbers = itertools.count(1)
@@ -79,16 +79,29 @@ def old(two: Replicas) -> Replicas:
     return two
 
 
+@pytest.fixture(scope="session")
+def stuck_once() -> Iterator[Template]:
+    """What `stuck` copies: a store and three replicas take half a second to come to this."""
+
+    def make(folder: Path, coordination: CoordinationStore) -> Replicas:
+        three = Replicas.copied(folder, coordination, "far", "off")
+        append(three, "near", full("0/A00"))
+        three.sync("far")
+        three.sync("off")
+        append(three, "near", changes("0/A00", "0/B00"))
+        three.back_up("near", "crm")
+        destroyed(three, "near")
+        for name in ("far", "off"):
+            with pytest.raises(DamagedError, match=r"no replica could give .*, which entry 2"):
+                three.sync(name)
+        return three
+
+    template = kept(make)
+    yield template
+    template.keeper.cleanup()
+
+
 @pytest.fixture
-def stuck(three: Replicas) -> Replicas:
+def stuck(tmp_path: Path, coordination: CoordinationStore, stuck_once: Template) -> Replicas:
     """Replicas `far` and `off` that cannot go beyond entry 2, which only `near` had."""
-    append(three, "near", full("0/A00"))
-    three.sync("far")
-    three.sync("off")
-    append(three, "near", changes("0/A00", "0/B00"))
-    three.back_up("near", "crm")
-    destroyed(three, "near")
-    for name in ("far", "off"):
-        with pytest.raises(DamagedError, match=r"no replica could give .*, which entry 2"):
-            three.sync(name)
-    return three
+    return Replicas.copy_of(stuck_once, tmp_path, coordination)

@@ -24,8 +24,8 @@ from tests.support.replicated import Replicas, nothing
 from tests.support.steps import SteppedStore, Steps
 
 NAMES = ("near", "far", "off")
-BACKUPS = 60
-EVERY, MIN_KEEP, MAX_KEEP = 10, 5, 20
+BACKUPS = 24
+EVERY, MIN_KEEP, MAX_KEEP = 4, 2, 8
 """Backups between two trimmings, and what those keep."""
 
 FILES = 2 * (BACKUPS + 1)
@@ -112,7 +112,7 @@ def test_one_that_was_away_for_too_long_is_lost_made_anew_and_equal(away: Replic
 @pytest.mark.slow
 def test_a_clone_that_crashes_again_and_again_goes_on_with_what_is_there(away: Replicas) -> None:
     there = 2
-    for at, named in ((1, "commits/"), (1, "data/"), (30, "end data/"), (45, "write data/"), (2, "create commits/")):
+    for at, named in ((1, "commits/"), (1, "data/"), (12, "end data/"), (18, "write data/"), (2, "create commits/")):
         with pytest.raises((KilledError, HoldfastError)):
             cloned(away, "off", Failing(at, "before", KilledError("killed"), named=named, times=8))
         assert is_lost(away, "off")
@@ -129,13 +129,13 @@ def test_a_clone_that_crashes_again_and_again_goes_on_with_what_is_there(away: R
 
 @pytest.mark.slow
 def test_where_the_source_is_gone_in_the_middle_of_a_clone_another_one_is_used(away: Replicas) -> None:
-    begun = after(30, "begin data/", lambda: shutil.rmtree(away.folder / "near"))
+    begun = after(12, "begin data/", lambda: shutil.rmtree(away.folder / "near"))
     with pytest.raises((HoldfastError, StoreError)):
         cloned(away, "off", begun, source="near")
     away.coordination.run(lambda c: mark_lost(c, away.archive, "near", "its disk is gone"))
     done = away.recover("off")
     assert done.source == "far"
-    assert done.kept > 25
+    assert done.kept > 10
     assert done.files + done.kept == FILES
     assert away.recover("near").files == FILES
     check_equal(away)

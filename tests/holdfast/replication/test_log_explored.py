@@ -14,13 +14,16 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     "bounds",
     [
-        pytest.param(Bounds(appends=2, trims=1, pauses=1, rots=0, kills=0), id="away"),
+        pytest.param(Bounds(appends=1, trims=1, pauses=1, rots=0, kills=0), id="away"),
+        pytest.param(
+            Bounds(appends=2, trims=1, pauses=1, rots=0, kills=0), id="away for longer", marks=pytest.mark.exhaustive
+        ),
         pytest.param(Bounds(appends=1, trims=1, pauses=0, rots=1, kills=1), id="killed"),
         pytest.param(Bounds(appends=1, trims=1, pauses=1, rots=1, kills=0), id="paused", marks=pytest.mark.exhaustive),
     ],
 )
 def test_no_order_of_steps_breaks_the_log(bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert explored(bounds, monkeypatch) > 1000
+    assert explored(bounds, monkeypatch) > 500
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -195,11 +195,14 @@ def test_the_archive_that_is_meant_is_found_by_name_or_id(two: Replicas, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_replica_has_commits_that_only_newer_writers_may_follow(two: Replicas) -> None:
+def test_a_replica_has_commits_that_only_newer_writers_may_follow(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert two.state("near").min_writer == 3
     assert two.state("near").min_reader == 2
     archive = two.open("near")
-    for _ in range(70):
+    monkeypatch.setattr("holdfast.archive.archive.CHECKPOINT_EVERY", 8)
+    for _ in range(10):
         archive.add(two.backup(archive.store), check=nothing, fence=None)
     assert list(archive.store.list("checkpoints/").objects)
     assert two.state("near") == archive.state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from holdfast.replication.leading import leading
 from holdfast.replication.replicas import mark_lost
 from holdfast.replication.store import CoordinationStore
 from tests.support.given_up import changes, full
-from tests.support.replicated import Replicas, made_backup, nothing
+from tests.support.replicated import Replicas, Template, kept, made_backup, nothing
 
 pytestmark = pytest.mark.slow
 
@@ -38,13 +39,8 @@ def add(replicas: Replicas, position: str, since: str | None = None) -> str:
     return block.id
 
 
-@pytest.fixture
-def compacted(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
-    """Replicas whose commits have other numbers, of which one leads and has joined older changes of several.
-
-    `near` had backups before it became the first one, `far` was made anew since, and `off` came last.
-    """
-    three = Replicas.begun(tmp_path, coordination, "far", "off", backups=4)
+def made_and_compacted(folder: Path, coordination: CoordinationStore) -> Replicas:
+    three = Replicas.begun(folder, coordination, "far", "off", backups=4)
     three.back_up("near")
     three.coordination.run(lambda c: mark_lost(c, three.archive, "far", "rot"))
     three.recover("far")
@@ -60,6 +56,22 @@ def compacted(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
     three.sync("far")
     three.backups[:] = [full_backup, *made]
     return three
+
+
+@pytest.fixture(scope="module")
+def compacted_once() -> Iterator[Template]:
+    template = kept(made_and_compacted)
+    yield template
+    template.keeper.cleanup()
+
+
+@pytest.fixture
+def compacted(tmp_path: Path, coordination: CoordinationStore, compacted_once: Template) -> Replicas:
+    """Replicas whose commits have other numbers, of which one leads and has joined older changes of several.
+
+    `near` had backups before it became the first one, `far` was made anew since, and `off` came last.
+    """
+    return Replicas.copy_of(compacted_once, tmp_path, coordination)
 
 
 def seen(state: State) -> object:

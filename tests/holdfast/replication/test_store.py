@@ -109,11 +109,11 @@ def test_processes_that_append_at_the_same_time_get_indexes_without_a_hole(
     begun(both)
     processes = [
         subprocess.Popen([sys.executable, "-c", _APPENDER, both.url, str(number)], stdout=subprocess.PIPE, text=True)
-        for number in range(3)
+        for number in range(2)
     ]
     said = [process.communicate()[0].split() for process in processes]
-    assert [process.returncode for process in processes] == [0] * 3
-    assert sorted(int(index) for each in said for index in each) == list(range(1, 76))
+    assert [process.returncode for process in processes] == [0] * 2
+    assert sorted(int(index) for each in said for index in each) == list(range(1, 51))
     assert all(each == sorted(each, key=int) for each in said)
 
 

@@ -87,7 +87,7 @@ def test_a_key_that_is_taken_keeps_what_it_has(server: FakeS3, near: S3Store) ->
     ("fault", "again"), [(Fault(403, "AccessDenied"), False), (Fault(501, "NotImplemented"), False), (CUT, False),
                          (Fault(503, "SlowDown"), True), (Fault(404, "NoSuchKey"), True)]
 )  # fmt: skip
-@pytest.mark.parametrize("step", ["uploads", "partNumber"])
+@pytest.mark.parametrize("step", [pytest.param("uploads", marks=pytest.mark.exhaustive), "partNumber"])
 def test_a_server_that_does_not_copy_is_not_asked_again_and_one_that_has_no_time_is(
     server: FakeS3, near: S3Store, fault: Fault, again: bool, step: str
 ) -> None:

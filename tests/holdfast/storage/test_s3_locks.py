@@ -30,18 +30,18 @@ NOT_DONE = (StoreUnavailable, LockStateUnknown)
 NOT_KNOWN = (StoreUnavailable, LockStateUnknown, StoreOutcomeUnknown)
 
 FAULTS: list[Any] = [
-    (Fault(403, "AccessDenied"), (StoreDenied,)),
+    pytest.param(Fault(403, "AccessDenied"), (StoreDenied,), marks=pytest.mark.exhaustive),
     (Fault(404, "NoSuchBucket"), (StoreError,)),
     pytest.param(Fault(404), (StoreError,), marks=pytest.mark.exhaustive),
     pytest.param(Fault(409, "OperationAborted"), NOT_DONE, marks=pytest.mark.exhaustive),
     (Fault(412, "PreconditionFailed"), (ObjectExists,)),
     pytest.param(Fault(429, "TooManyRequests"), NOT_DONE, marks=pytest.mark.exhaustive),
-    (Fault(500, "InternalError"), NOT_KNOWN),
+    pytest.param(Fault(500, "InternalError"), NOT_KNOWN, marks=pytest.mark.exhaustive),
     (Fault(500, "InternalError", lands=True), NOT_KNOWN),
     pytest.param(Fault(503), NOT_KNOWN, marks=pytest.mark.exhaustive),
     (Fault(503, "SlowDown"), NOT_DONE),
     (CUT, NOT_KNOWN),
-    (Fault(0, lands=True), NOT_KNOWN),
+    pytest.param(Fault(0, lands=True), NOT_KNOWN, marks=pytest.mark.exhaustive),
 ]
 
 

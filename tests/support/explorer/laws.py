@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from holdfast.archive.commits import COMMITS
 from holdfast.archive.model import Commit
 from holdfast.archive.state import Change, State, validate
 from holdfast.errors import DamagedError, RefusedError
+from locking import standing
 from locking.names import WORDS, Mode, excludes
 from locking.terms import MARKER_LIFE
 from tests.support.explorer.clients import TERMS, Client, Held, Memory, attached_holds, handle, still_holds
@@ -23,6 +26,7 @@ class _Holder(NamedTuple):
 
     :param trusted: there is no reason yet to think that it is over
     :param stands: ``check()``, started now, would succeed
+    :param stands_alone: it would if it did not look for another holder
     """
 
     name: str
@@ -30,15 +34,26 @@ class _Holder(NamedTuple):
     mode: Mode
     trusted: bool
     stands: bool
+    stands_alone: bool
+
+
+Stands = tuple[bool, bool]
+"""Whether ``check()`` would succeed; whether it would without its look for another holder."""
 
 
 class Laws:
-    """Judges worlds; remembers judgements of what many worlds share."""
+    """Judges worlds; remembers judgements of what many worlds share.
 
-    def __init__(self, machine: Machine) -> None:
+    :param second_line: the shipped look for another holder in ``check()``, where no client reaches it itself: then
+        holders must exclude each other also without it, and keep what they trust also with it. That is what two
+        explorations would ask, one with it and one without. None judges by the code as it is.
+    """
+
+    def __init__(self, machine: Machine, second_line: Callable[..., None] | None = None) -> None:
         self._machine = machine
         self._scenario = machine.scenario
-        self._stands: dict[tuple[Held | None, Objects, int], bool] = {}
+        self._second_line = second_line
+        self._stands: dict[tuple[Held | None, Objects, int], Stands] = {}
         self._clean: dict[tuple[Objects, int], str] = {}
         self._valid: set[Objects] = set()
 
@@ -55,7 +70,7 @@ class Laws:
 
     def _locks(self, world: World) -> None:
         holders = self._holders(world)
-        for one, other in combinations((each for each in holders if each.stands), 2):
+        for one, other in combinations((each for each in holders if each.stands_alone), 2):
             if one.txn != other.txn and excludes(one.mode, other.mode):
                 raise Broken(f"{one.name} and {other.name} both hold the lock ({one.mode}, {other.mode})")
         for each in holders:
@@ -69,11 +84,11 @@ class Laws:
             if (held := self._held(number, client)) is not None:
                 trusted = world.time - held.trusted_since < TERMS.lease
                 stands = self._still(world, self._scenario.clients[number], held)
-                holders.append(_Holder(f"client {number + 1}", held.txn, held.mode, trusted, stands))
+                holders.append(_Holder(f"client {number + 1}", held.txn, held.mode, trusted, *stands))
         if (mode := self._scenario.attached) is not None:
             taken = any(key.endswith(f"/{WORDS[mode]}.{handle(mode).txn}") for key in world.written)
             stands = self._still_attached(world, mode)
-            holders.append(_Holder("a process under client 1's lock", handle(mode).txn, mode, taken, stands))
+            holders.append(_Holder("a process under client 1's lock", handle(mode).txn, mode, taken, *stands))
         return holders
 
     def _held(self, number: int, client: ClientState) -> Held | None:
@@ -82,20 +97,29 @@ class Laws:
             return None
         return self._machine.memory(client).held
 
-    def _still(self, world: World, client: Client, held: Held) -> bool:
+    def _still(self, world: World, client: Client, held: Held) -> Stands:
         key = (held, world.objects, world.time)
         if key not in self._stands:
-            self._stands[key] = held.over is None and still_holds(
-                client, held, partial(answer_at_once, world), ordered=self._scenario.ordered
-            )
+            ask = partial(answer_at_once, world)
+            checks = partial(still_holds, client, held, ask, ordered=self._scenario.ordered)
+            self._stands[key] = (False, False) if held.over is not None else self._by_both(checks)
         return self._stands[key]
 
-    def _still_attached(self, world: World, mode: Mode) -> bool:
+    def _still_attached(self, world: World, mode: Mode) -> Stands:
         key = (None, world.objects, world.time)
         if key not in self._stands:
             ask = partial(answer_at_once, world)
-            self._stands[key] = attached_holds(mode, ask, ordered=self._scenario.ordered)
+            self._stands[key] = self._by_both(partial(attached_holds, mode, ask, ordered=self._scenario.ordered))
         return self._stands[key]
+
+    def _by_both(self, checks: Callable[[], bool]) -> Stands:
+        if self._second_line is None:
+            stands = checks()
+            return stands, stands
+        with patch.object(standing, "_alone", self._second_line):
+            stands = checks()
+        with patch.object(standing, "_alone", _no_second_line):
+            return stands, checks()
 
     def _commits(self, world: World) -> None:
         """Each commit must be valid in the state it extends."""
@@ -125,6 +149,10 @@ class Laws:
             self._clean[key] = _clean(world._replace(objects=locks), newest)
         if self._clean[key]:
             raise Broken(self._clean[key])
+
+
+def _no_second_line(*look: Any) -> None:
+    del look
 
 
 def _clean(world: World, newest: int) -> str:

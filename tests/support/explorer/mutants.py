@@ -42,12 +42,14 @@ class Mutant:
     :param patches: what replaces it
     :param scenario: where that breaks a law
     :param alone: also without the look for another holder in ``check()``, which hides it otherwise
+    :param way: the shortest schedule that breaks a law, where it takes long to find
     """
 
     guard: str
     patches: tuple[Patch, ...]
     scenario: Scenario
     alone: bool = True
+    way: tuple[str, ...] = ()
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -231,6 +233,31 @@ TRUNCATIONS = scenario("two truncations of one block, leases run out")
 DIES = scenario("three writers, one dies")
 OUTLIVES = scenario("a run's lock outlives the process that took it")
 
+LATE_LOCK = f"locks/r/WRIT.{1:016x}{1:016x}"
+LATE_MARKER = f"locks/r/DEAD.{1:016x}{1:016x}"
+THIRD = f"WRIT.{3:016x}{1:016x}"
+COMES_BACK_TWICE = (
+    "client 1 list locks/r/",
+    "client 2 list locks/r/",
+    f"client 3 put {LATE_MARKER}",
+    f"client 3 delete {LATE_LOCK}",
+    "client 3 list locks/",
+    "700 s pass",
+    f"client 1 touch {LATE_LOCK}",
+    "client 3 list locks/r/",
+    f"client 3 get {LATE_LOCK}",
+    "700 s pass",
+    f"client 3 delete {LATE_LOCK}",
+    f"client 3 put locks/r/INTENT.{THIRD}",
+    "client 3 list locks/r/",
+    f"client 2 touch {LATE_LOCK}",
+    f"client 3 get {LATE_MARKER}",
+    f"client 3 delete {LATE_MARKER}",
+    f"client 3 put locks/r/{THIRD}",
+    f"client 3 delete locks/r/INTENT.{THIRD}",
+)
+"""Two renewals arrive late, each when nobody expects one any more."""
+
 MUTANTS = [
     # Who is in the way
     Mutant(
@@ -281,7 +308,12 @@ MUTANTS = [
     Mutant("one's own DEAD is heeded", ((standing, "_not_ended", _nothing),), ENDED),
     Mutant("the dead do not count", ((Look, "living", _all_claims),), LATE, alone=False),
     Mutant("a left intent goes without DEAD", ((Reaper, "_judge", _bury_left_intents),), LEFT),
-    Mutant("DEAD put again by who lists its objects", ((Reaper, "_bury", _bury_marked_once),), MARKERS),
+    Mutant(
+        "DEAD put again by who lists its objects",
+        ((Reaper, "_bury", _bury_marked_once),),
+        MARKERS,
+        way=COMES_BACK_TWICE,
+    ),
     Mutant(
         "DEAD stays while anything may come late", ((Reaper, "_forget_markers", _forget_at_once),), LATE, alone=False
     ),

@@ -6,7 +6,10 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
 
+from locking import standing
 from tests.support.explorer.laws import Laws
 from tests.support.explorer.world import Broken, Machine, Scenario, World
 
@@ -36,13 +39,38 @@ class TooManyWorlds(Exception):  # noqa: N818 - named after what happened
     """The scenario is larger than its limit; nothing may be concluded."""
 
 
+class SecondLineReached(Exception):  # noqa: N818 - named after what happened
+    """A client itself looks for another holder, so worlds differ where it does not: explore with and without it."""
+
+
 def explore(scenario: Scenario, *, limit: int = 2_000_000) -> Found:
     """Reach every world, breadth first, until a law is broken.
 
     :raises TooManyWorlds: there are more than ``limit``
     """
     machine = Machine(scenario)
-    laws = Laws(machine)
+    return _explore(machine, Laws(machine), limit)
+
+
+def explore_by_both_lines(scenario: Scenario) -> Found:
+    """Explore with the look for another holder in ``check()`` and without it, at once.
+
+    Clients that never call ``check()`` reach the same worlds either way; only the laws call it.
+
+    :raises SecondLineReached: one does
+    """
+    machine = Machine(scenario)
+    reached: list[Any] = []
+    laws = Laws(machine, second_line=standing._alone)
+    with patch.object(standing, "_alone", lambda *look: reached.append(look)):
+        found = _explore(machine, laws, limit=2_000_000)
+    if reached:
+        raise SecondLineReached(scenario.name)
+    return found
+
+
+def _explore(machine: Machine, laws: Laws, limit: int) -> Found:
+    scenario = machine.scenario
     start = machine.start()
     came: dict[World, tuple[World, str] | None] = {start: None}
     queue = deque([start])

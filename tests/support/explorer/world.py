@@ -30,7 +30,8 @@ class Scenario:
     :param objects: what is in the store before
     :param kept: nobody ends locks on purpose, so a lock that its holder's clock trusts must stand
     :param progress: in the end somebody must hold the lock
-    :param lateness: a renewal under way arrives at most so many seconds after its lock was last ended or renewed
+    :param lateness: a renewal under way arrives at most so many seconds after its lock was last ended, or came back
+        by another renewal that was late
     :param attached: a process works under the first lock that client 1 took, which is of this mode
     """
 
@@ -93,7 +94,7 @@ class World(NamedTuple):
     ticks: tuple[int, ...] = ()
     written: frozenset[str] = frozenset()
     renewed: int = 0
-    """When a lock was last renewed, where the scenario asks."""
+    """When a lock last came back by a renewal, where the scenario asks."""
 
 
 class Broken(Exception):  # noqa: N818 - named after what happened
@@ -207,7 +208,8 @@ class Machine:
     def _effect(self, world: World, question: Question) -> tuple[World, Answer]:
         if question.word != "gone":
             after, answer = effect(world, question)
-            if question.word == "touch" and self.scenario.lateness is not None:
+            comes_back = question.word == "touch" and len(after.objects) > len(world.objects)
+            if comes_back and self.scenario.lateness is not None:
                 after = after._replace(renewed=world.time)
             return after, answer
         alive = {
@@ -245,11 +247,19 @@ class Machine:
         """Whether no renewal under way would become later than any is."""
         if self.scenario.lateness is None:
             return True
-        questions = [*world.flying, *(found for each in world.clients if (found := self.question(each)) is not None)]
+        asked = (self._next_request(each, world.time + seconds) for each in world.clients if each.alive)
+        questions = [*world.flying, *(found for found in asked if found is not None)]
         marked = [modified for key, _, modified in world.objects if "/DEAD." in key]
         last = max([world.renewed, *marked])
         under_way = any(question.word == "touch" for question in questions)
         return not under_way or world.time + seconds - last <= self.scenario.lateness
+
+    def _next_request(self, client: ClientState, time: int) -> Question | None:
+        """What the client asks next of others than its clock, which it reads at that time."""
+        node = client.node
+        while (question := self.nodes[node].question) is not None and question.word == "clock":
+            node = self._next(node, time)
+        return self.nodes[node].question
 
     def _somebody_sleeps(self, world: World) -> bool:
         return any((found := self.question(client)) is not None and found.word == "sleep" for client in world.clients)
