@@ -28,6 +28,7 @@ from sparkjobs import backup, driver, restore
 from tests.support import command
 from tests.support.jobs import Ran, RunJob, SteadyExecutor
 from tests.support.servers import RestartedServer
+from tests.support.sudden_jobs import SuddenJobs
 from tests.support.versions import older_server, running
 
 _numbers = itertools.count(1)
@@ -117,6 +118,16 @@ def server() -> Iterator[RestartedServer]:
     """A server that a module's tests may end and start again."""
     with RestartedServer(settings={"max_wal_senders": "9", "max_replication_slots": "9"}) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def two_sudden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SuddenJobs, SuddenJobs]]:
+    """Who runs jobs that are killed, two at a time: each has imported all they need, which takes seconds."""
+    with ExitStack() as stack:
+        first, second = (SuddenJobs(tmp_path_factory.mktemp("sudden") / "jobs") for _ in range(2))
+        for each in (first, second):
+            stack.callback(each.close)
+        yield first, second
 
 
 @pytest.fixture

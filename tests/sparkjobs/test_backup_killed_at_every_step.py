@@ -11,9 +11,8 @@ import itertools
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,9 +37,6 @@ from tests.support.steps import When, last_of_each, one_of_each_kind
 from tests.support.sudden_jobs import SOURCE, Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
-
-LANES = 2
-"""Backups at work at the same moment, each of a database of its own."""
 
 NOTICE_S = 30.0
 """Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
@@ -80,21 +76,11 @@ class Lane:
         return self.jobs.run(Order("backup", str(archive), self.source.url, self.source.password, run, **how))
 
 
-@pytest.fixture(scope="module")
-def sudden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[SuddenJobs]]:
-    """Who makes the backups of each lane: a process that has imported all they need."""
-    with ExitStack() as stack:
-        made = [SuddenJobs(tmp_path_factory.mktemp("sudden") / "jobs") for _ in range(LANES)]
-        for each in made:
-            stack.callback(each.close)
-        yield made
-
-
 @pytest.fixture
-def lanes(new_database: Callable[[], Address], tmp_path: Path, sudden: list[SuddenJobs]) -> list[Lane]:
+def lanes(new_database: Callable[[], Address], tmp_path: Path, two_sudden: tuple[SuddenJobs, ...]) -> list[Lane]:
     """Lanes whose archives hold one backup each, which nothing that comes later may harm."""
     made = []
-    for number, jobs_of_lane in enumerate(sudden):
+    for number, jobs_of_lane in enumerate(two_sudden):
         source = new_database()
         with connect(source) as session, session.cursor() as cursor:
             cursor.execute("create table public.orders (id int primary key, word text not null)")

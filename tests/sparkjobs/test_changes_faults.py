@@ -30,7 +30,8 @@ from holdfast.storage import ObjectStore
 from locking import Owner
 from sparkjobs import driver, following
 from tests.support import followed_shop
-from tests.support.command import run, until
+from tests.support.command import until
+from tests.support.command_here import run_here
 from tests.support.damage import flipped
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.followed_shop import SOURCE, run_all, settled, slot_of
@@ -92,7 +93,8 @@ def fail_store(patch: pytest.MonkeyPatch, store: ObjectStore, failing: Failing) 
     patch.setattr(driver, "open_store", lambda url: SteppedStore(store, failing))
 
 
-@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.exhaustive), "after"])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_an_answer_to_a_commit_that_is_lost_once_changes_nothing(
     truth: Truth, store: ObjectStore, run_backup: RunJob, when: When
 ) -> None:
@@ -139,12 +141,12 @@ def test_a_slot_whose_advance_was_not_answered_is_advanced_by_the_next_backup(
 
 @pytest.mark.parametrize("kind", ["changes", pytest.param("full", marks=pytest.mark.exhaustive)])
 def test_no_other_backup_of_a_source_is_made_while_its_changes_are_backed_up(
-    truth: Truth, store: ObjectStore, kind: str
+    address: Address, store: ObjectStore, kind: str
 ) -> None:
-    name = truth.address.database
+    name = address.database
     with locks.acquire(store, "backup", sources=[name], owner=Owner(), purpose="changes", wait=0):
-        more = ("--source", truth.address.url, "--kind", kind, "--json")
-        other = run("backup", store.url, *more, address=truth.address)
+        more = ("--source", address.url, "--kind", kind, "--json")
+        other = run_here("backup", store.url, *more, address=address)
         assert (other.code, f"ingest-{name}" in other.value["error"]) == (3, True), other.value
 
 
@@ -251,7 +253,7 @@ def test_a_network_that_is_cut_loses_nothing(
     truth: Truth, store: ObjectStore, run_backup: RunJob, server: RestartedServer, fault: Fault, carried: int
 ) -> None:
     with connect(truth.address) as session:  # changes that are more than what is said beside
-        session.execute("update public.docs set body = repeat(md5(hits::text), 20000)")
+        session.execute("update public.docs set body = repeat(md5(hits::text), 8000)")
     with faulty_network(server.port, fault, to_client=carried) as network:
         code, message = failed(run_backup(network.way_to(truth.address), *CHANGES))
     assert (code, network.happened.is_set()) == (1, True), message
@@ -329,6 +331,7 @@ def test_a_stream_that_was_left_by_a_first_backup_is_told_of_and_taken_by_the_ne
         streams.drop_stream(session, name)
 
 
+@pytest.mark.exhaustive
 class TestFullDisk(OnSmallDisk):
     def test_a_full_disk_fails_a_backup_of_changes_and_the_next_one_goes_on(
         self, truth: Truth, store: ObjectStore, run_backup: RunJob

@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,7 @@ from locking import Owner, RWLock
 from tests.support import followed_shop
 from tests.support.command import until
 from tests.support.followed_shop import SOURCE, run_all, settled
+from tests.support.servers import passing_database
 from tests.support.steps import Kill, When
 from tests.support.sudden_jobs import Ended, Order, SuddenJobs
 from tests.support.truth import Truth, rows_of
@@ -37,9 +39,6 @@ from tests.support.truth import Truth, rows_of
 pytestmark = pytest.mark.service
 
 Scenario = Literal["first", "changes"]
-
-LANES = 2
-"""Backups at work at the same moment, each of a database of its own."""
 
 NOTICE_S = 30.0
 """Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
@@ -111,20 +110,17 @@ class Followed:
             session.execute(f"drop database {self.source.database} with (force)".encode())
 
 
-@pytest.fixture
-def lanes(postgres: PostgresServer, new_database: Callable[[], Address], tmp_path: Path) -> Iterator[list[Lane]]:
-    made = []
-    try:
-        for number in range(LANES):
-            template = new_database()
+@pytest.fixture(scope="module")
+def lanes(
+    postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory, two_sudden: tuple[SuddenJobs, ...]
+) -> Iterator[list[Lane]]:
+    with ExitStack() as stack:
+        made = []
+        for jobs_of_lane in two_sudden:  # two databases, since only one at a time can be made of each
+            template = stack.enter_context(passing_database(postgres))
             followed_shop.begin(template)
-            folder = tmp_path / f"lane-{number}"
-            folder.mkdir()
-            made.append(Lane(folder, SuddenJobs(folder / "jobs"), postgres, template))
+            made.append(Lane(tmp_path_factory.mktemp("lane"), jobs_of_lane, postgres, template))
         yield made
-    finally:
-        for lane in made:
-            lane.jobs.close()
 
 
 ADVANCE, PEEK = "pg_replication_slot_advance", "pg_logical_slot_peek_binary_changes"

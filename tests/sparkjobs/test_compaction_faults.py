@@ -123,8 +123,13 @@ def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_
     assert compact(store, consolidate=True)["commit"] is None
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("stride", [9, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    ("stride", "when"),
+    [
+        (9, "before"),
+        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((9, "after"), (1, "before"), (1, "after"))),
+    ],
+)
 def test_a_store_that_fails_at_any_request_leaves_an_archive_that_can_be_compacted(
     template: Path, tmp_path: Path, truth: dict[str, Any], when: When, stride: int
 ) -> None:

@@ -146,7 +146,12 @@ def test_a_prepared_daemon_that_nobody_asks_for_ends_with_the_process_that_prepa
 
 
 @pytest.mark.parametrize(
-    "address", ["holdfast-nobody:" + sys.executable, "holdfast-nobody:/usr/bin/another-python", ""]
+    "address",
+    [
+        "holdfast-nobody:" + sys.executable,
+        "holdfast-nobody:/usr/bin/another-python",
+        pytest.param("", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_without_a_prepared_daemon_for_this_python_the_one_that_spark_starts_does_it_all(address: str) -> None:
     with started_by_spark(**{PREPARED: address}) as process:
@@ -154,6 +159,7 @@ def test_without_a_prepared_daemon_for_this_python_the_one_that_spark_starts_doe
         close(process)
 
 
+@pytest.mark.exhaustive
 def test_only_one_daemon_takes_a_prepared_one() -> None:
     with prepared() as made, started_by_spark(**{PREPARED: made.address, **WORKERS}) as first:
         ask_for_a_worker(first)

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.archive import locks
 from holdfast.archive.runs import RunRecord, read_last
-from holdfast.errors import HoldfastError, RefusedError, UsageError, sentence
+from holdfast.errors import HoldfastError, RefusedError, UsageError, exit_code_of, sentence
 from holdfast.jobs import LOCKS_VARIABLE, PARENT_VARIABLE, WORKERS, local_environment, process_start
 from holdfast.storage import ObjectStore
 from holdfast.storage.base import StoreFull
@@ -210,7 +210,12 @@ def test_a_check_finds_a_lost_lock_before_the_watch_does(
     assert "AssertionError" not in message_of(record)
 
 
-@pytest.fixture(params=["inline", pytest.param("spark", marks=pytest.mark.service)])
+ON_SPARK_TOO = (pytest.mark.service, pytest.mark.exhaustive)
+
+Task = Callable[[int, Callable[[int, int], None]], Iterator[Any]]
+
+
+@pytest.fixture(params=["inline", pytest.param("spark", marks=ON_SPARK_TOO)])
 def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What tests say of tasks is true of both executors."""
     made = {"inline": lambda operation: InlineExecutor(cores=2), "spark": SparkExecutor}
@@ -218,16 +223,12 @@ def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return str(request.param)
 
 
-ON_SPARK_TOO = (pytest.mark.service, pytest.mark.exhaustive)
-
-
 def tries(folder: Path) -> int:
     return len(list(folder.iterdir()))
 
 
-@pytest.mark.usefixtures("executor")
-def test_a_task_that_fails_for_good_ends_the_job_with_its_own_words_and_code(run: Run, tmp_path: Path) -> None:
-    (folder := tmp_path / "tries").mkdir()
+def failing_for_good(folder: Path) -> Task:
+    """Return what task 1 fails at; each try leaves a file in a folder."""
 
     def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
         (folder / f"{task}-{time.monotonic_ns()}").touch()
@@ -235,14 +236,20 @@ def test_a_task_that_fails_for_good_ends_the_job_with_its_own_words_and_code(run
             raise RefusedError("shop.orders cannot be kept")
         yield task
 
+    folder.mkdir()
+    return work
+
+
+@pytest.mark.usefixtures("executor")
+def test_a_task_that_fails_for_good_ends_the_job_with_its_own_words_and_code(run: Run, tmp_path: Path) -> None:
+    work = failing_for_good(folder := tmp_path / "tries")
     code, record = run(lambda job: {"found": job.map("step", [1, 2], work, estimated_rows=0)})
     assert (code, message_of(record)) == (5, "shop.orders cannot be kept")
     assert tries(folder) == 2
 
 
-@pytest.mark.usefixtures("executor")
-def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run, tmp_path: Path) -> None:
-    (folder := tmp_path / "tries").mkdir()
+def failing_for_a_while(folder: Path) -> Task:
+    """Return what each task fails at first; each try leaves a file in a folder."""
 
     def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
         first = not list(folder.glob(f"{task}-*"))
@@ -252,6 +259,13 @@ def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run,
         if first:
             raise ConnectionError("cut")
 
+    folder.mkdir()
+    return work
+
+
+@pytest.mark.usefixtures("executor")
+def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run, tmp_path: Path) -> None:
+    work = failing_for_a_while(folder := tmp_path / "tries")
     code, record = run(lambda job: {"found": job.map("step", [1, 2], work, estimated_rows=0)})
     assert record is not None
     assert (code, record.result) == (0, {"found": [1, 2]})
@@ -265,20 +279,19 @@ EACH_TIME = (
 )
 
 
-@pytest.mark.parametrize(
-    ("executor", "error", "message"),
-    [
-        *(pytest.param("inline", *each) for each in EACH_TIME),
-        pytest.param("spark", *EACH_TIME[0], marks=pytest.mark.service),
-        *(pytest.param("spark", *each, marks=ON_SPARK_TOO) for each in EACH_TIME[1:]),
-    ],
-    indirect=["executor"],
-)
-def test_a_task_that_fails_each_time_says_why(run: Run, executor: str, error: Exception, message: str) -> None:
+def failing_each_time(error: Exception) -> Task:
+    """Return what each task fails at."""
+
     def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
         raise error
         yield task
 
+    return work
+
+
+@pytest.mark.parametrize(("error", "message"), EACH_TIME)
+def test_a_task_that_fails_each_time_says_why(run: Run, executor: str, error: Exception, message: str) -> None:
+    work = failing_each_time(error)
     code, record = run(lambda job: {"found": job.map("step", [1], work, estimated_rows=0)})
     said = f"a Spark task failed each time it was tried: {message}"
     if executor == "inline":
@@ -288,30 +301,29 @@ def test_a_task_that_fails_each_time_says_why(run: Run, executor: str, error: Ex
     assert (code, message_of(record)) == (1, said)
 
 
-@pytest.mark.usefixtures("executor")
-def test_a_job_that_loses_its_locks_leaves_its_tasks(
-    run: Run, store: ObjectStore, job_locks: locks.HeldLocks, tmp_path: Path
-) -> None:
-    begun = tmp_path / "begun"
+def lose_locks_meanwhile(job: Job, held: locks.HeldLocks, begun: Path) -> list[Any]:
+    """Run a task that takes long, and release the job's locks when it has begun."""
 
     def work(task: int, report: Callable[[int, int], None]) -> Iterator[int]:
         begun.touch()
         time.sleep(60)
         yield task
 
-    def lose_locks_meanwhile(job: Job) -> dict[str, Any]:
-        progress = job.log.progress
+    progress = job.log.progress
 
-        def lose_once_begun(step: str, **more: int) -> None:
-            if begun.exists():
-                job_locks.release()
-            progress(step, **more)
+    def lose_once_begun(step: str, **more: int) -> None:
+        if begun.exists():
+            held.release()
+        progress(step, **more)
 
-        job.log.progress = lose_once_begun  # type: ignore[method-assign]
-        return {"found": job.map("step", [1], work, estimated_rows=0)}
+    job.log.progress = lose_once_begun  # type: ignore[method-assign]
+    return job.map("step", [1], work, estimated_rows=0)
 
+
+@pytest.mark.usefixtures("executor")
+def test_a_job_that_loses_its_locks_leaves_its_tasks(run: Run, job_locks: locks.HeldLocks, tmp_path: Path) -> None:
     started = time.monotonic()
-    code, record = run(lose_locks_meanwhile)
+    code, record = run(lambda job: {"found": lose_locks_meanwhile(job, job_locks, tmp_path / "begun")})
     assert code == 1
     assert record is not None
     assert record.error is not None
@@ -330,8 +342,8 @@ def test_no_tasks_need_no_spark(run: Run) -> None:
     assert (code, record.result) == (0, {"found": []})
 
 
-@pytest.mark.usefixtures("executor")
-def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_order(run: Run, tmp_path: Path) -> None:
+def alone_and_together(job: Job, tmp_path: Path) -> dict[str, list[list[int]]]:
+    """Run tasks one at a time, then two, each of which says how many were at work beside it."""
     folder, met = tmp_path / "running", tmp_path / "met"
     folder.mkdir()
 
@@ -346,20 +358,54 @@ def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_orde
         yield task, beside
         mine.unlink()
 
+    alone = job.map("reading", range(4), meet, estimated_rows=4, at_once=1)
+    together = job.map("reading", range(10, 14), meet, estimated_rows=4, at_once=2)
+    return {name: [list(each) for each in found] for name, found in (("alone", alone), ("together", together))}
+
+
+def assert_alone_and_together(found: dict[str, list[list[int]]]) -> None:
+    assert found["alone"] == [[task, 1] for task in range(4)]
+    assert [task for task, _ in found["together"]] == list(range(10, 14))
+    assert max(beside for _, beside in found["together"]) == 2
+
+
+@pytest.mark.usefixtures("executor")
+def test_no_more_tasks_run_at_once_than_wanted_and_their_results_keep_their_order(run: Run, tmp_path: Path) -> None:
+    code, record = run(lambda job: alone_and_together(job, tmp_path))
+    assert record is not None
+    assert record.result is not None, record.error
+    assert code == 0
+    assert_alone_and_together(record.result)
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("executor", ["spark"], indirect=True)
+@pytest.mark.usefixtures("executor")
+def test_tasks_of_spark_are_tried_counted_ended_and_told_of_as_those_of_inline_jobs(
+    run: Run, job_locks: locks.HeldLocks, tmp_path: Path
+) -> None:
+    """All of it by one Spark, whose start is what the tests above take their time for."""
+    error, message = EACH_TIME[0]
+
     def work(job: Job) -> dict[str, Any]:
-        alone = job.map("reading", range(4), meet, estimated_rows=4, at_once=1)
-        together = job.map("reading", range(10, 14), meet, estimated_rows=4, at_once=2)
-        return {"alone": alone, "together": together}
+        for_a_while = failing_for_a_while(tmp_path / "for a while")
+        assert job.map("step", [1, 2], for_a_while, estimated_rows=0) == [1, 2]
+        assert tries(tmp_path / "for a while") == 4
+        assert_alone_and_together(alone_and_together(job, tmp_path))
+        with pytest.raises(HoldfastError, match=r"^shop\.orders cannot be kept$") as raised:
+            job.map("step", [1, 2], failing_for_good(tmp_path / "for good"), estimated_rows=0)
+        assert exit_code_of(raised.value) == 5
+        assert tries(tmp_path / "for good") == 2
+        with pytest.raises(HoldfastError, match=f"^a Spark task failed each time it was tried: {message}$"):
+            job.map("step", [1], failing_each_time(error), estimated_rows=0)
+        return {"found": lose_locks_meanwhile(job, job_locks, tmp_path / "begun")}
 
     code, record = run(work)
     assert record is not None
-    assert record.result is not None, record.error
-    assert (code, record.result["alone"]) == (0, [[task, 1] for task in range(4)])
-    assert [task for task, _ in record.result["together"]] == list(range(10, 14))
-    assert max(beside for _, beside in record.result["together"]) == 2
+    assert record.error is not None
+    assert (code, record.error.type) == (1, "LockLost"), record.error
 
 
-@pytest.mark.parametrize("executor", ["inline", pytest.param("spark", marks=ON_SPARK_TOO)], indirect=True)
 def test_a_task_that_fails_for_good_ends_the_others_that_wait_their_turn(
     run: Run, tmp_path: Path, executor: str
 ) -> None:

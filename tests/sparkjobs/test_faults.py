@@ -95,8 +95,11 @@ def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None],
 
 @pytest.mark.parametrize(
     ("fault", "carried"),
-    [("reset", 30_000), ("reset", 500_000), ("silent", 500_000)],
-    ids=["while the schema is dumped", "while rows are read", "without a word"],
+    [
+        pytest.param("reset", 30_000, id="while the schema is dumped"),
+        pytest.param("reset", 500_000, id="while rows are read", marks=pytest.mark.exhaustive),
+        pytest.param("silent", 500_000, id="without a word"),
+    ],
 )
 def test_a_network_that_is_cut_for_good_fails_a_backup_with_a_sentence(
     run_backup: RunJob, store: ObjectStore, server: RestartedServer, shop: Address, fault: Fault, carried: int
@@ -120,7 +123,13 @@ def test_a_network_that_is_cut_for_a_moment_makes_a_backup_begin_again(
     assert_whole(store, shop, commits=1)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["shut down", "crashed"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGINT, id="shut down", marks=pytest.mark.exhaustive),
+        pytest.param(signal.SIGQUIT, id="crashed"),
+    ],
+)
 def test_a_server_that_is_restarted_makes_a_backup_begin_again(
     run_backup: RunJob,
     store: ObjectStore,
@@ -194,8 +203,11 @@ def test_a_disk_of_a_target_that_is_full_fails_a_restore_with_a_sentence(
 
 @pytest.mark.parametrize(
     ("fault", "carried"),
-    [("reset", 9_000), ("reset", 150_000), ("silent", 150_000)],
-    ids=["while tables are created", "while rows are loaded", "without a word"],
+    [
+        pytest.param("reset", 9_000, id="while tables are created"),
+        pytest.param("reset", 150_000, id="while rows are loaded", marks=pytest.mark.exhaustive),
+        pytest.param("silent", 150_000, id="without a word"),
+    ],
 )
 def test_a_network_that_is_cut_fails_a_restore_with_a_sentence_and_the_next_one_works(
     run_backup: RunJob,

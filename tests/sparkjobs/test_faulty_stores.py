@@ -187,11 +187,20 @@ def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, kills: Iter
         until(lambda: nothing_left_in(shop), f"sessions and slots to go ({place})", limit_s=NOTICE_S)
 
 
+COMMIT = "create commits/"
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param((Kill(2, "end data/"), Kill(1, COMMIT, "after")), id="some"),
+        pytest.param((Kill(1, COMMIT),), id="before the commit", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_backup_into_s3_that_is_killed_loses_nothing_and_the_next_one_is_whole(
-    sudden: SuddenJobs, shop: Address
+    sudden: SuddenJobs, shop: Address, kills: Sequence[Kill]
 ) -> None:
-    commit = "create commits/"
-    kill_backups_on_s3(sudden, shop, "some", [Kill(2, "end data/"), Kill(1, commit), Kill(1, commit, "after")])
+    kill_backups_on_s3(sudden, shop, f"some-{len(kills)}", kills)
 
 
 @pytest.mark.exhaustive

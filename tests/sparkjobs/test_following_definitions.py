@@ -191,7 +191,10 @@ def test_a_table_that_is_made_between_two_backups_has_a_gap_until_its_snapshot(f
     begin(followed, "create table first (id int primary key)")
     followed.run("create table second (id int primary key)", "insert into second values (1)")
     made = followed.moments[-1][0]
-    assert followed.back_up()["begun"] == ["public.second"]
+    result = followed.back_up()
+    assert result["begun"] == ["public.second"]
+    for at in (result["restorable_to"], f"commit:{result['commit']}"):
+        assert followed.moment(at).position == points.intervals(followed.archive().state, "shop")[-1].last
     followed.run("insert into second values (2)")
     followed.back_up()
     assert gaps(followed) == {"public.second": "it has no snapshot yet"}

@@ -39,6 +39,7 @@ def lived(postgres: PostgresServer, tmp_path: Path) -> Live:
     return check
 
 
+@pytest.mark.exhaustive  # those that are compacted, too, stay in `make test`: they are gone back in as well
 @same_few(2)
 @given(data=st.data())
 def test_a_history_that_nobody_thought_of_can_be_gone_back_in(lived: Live, data: st.DataObject) -> None:

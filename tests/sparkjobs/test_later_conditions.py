@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -522,18 +521,25 @@ def test_what_is_aside_goes_with_a_restore_of_tables_that_failed(followed: Follo
         assert session.execute("select to_regtype('public.\"kind of\"')").fetchone() == (None,)
 
 
-STEPS = ("set_aside", "bring_back")
-
-
 class EndedError(Exception):
     """Stands for the end of a process."""
 
 
+@pytest.mark.parametrize(
+    "when",
+    [
+        pytest.param((("set_aside", "after"), ("bring_back", "before")), id="all aside"),
+        pytest.param((("set_aside", "before"), ("bring_back", "after")), id="none", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_restore_that_ended_goes_on_with_rows_that_are_aside(
-    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+    followed: Followed,
+    new_database: NewDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    when: Sequence[tuple[str, str]],
 ) -> None:
     change(followed, A_CHECK, *GENERATED)
-    for step, moment in product(STEPS, ("before", "after")):
+    for step, moment in when:
         ends_and_goes_on(followed, new_database(), monkeypatch, step, moment)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,9 +31,6 @@ from tests.support.sudden_jobs import Ended, Order, SuddenJobs
 from tests.support.truth import Rows, Truth, rows_of
 
 pytestmark = pytest.mark.service
-
-LANES = 2
-"""Restores at work at the same moment, each from an archive of its own."""
 
 TABLES = 4
 """Of the source; all have changes since their snapshots."""
@@ -78,23 +75,20 @@ class Lane:
 
 
 @pytest.fixture
-def lanes(postgres: PostgresServer, new_database: Callable[[], Address], tmp_path: Path) -> Iterator[list[Lane]]:
-    folders = [tmp_path / f"lane-{number}" for number in range(LANES)]
-    made = []
-    try:
-        for folder in folders:
-            folder.mkdir()
-            made.append(SuddenJobs(folder / "jobs"))
-        position, rows = back_up(folders[0] / "archive", made[0], new_database())
-        for folder in folders[1:]:
-            shutil.copytree(folders[0] / "archive", folder / "archive")
-        yield [
-            Lane(folder / "archive", jobs, position, rows, postgres, new_database)
-            for folder, jobs in zip(folders, made, strict=True)
-        ]
-    finally:
-        for jobs in made:
-            jobs.close()
+def lanes(
+    postgres: PostgresServer,
+    new_database: Callable[[], Address],
+    tmp_path: Path,
+    two_sudden: tuple[SuddenJobs, ...],
+) -> list[Lane]:
+    archives = [tmp_path / f"archive-{number}" for number in range(len(two_sudden))]
+    position, rows = back_up(archives[0], two_sudden[0], new_database())
+    for archive in archives[1:]:
+        shutil.copytree(archives[0], archive)
+    return [
+        Lane(archive, jobs, position, rows, postgres, new_database)
+        for archive, jobs in zip(archives, two_sudden, strict=True)
+    ]
 
 
 def back_up(archive: Path, jobs: SuddenJobs, source: Address) -> tuple[str, Rows]:

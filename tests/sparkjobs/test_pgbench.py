@@ -30,7 +30,7 @@ pytestmark = pytest.mark.service
 
 NewDatabase = Callable[..., Address]
 
-RESTORED = 2
+RESTORED = 1
 _BETWEEN = 150
 """Transactions of the load between two backups."""
 
@@ -114,7 +114,8 @@ def _choose(shop: Followed, ledger: Ledger, at_random: int) -> list[Moment]:
 
 
 @pytest.mark.parametrize(
-    ("follows_history", "at_random"), [(True, 6), pytest.param(False, 4, marks=pytest.mark.exhaustive)]
+    ("follows_history", "at_random"),
+    [(True, 2), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((True, 6), (False, 4)))],
 )
 def test_any_commit_under_load_can_be_brought_back(
     follows_history: bool,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +33,6 @@ pytestmark = pytest.mark.service
 
 FILES = 3
 """Of the backup: one table has two."""
-
-LANES = 2
-"""Restores at work at the same moment, each from an archive of its own."""
 
 NOTICE_S = 30.0
 """Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
@@ -120,22 +117,20 @@ def source(new_database: Callable[[], Address]) -> Address:
 
 @pytest.fixture
 def lanes(
-    source: Address, postgres: PostgresServer, new_database: Callable[[], Address], tmp_path: Path
-) -> Iterator[list[Lane]]:
+    source: Address,
+    postgres: PostgresServer,
+    new_database: Callable[[], Address],
+    tmp_path: Path,
+    two_sudden: tuple[SuddenJobs, ...],
+) -> list[Lane]:
     made = []
-    try:
-        for number in range(LANES):
-            folder = tmp_path / f"lane-{number}"
-            folder.mkdir()
-            lane = Lane(folder / "archive", SuddenJobs(folder / "jobs"), postgres, new_database)
-            made.append(lane)
-            Archive.create(open_store(str(lane.archive)), name="shop")
-            backup = lane.run("backup", source, "backup")
-            assert backup.code == 0, backup.said
-        yield made
-    finally:
-        for lane in made:
-            lane.jobs.close()
+    for number, jobs_of_lane in enumerate(two_sudden):
+        lane = Lane(tmp_path / f"archive-{number}", jobs_of_lane, postgres, new_database)
+        made.append(lane)
+        Archive.create(open_store(str(lane.archive)), name="shop")
+        backup = lane.run("backup", source, "backup")
+        assert backup.code == 0, backup.said
+    return made
 
 
 @pytest.mark.parametrize(

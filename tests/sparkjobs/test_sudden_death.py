@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock, inspect
-from tests.support.command import NOTHING, ON_SPARK, Finished, all_gone, finish, job_of, run, start, until
+from tests.support.command import NOTHING, ON_SPARK, Finished, Job, all_gone, finish, job_of, run, start, until
 from tests.support.command_here import run_here
 from tests.support.gate import GUARD, loading_held_up, reading_held_up
 
@@ -91,6 +92,9 @@ def test_a_backup_whose_job_is_killed_goes_on_from_the_pieces_that_were_read(
         gate.wait_for_somebody()
         before = until(lambda: pieces_of_the_run(store), "pieces to be recorded")
         job = job_of(command)
+        assert_tells_no_password(job, two_tasks)
+        if killed == "java":
+            job = replaced_workers(command, job)
         getattr(job, killed).kill()
         until(lambda: all_gone(job.all), "the job to end")
     done = finish(command)
@@ -105,6 +109,29 @@ def test_a_backup_whose_job_is_killed_goes_on_from_the_pieces_that_were_read(
     assert [path for path in written - files if path.startswith(tuple(stem_of(piece) for piece in before))] == []
     assert {path.split("/")[4] for path in written} == {block.id}
     assert_whole(store, two_tasks, commits=1)
+
+
+def replaced_workers(command: subprocess.Popen[str], job: Job) -> Job:
+    """Kill the workers of a job, and return the job when Spark has its task tried again by others."""
+    assert job.workers
+    lost = {worker.pid for worker in job.workers}
+    for worker in job.workers:
+        worker.kill()
+
+    def others() -> Job | None:
+        found = job_of(command)
+        return found if {worker.pid for worker in found.workers} - lost else None
+
+    again: Job = until(others, "another worker")
+    return again
+
+
+def assert_tells_no_password(job: Job, source: Address) -> str:
+    """Check what a list of processes shows of a job's; returns that."""
+    shown = "\n".join(" ".join(each.cmdline()) for each in (job.java, job.driver, *job.workers) if each is not None)
+    assert source.password
+    assert source.password not in shown
+    return shown
 
 
 def pieces_of_the_run(store: ObjectStore) -> tuple[FinishedPiece, ...]:
@@ -166,7 +193,10 @@ def test_a_job_whose_command_is_killed_ends_by_itself_and_commits_nothing(
 
 @dataclass(frozen=True)
 class Story:
-    """A backup whose workers were killed; meanwhile one tried to begin, one waited, and a table was to be dropped."""
+    """A backup that was held up; meanwhile one tried to begin, one waited, and a table was to be dropped.
+
+    By Spark, its workers were killed as well.
+    """
 
     store: ObjectStore
     survivor_pid: int
@@ -177,16 +207,17 @@ class Story:
     drop: str
 
 
-@pytest.fixture(scope="module")
-def story(source: Address, tmp_path_factory: pytest.TempPathFactory) -> Story:
+@pytest.fixture(scope="module", params=["inline", pytest.param("spark", marks=pytest.mark.exhaustive)])
+def story(request: pytest.FixtureRequest, source: Address, tmp_path_factory: pytest.TempPathFactory) -> Story:
     store = Archive.create(open_store(str(tmp_path_factory.mktemp("story") / "archive")), name="shop").store
     with reading_held_up(source, HELD) as gate:
-        survivor = start_backup(store, source, executor=ON_SPARK)
+        survivor = start_backup(store, source, executor=EXECUTORS[request.param])
         gate.wait_for_somebody()
         job = job_of(survivor)
-        assert job.java
-        shown = "\n".join(" ".join(process.cmdline()) for process in (job.java, job.driver, *job.workers))
-        assert job.workers
+        assert (job.java is not None, bool(job.workers)) == (
+            (True, True) if request.param == "spark" else (False, False)
+        )
+        shown = assert_tells_no_password(job, source)
         for worker in job.workers:
             worker.kill()
         impatient = run_here("backup", store.url, "--source", source.url, "--json", address=source)
@@ -205,7 +236,9 @@ def try_to_drop(source: Address, table: str) -> str:
     return "dropped"
 
 
-def test_a_backup_survives_the_loss_of_its_workers_and_doubles_nothing(story: Story, source: Address) -> None:
+def test_a_backup_that_was_held_up_and_has_lost_its_workers_by_spark_doubles_nothing(
+    story: Story, source: Address
+) -> None:
     assert (story.survivor.code, story.survivor.value["commit"], story.survivor.value["rows"]) == (0, 1, ROWS)
     blocks = [block for commit in Archive.open(story.store).commits() for block in commit.add]
     assert [block.rows for block in blocks] == [ROWS, ROWS]
@@ -218,8 +251,7 @@ def test_a_backup_survives_the_loss_of_its_workers_and_doubles_nothing(story: St
 
 def test_nobody_who_lists_processes_or_reads_their_words_learns_the_password(story: Story, source: Address) -> None:
     assert source.password
-    assert "backup.py --archive" in story.shown
-    assert source.password not in story.shown
+    assert re.search(r"backup(\.py)? --archive", story.shown)
     for said in (story.survivor, story.impatient, story.patient):
         assert source.password not in said.out + said.err
     files = [path for path in Path(story.store.url).rglob("*") if path.is_file()]

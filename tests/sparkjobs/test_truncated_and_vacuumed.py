@@ -70,6 +70,7 @@ def test_backups_go_on_where_everything_but_a_new_full_backup_went(
         shop.moment(f"lsn:{shop.moments[2][0]}")
 
 
+@pytest.mark.exhaustive
 def test_what_is_held_comes_back_from_between_the_holes(shop: Followed) -> None:
     shop.back_up("changes")
     for number in range(8):

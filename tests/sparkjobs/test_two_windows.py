@@ -1,6 +1,6 @@
 """Two windows of a stream are read at a time: what is archived is what one after the other would bring.
 
-But for the last test jobs run without Spark, one task after the other; copies of slots are real.
+But for the last two tests jobs run without Spark, one task after the other; copies of slots are real.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from sparkjobs import following
 from sparkjobs.changes import Stretch
-from tests.support import command
+from sparkjobs.executors.inline import InlineExecutor
+from tests.support import command, jobs
+from tests.support.command_here import run_here
 from tests.support.followed import Followed, agree, open_followed
 from tests.support.servers import drop_slots
 
@@ -163,7 +165,9 @@ def end_on_a_page(followed: Followed) -> int:
     raise AssertionError("others write to the log all the time")
 
 
-@pytest.mark.parametrize("how", [pytest.param("one", marks=pytest.mark.exhaustive), "two", "bounded"])
+@pytest.mark.parametrize(
+    "how", ["two", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("one", "bounded"))]
+)
 def test_a_commit_right_behind_a_message_of_somebody_elses_is_archived(
     followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read, how: str
 ) -> None:
@@ -222,7 +226,7 @@ def test_a_slot_that_is_taken_by_others_meanwhile_fails_nothing(
     agree(followed, first, exactly(followed), every=3)
 
 
-@pytest.mark.parametrize(("connections", "at_once"), [(None, 2), (1, 1)])
+@pytest.mark.parametrize(("connections", "at_once"), [pytest.param(None, 2, marks=pytest.mark.exhaustive), (1, 1)])
 def test_so_many_sessions_read_as_may(followed: Followed, read: Read, connections: int | None, at_once: int) -> None:
     for number in range(10):
         insert(followed, number)
@@ -230,6 +234,20 @@ def test_so_many_sessions_read_as_may(followed: Followed, read: Read, connection
     assert len(read[0]) == at_once
 
 
+def test_two_tasks_at_the_same_time_read_two_windows(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read
+) -> None:
+    monkeypatch.setattr(jobs, "SteadyExecutor", lambda: InlineExecutor(cores=2))
+    first = len(followed.moments)
+    for number in range(10):
+        insert(followed, number)
+    followed.back_up()
+    assert len(read[0]) == 2
+    agree(followed, first, exactly(followed), every=3)
+    assert changes_in(followed) == 10
+
+
+@pytest.mark.exhaustive
 def test_two_tasks_of_spark_read_two_windows(address: Address, tmp_path: Path) -> None:
     place = str(tmp_path / "archive")
     with connect(address) as session:
@@ -237,12 +255,12 @@ def test_two_tasks_of_spark_read_two_windows(address: Address, tmp_path: Path) -
         session.execute("alter table public.t alter pad set storage external")
 
     def backed_up(*given: str, more: Mapping[str, str] = command.NOTHING) -> dict[str, Any]:
-        done = command.run("backup", place, "--source", address.url, *given, "--json", address=address, more=more)
+        done = run_here("backup", place, "--source", address.url, *given, "--json", address=address, more=more)
         assert done.code == 0, done.err
         found: dict[str, Any] = done.value
         return found
 
-    assert command.run("init", place).code == 0
+    assert run_here("init", place).code == 0
     backed_up("--kind", "changes")
     with connect(address) as session:
         for number in range(8):  # 10 MB of log each
@@ -254,6 +272,6 @@ def test_two_tasks_of_spark_read_two_windows(address: Address, tmp_path: Path) -
     assert (done["rows"], done["commits"], done["transactions"]) == (3200, 2, 8)
     archive = Archive.open(open_store(place))
     assert verify(archive, deep=True).damage == ()
-    counted = command.run("query", place, "select count(*) n, count(distinct id) d from public.t", "--json")
+    counted = run_here("query", place, "select count(*) n, count(distinct id) d from public.t", "--json")
     assert counted.value["rows"] == [[3200, 3200]], counted.value
     drop_slots(address)

@@ -23,13 +23,12 @@ from tests.support.vacuuming import DAY, run_vacuum
 pytestmark = pytest.mark.service
 
 
-@pytest.fixture(scope="module")
-def sudden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuddenJobs]:
-    jobs = SuddenJobs(tmp_path_factory.mktemp("sudden") / "jobs")
+@pytest.fixture
+def sudden(two_sudden: tuple[SuddenJobs, ...]) -> Iterator[SuddenJobs]:
+    jobs = two_sudden[0]
     yield jobs
     if (left := jobs.suspended()) is not None:
         left.kill()
-    jobs.close()
 
 
 @pytest.fixture

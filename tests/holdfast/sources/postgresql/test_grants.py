@@ -42,9 +42,14 @@ def role(postgres: PostgresServer) -> Iterator[str]:
     yield name
     home = Address(postgres.url(), postgres.password)
     with connect(home) as session:
-        known = session.execute("select 1 from pg_roles where rolname = %s", (name,)).fetchone()
-        names = [row[0] for row in session.execute("select datname from pg_database where datallowconn")]
-    for database in names if known else []:
+        # Where it has rights or owns something; wherever that is done, it takes those of the whole server, too.
+        names = session.execute(
+            "select distinct coalesce(d.datname, current_database()) from pg_roles r "
+            "left join pg_shdepend s on s.refclassid = 'pg_authid'::regclass and s.refobjid = r.oid "
+            "left join pg_database d on d.oid = s.dbid where rolname = %s",
+            (name,),
+        ).fetchall()
+    for (database,) in names:
         with connect(home.at_database(database)) as session:
             session.execute(f"drop owned by {name}".encode())
     with connect(home) as session:
