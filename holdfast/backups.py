@@ -16,9 +16,10 @@ import psycopg
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from holdfast.archive import Archive
+from holdfast.archive.model import Waiting, iso
 from holdfast.archive.runs import RunLog, read_last
-from holdfast.errors import HoldfastError, SparkEndedError, exit_code_of, sentence
-from holdfast.following import Wanted, decide, newest_with_stream
+from holdfast.errors import HoldfastError, RefusedError, ReportedError, SparkEndedError, exit_code_of, sentence
+from holdfast.following import Postponed, Wanted, decide, newest_with_stream
 from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
 from holdfast.operations.executor_choice import choose_executor, run_chosen
 from holdfast.position import parse_position
@@ -71,8 +72,9 @@ def run_to_the_end(
 ) -> None:
     """Run a backup's job until it has said a result or an error of its own.
 
-    A full one works in a snapshot that is held meanwhile. One of changes may find tables that it must begin anew
-    with; a second job then takes a snapshot of those, and a third one the changes up to it: then all can be restored.
+    A full one works in a snapshot that is held meanwhile. One of changes may find tables that begin anew: a job then
+    works in such a snapshot, too, and commits the changes up to it together with the rows of those tables. Where that
+    cannot be, the changes are backed up alone, and the tables wait.
 
     :param address: of the source.
     :param arguments: of the job's application.
@@ -86,6 +88,7 @@ def run_to_the_end(
     :param executor: where its jobs are to run.
     :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed; or it is being backed
         up through another replica.
+    :raises ReportedError: changes were backed up, and tables wait that are to begin anew.
     """
     wanted = Wanted.of(arguments)
     with ExitStack() as taken:
@@ -136,21 +139,17 @@ def _run_jobs(jobs: _Jobs, decision: Decision, settle: Callable[[], None]) -> No
 
     :param settle: waits until what one of them has committed counts.
     """
-    if decision.kind == "changes":
-        begin = jobs.changes(decision)
-        if not begin:
-            return
-        reasons = _reasons(jobs.store, jobs.run)
-        jobs.say(
-            f"a snapshot of its own is taken of {named([f'{each} ({reasons.get(each, _NEW)})' for each in begin])}"
-        )
-        jobs.settled(settle)
-        jobs.snapshot(decision.model_copy(update={"kind": "snapshot", "begin": begin}))
-        if jobs.succeeded():
-            jobs.settled(settle)
-            jobs.changes(decision)
-    else:
+    if decision.kind == "snapshot":
         jobs.snapshot(decision)
+        return
+    if begin := jobs.changes(decision):
+        jobs.say(f"a snapshot is taken of {named([f'{table} ({reason})' for table, reason in begin.items()])}")
+        jobs.settled(settle)
+        jobs.begin_anew(decision)
+    waiting = jobs.waiting()
+    if waiting:
+        jobs.settled(settle)
+        jobs.fail_for(waiting)
 
 
 @dataclass(frozen=True)
@@ -165,19 +164,56 @@ class _Jobs:
     note: Callable[[str], None]
     executor: Executor
 
-    def changes(self, decision: Decision) -> tuple[str, ...]:
-        """Back up changes; returns the names of tables that a snapshot must be taken of."""
+    def changes(self, decision: Decision) -> Mapping[str, str]:
+        """Back up changes; returns the tables that a snapshot must be taken of, each with the reason."""
         for number in range(2, ATTEMPTS + 2):
             words, record = self._run({DECISION_VARIABLE: decision.to_json()}, reads_log=decision)
             if record is not None and record.result is not None:
-                return tuple(record.result.get("to_begin", ()))
+                begin: Mapping[str, str] = record.result.get("to_begin", {})
+                return begin
             if record is None or number > ATTEMPTS or not _was_killed(record, words):
-                return ()
+                return {}
             _tell(self.store, self.run, f"{_why(record, '')} (attempt {number} of {ATTEMPTS})", self.say)
-        return ()
+        return {}
 
-    def snapshot(self, decision: Decision) -> None:
-        """Back up in a snapshot, which outlives the job's driver."""
+    def begin_anew(self, decision: Decision) -> None:
+        """Back up changes up to a snapshot, and with them the tables that begin anew; else the changes alone."""
+        before = self._last()
+        try:
+            words = self.snapshot(decision.model_copy(update={"begins": True}))
+        except HoldfastError as error:
+            postponed = Postponed.by(error)
+        else:
+            if self._last() != before:
+                return
+            postponed = Postponed(reason=words or "its job did not start")
+        self.say(f"the changes are backed up without the tables that begin anew: {postponed.reason}")
+        self.changes(decision.model_copy(update={"postponed": postponed}))
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """Return the tables that wait to begin anew, as the last job's result tells."""
+        record = self._last()
+        if record is None or record.state != "succeeded" or record.result is None:
+            return ()
+        return tuple(Waiting.model_validate(each) for each in record.result.get("waiting", ()))
+
+    def fail_for(self, waiting: Sequence[Waiting]) -> None:
+        """Say that changes were backed up, and which tables wait.
+
+        :raises ReportedError: always: with exit code 5 where somebody has to do something, else 1.
+        """
+        record = self._last()
+        result = (record.result if record else None) or {}
+        tables = [f"{each.table}, whose rows are known up to {iso(each.since)} ({each.reason})" for each in waiting]
+        with _failure_told(self.store, self.run):
+            raise ReportedError(
+                f"commit {result.get('commit')} has the changes up to {result.get('restorable_to')}, but without "
+                f"{named(tables)}; the next backup tries these again",
+                RefusedError.exit_code if any(each.act for each in waiting) else HoldfastError.exit_code,
+            )
+
+    def snapshot(self, decision: Decision) -> str:
+        """Back up in a snapshot, which outlives the job's driver; returns the sentence that the last one ended with."""
         store, run, address = self.store, self.run, self.address
         with ExitStack() as holding:
             held = _hold(store, run, lambda: _take(address, holding))
@@ -185,15 +221,16 @@ class _Jobs:
                 environment = {SNAPSHOT_VARIABLE: held.snapshot.to_json(), DECISION_VARIABLE: decision.to_json()}
                 words, record = self._run(environment)
                 if record is None or record.state == "succeeded" or number > ATTEMPTS or _has_snapshot(store, run):
-                    return
+                    break
                 killed = _was_killed(record, words)
                 gone = held.why_gone() if killed or _failed(record) else ""
                 if not killed and not gone:
-                    return
+                    break
                 _tell(store, run, f"{_why(record, gone)} (attempt {number} of {ATTEMPTS})", self.say)
                 if gone:
                     holding.close()
                     held = _hold(store, run, lambda: _PATIENTLY(_take, address, holding))
+        return words
 
     def _run(
         self, environment: Mapping[str, str], *, reads_log: Decision | None = None
@@ -287,23 +324,11 @@ def _take(address: Address, holding: ExitStack) -> HeldSnapshot:
         raise told or HoldfastError(f"no snapshot of {address.url} could be taken: {outages.words(error)}") from error
 
 
-_NEW = "it has none yet"
-
-
-def _reasons(store: ObjectStore, run: str) -> Mapping[str, str]:
-    """Return why tables are not followed, as the newest block of a run says."""
-    with suppress(HoldfastError, StoreError):
-        placed = Archive.open(store).state.of_run(run)
-        if placed is not None and placed.block.stream is not None:
-            return placed.block.stream.not_followed
-    return {}
-
-
 def _has_snapshot(store: ObjectStore, run: str) -> bool:
     """Say whether the snapshot that a run was to make is committed, or whether that cannot be told."""
     with suppress(HoldfastError, StoreError):
-        placed = Archive.open(store).state.of_run(run)
-        return placed is not None and placed.block.kind == "snapshot"
+        blocks = Archive.open(store).state.blocks.values()
+        return any(placed.head.run == run and placed.head.kind == "snapshot" for placed in blocks)
     return True
 
 

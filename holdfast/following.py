@@ -16,7 +16,7 @@ from holdfast.archive import Archive
 from holdfast.archive.given_up import why_given_up
 from holdfast.archive.model import Born, Document, Stream
 from holdfast.archive.timeline import stream_tip, told
-from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
+from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
 from holdfast.replication.backing_up import QUORUM_TIMEOUT_S, Wish
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
@@ -90,19 +90,43 @@ class Wanted:
         return Wish.of(self.quorum, self.quorum_timeout)
 
 
+class Postponed(Document):
+    """Why no table can begin anew in a backup of changes.
+
+    :param reason: in words.
+    :param act: somebody has to do something about it; else another try may help.
+    """
+
+    reason: str
+    act: bool = False
+
+    @classmethod
+    def by(cls, error: BaseException) -> Postponed:
+        """Return what an error means."""
+        return cls(reason=sentence(error), act=is_to_act(exit_code_of(error)))
+
+
+def is_to_act(exit_code: int) -> bool:
+    """Say whether an error comes again as often as it is tried: of wrong use, of damage, a refusal."""
+    return exit_code in (2, 4, 5)
+
+
 class Decision(Document):
     """What a job is to do; it travels to the driver.
 
-    :param kind: "changes", or "snapshot" for a full backup or for what is to begin anew of one.
+    :param kind: "changes", or "snapshot" for a full backup.
     :param stream: as it is on the server; None where changes are not followed.
     :param gap: why a full backup begins a new stream.
-    :param begin: names of the only tables to take a snapshot of; empty means all that are wanted.
+    :param begins: of changes: those up to the snapshot that the job was given, in which it reads what begins anew.
+    :param postponed: why tables that are to begin anew have to wait; None: they need not, and changes that such tables
+        come with are backed up together with these.
     """
 
     kind: Literal["snapshot", "changes"] = "snapshot"
     stream: Stream | None = None
     gap: str = ""
-    begin: tuple[str, ...] = ()
+    begins: bool = False
+    postponed: Postponed | None = None
 
     def to_json(self) -> str:
         """Return what another process needs; holds no secret."""
@@ -121,9 +145,9 @@ class Decision(Document):
 
 
 def newest_with_stream(state: State, source: str) -> Placed | None:
-    """Return a source's newest block that tells of its stream."""
+    """Return a source's newest block that tells of its stream; of one commit, the snapshot behind the changes."""
     found = [placed for placed in told(state, source) if placed.head.stream]
-    return max(found, key=lambda placed: placed.number, default=None)
+    return max(reversed(found), key=lambda placed: placed.number, default=None)
 
 
 def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[str], None]) -> Decision:

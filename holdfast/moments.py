@@ -226,7 +226,7 @@ def fits(before: Catalog, now: Catalog, table: Table) -> bool:
     :param before: the objects when they were written.
     """
     old = next((each for each in before.tables if each.oid == table.oid), None)
-    if table.has_own_types and now.types_altered(before):
+    if now.types_altered(before, table):
         return False
     if old is None:  # it was made behind that, and a table's first heap has its own oid
         return table.filenode in (0, table.oid)

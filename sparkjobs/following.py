@@ -7,17 +7,19 @@ was committed before a crash is let go of first by the next run.
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.files import read_file
 from holdfast.archive.live import Live
-from holdfast.archive.model import BORN_IN, PACKED_SINCE, Block, Coverage, summary
+from holdfast.archive.model import BORN_IN, PACKED_SINCE, Block, Coverage, Waiting, summary
 from holdfast.archive.timeline import chains, stream_tip, to_of, told
 from holdfast.errors import HoldfastError, RefusedError, SparkEndedError, SparkNeededError, TooMuchError, sentence
-from holdfast.following import newest_with_stream
+from holdfast.following import Postponed, newest_with_stream
 from holdfast.moments import fits
 from holdfast.operations.executor_choice import INLINE_CHANGES
 from holdfast.position import between_records, parse_position, show_position
@@ -25,18 +27,24 @@ from holdfast.replication.backing_up import until_kept
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import max_value_bytes
+from holdfast.sources.postgresql.obstacles import table_obstacles
 from holdfast.sources.postgresql.session import connect
 from sparkjobs.changes import ChangeReader, Stretch
 from sparkjobs.driver import Job, database_address
-from sparkjobs.segments import Segment, compare, known_cut, read_now
+from sparkjobs.segments import Segment, compare, known_cut, read_now, snapshot_segment
+from sparkjobs.snapshots import NO_LIMITS, Limits, SnapshotReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from holdfast.archive.model import Stream
     from holdfast.archive.placed import Placed
+    from holdfast.archive.timeline import Chain
+    from holdfast.archive.unfinished import FinishedPiece
     from holdfast.following import Decision
     from holdfast.replication.backing_up import Wish
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.table import Table
     from sparkjobs.changes import FinishedWindow
     from sparkjobs.segments import Following
 
@@ -54,11 +62,15 @@ _MOST_CHANGES = 2_000_000
 
 
 def follow(
-    job: Job, source: str, decision: Decision, wish: Wish | None = None, *, connections: int | None = None
+    job: Job, source: str, decision: Decision, wish: Wish | None = None, *, limits: Limits = NO_LIMITS
 ) -> dict[str, Any]:
     """Back up what has changed since the last backup, and return a summary.
 
-    :param connections: sessions that read the log at a time, at most; None leaves that to us.
+    Tables that begin anew need a snapshot. Where this job was given one, the changes up to it and the rows of those
+    tables are one commit. Where it was not, and little is to be read, nothing is done but to name them (`to_begin`):
+    the parent takes a snapshot then. Else the changes are backed up, and they are named with the result.
+
+    :param limits: its connections are sessions that read the log at a time, at most.
     :param wish: the quorum that each of its commits needs; the parent waits for the last one's.
     """
     archive = job.open_archive(wish)
@@ -72,13 +84,24 @@ def follow(
         if parse_position(decision.stream.position) < parse_position(end):
             until_kept(archive, source, end, check=job.check, say=job.say)
             streams.advance(session, decision.stream.slot, end)
-        at_once = min(connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE, job.cores)
+        at_once = min(limits.connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE, job.cores)
         if at_once > 1:
             at_once = 1 + min(at_once - 1, streams.count_copies(session, decision.stream.slot, decision.stream.slot))
-    run = Run(job, source, archive, address, at_once)
+    run = Run(job, source, archive, address, at_once, decision)
+    if decision.begins:
+        if run.is_done:
+            job.say("the commit was made before the job was ended")
+            return run.summary()
+        reader = run.reader(limits)
+        if reader is not None:
+            run.to_snapshot(reader, decision.stream, lets_go=wish is None)
+            return run.summary()
     block = uuid.uuid4().hex
     now = read_now(job, address, source, newest.block, block, decision.stream)
-    for segment in (*run.known_segments(now.end), now):
+    segments = (*run.known_segments(now.end), now)
+    if not decision.begins and decision.postponed is None and len(segments) == 1 and (to_begin := run.foreseen(now)):
+        return {"to_begin": to_begin}
+    for segment in segments:
         run.to(segment, block, lets_go=wish is None or segment is not now)
         block = uuid.uuid4().hex
     return run.summary()
@@ -105,14 +128,55 @@ class Run:
     :param at_once: windows that are read at a time, at most.
     """
 
-    def __init__(self, job: Job, source: str, archive: Archive, address: Address, at_once: int) -> None:
+    def __init__(
+        self, job: Job, source: str, archive: Archive, address: Address, at_once: int, decision: Decision
+    ) -> None:
         self._job = job
+        self._postponed = decision.postponed
         self._source = source
         self._archive = archive
         self._address = address
         self._at_once = at_once
         self._done: list[Block] = []
-        self._following: Following | None = None
+        self._to_begin: dict[int, str] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether another driver of this run has committed the snapshot of what begins anew."""
+        return any(placed.block.kind == "snapshot" for placed in self._committed())
+
+    def reader(self, limits: Limits) -> SnapshotReader | None:
+        """Return what reads in the snapshot that the job was given; None where that cannot be: then tables wait."""
+        try:
+            return SnapshotReader(self._job, self._archive.state, self._source, limits)
+        except (HoldfastError, psycopg.Error) as error:
+            self._job.check()
+            self._postponed = Postponed.by(error)
+            self._job.say(f"the changes are backed up without the tables that begin anew: {self._postponed.reason}")
+            return None
+
+    def to_snapshot(self, reader: SnapshotReader, stream: Stream, *, lets_go: bool) -> None:
+        """Archive all up to a snapshot, and with it what begins anew.
+
+        :param lets_go: of the last window's log, as for `to`.
+        """
+        now = snapshot_segment(reader, stream)
+        for segment in self.known_segments(now.end - 1):
+            self.to(segment, uuid.uuid4().hex)
+        self.to(now, uuid.uuid4().hex, lets_go=lets_go, reader=reader)
+
+    def foreseen(self, now: Segment) -> dict[str, str]:
+        """Return the tables that need a snapshot, each with the reason, where nothing is to be read before that.
+
+        What the log alone tells, such as of a column that cannot be told, is not foreseen. Tables that could not be
+        read in a snapshot either are left out.
+        """
+        if now.end - self._position() > WINDOW_BYTES:
+            return {}
+        following = self._compared(now)
+        begin = self._beginning(following, now.cut.catalog)
+        readable = {table.oid for table in now.cut.catalog.with_rows() if not any(table_obstacles(table))}
+        return {_label(now.cut.catalog, oid): reason for oid, reason in begin.items() if oid in readable}
 
     def known_segments(self, flushed: int) -> Iterator[Segment]:
         """Yield what ends where a full backup was taken since: there, the objects are known, too."""
@@ -122,15 +186,21 @@ class Run:
             if is_cut and block.stream and self._position() < to_of(block) <= flushed:
                 yield Segment(to_of(block), block.covers.to_time, known_cut(self._job, block), block.stream)
 
-    def to(self, segment: Segment, block: str, *, lets_go: bool = True) -> None:
+    def _compared(self, segment: Segment) -> Following:
+        last = self._newest().block
+        before = known_cut(self._job, last).catalog
+        begins = last.is_cut and self._archive.state.format >= BORN_IN
+        return compare(segment, self._followed_here(last), before, begins=begins)
+
+    def to(self, segment: Segment, block: str, *, lets_go: bool = True, reader: SnapshotReader | None = None) -> None:
         """Archive window after window until the segment's end is reached.
 
         :param lets_go: of the last one's log; else who waits for its quorum does that, or the next backup.
+        :param reader: reads the tables that begin anew in the snapshot that the segment ends with.
         """
         last = self._newest()
         before = known_cut(self._job, last.block).catalog
-        begins = last.block.is_cut and self._archive.state.format >= BORN_IN
-        following = compare(segment, self._followed_here(last.block), before, begins=begins)
+        following = self._compared(segment)
         room = WINDOW_BYTES
         while True:
             stretches = self._next(segment.end, room, block)
@@ -146,12 +216,13 @@ class Run:
                     break  # it is archived: the windows have not met where they should
                 following = following.without(window.uncertain, segment.cut.catalog)
                 is_last = parse_position(window.to_position) >= segment.end
-                self._commit(window, show_position(at), stretch.block, segment, last.block, following, is_last=is_last)
+                end = self._end(window, segment, following, reader) if is_last else None
+                self._commit(window, show_position(at), stretch.block, segment, last.block, following, end)
                 following = replace(following, born=())
                 if lets_go or not is_last:
                     self._let_go()
-                if is_last:
-                    self._following = following
+                if end:
+                    self._to_begin = end.to_begin
                     return
                 room = _room(room, window, parse_position(stretch.upto) - at if len(stretches) > 1 else None)
                 if window.bounded or window.uncertain:
@@ -241,15 +312,14 @@ class Run:
         segment: Segment,
         last: Block,
         following: Following,
-        *,
-        is_last: bool,
+        end: _End | None,
     ) -> None:
-        """Commit a window.
+        """Commit a window, and with it the snapshot of what begins anew where it ends.
 
         :param last: the block before the segment.
-        :param is_last: the segment ends with it; else its schema is told as that from before the segment.
+        :param end: the segment ends with it; else its schema is told as that from before the segment.
         """
-        reached = segment if is_last else None
+        reached = segment if end else None
         before = self._newest().block.covers.to_time
         time = reached.at if reached else window.transactions.last_time if window.transactions else before
         cut = reached.cut if reached else known_cut(self._job, last)
@@ -285,6 +355,7 @@ class Run:
                     **cut.seen._asdict(),
                     "born": following.born,
                     "dropped": following.dropped if reached else (),
+                    "waiting": end.waiting if end else last.stream.waiting if last.stream else {},
                 }
             ),
             transactions=window.transactions,
@@ -296,13 +367,25 @@ class Run:
         with connect(self._address) as session:
             streams.check_unchanged(session, stream.slot, stream.publication_oid, at)
         self._job.log.progress("committing", rows=self.rows, size=self.size)
-        change = Change(kind="backup", add=(added,))
+        begun = (self._snapshot(end.begun, added, segment, following, end.waiting),) if end and end.begun else ()
+        if self._archive.state.log is None:
+            self._add(added, *begun)
+            return
+        self._add(added)
+        for each in begun:  # each entry of an update log brings one block, which counts before the next one does
+            self._let_go()
+            self._add(each)
+
+    def _add(self, *blocks: Block) -> None:
+        """Add blocks to the archive by one commit."""
+        change = Change(kind="backup", add=blocks)
         try:
             self._archive.add(lambda state: change, check=self._job.check, fence=self._job.locks.fence)
         except RefusedError:
-            if added.id not in self._archive.state.blocks:  # the last request of a driver that was killed may come late
+            # The last request of a driver that was killed may come late.
+            if blocks[0].id not in self._archive.state.blocks:
                 raise
-        self._done.append(added)
+        self._done += [each for each in blocks if each.kind == "changes"]
 
     def _let_go(self) -> None:
         """Give the log back that is archived, once that counts."""
@@ -323,38 +406,128 @@ class Run:
         """Return how many bytes were stored."""
         return sum(block.size for block in self._done)
 
+    def _committed(self) -> list[Placed]:
+        """Return what this run has committed; this job may be its second part."""
+        return [placed for placed in self._mine() if placed.block.run == self._job.run]
+
     def summary(self) -> dict[str, Any]:
-        """Return what is told of the whole run, of which this job may be the second part."""
-        last = self._done[-1]
-        blocks = [placed.block for placed in self._mine() if placed.block.run == self._job.run]
-        begun = [table.label for block in blocks if block.supplement for table in block.tables]
-        return {
-            "commit": self._archive.state.blocks[last.id].number,
-            **summary(last),
+        """Return what is told of the whole run."""
+        committed = self._committed()
+        blocks = [placed.block for placed in committed]
+        last = max(committed, key=lambda each: (each.number, each.block.kind == "changes"))
+        waiting = last.block.stream.waiting if last.block.stream else {}
+        told: dict[str, Any] = {
+            "commit": last.number,
+            **summary(last.block),
+            "kind": "changes",
             "rows": sum(block.rows for block in blocks),
             "bytes": sum(block.size for block in blocks),
             "transactions": sum(block.transactions.count for block in blocks if block.transactions),
-            "commits": len(blocks),
+            "commits": len({placed.number for placed in committed}),
             "seconds": round(self._job.log.elapsed_s, 3),
-            **({"begun": begun} if begun else {"to_begin": [*self._to_begin()]}),
+            "waiting": [each.model_dump(mode="json") for each in waiting.values()],
         }
+        if begun := [table.label for block in blocks if block.supplement for table in block.tables]:
+            return {**told, "begun": begun}
+        catalog = known_cut(self._job, last.block).catalog
+        return {**told, "to_begin": {_label(catalog, oid): reason for oid, reason in self._to_begin.items()}}
 
-    def _to_begin(self) -> Iterator[str]:
-        """Yield the names of the tables that need a snapshot: to be followed, or since theirs does not fit any more.
+    def _end(
+        self, window: FinishedWindow, segment: Segment, following: Following, reader: SnapshotReader | None
+    ) -> _End:
+        """Take snapshots of the tables that begin anew where a segment ends; those of which that fails wait on."""
+        begin = self._beginning(following, segment.cut.catalog)
+        waiting = self._waiting(segment.cut.catalog, begin)
+        if reader is None or not begin:
+            to_begin = {oid: reason for oid, reason in begin.items() if not waiting[oid].act}
+            return _End({} if self._postponed else to_begin, waiting)
+        tables = [
+            table for table in segment.cut.catalog.with_rows() if table.oid in begin and not waiting[table.oid].act
+        ]
+        if why := self._why_not_now(window, reader):
+            return _End({}, self._put_off(waiting, tables, why))
+        try:
+            pieces = reader.read(tables)
+        except SparkEndedError:
+            raise
+        except (HoldfastError, psycopg.Error) as error:
+            self._job.check()
+            return _End({}, self._put_off(waiting, tables, Postponed.by(error)))
+        read = {table.oid for table in tables}
+        left = {oid: each for oid, each in waiting.items() if oid not in read}
+        return _End({}, left, _Begun(reader, tuple(tables), tuple(pieces)))
+
+    def _snapshot(
+        self, begun: _Begun, changes: Block, segment: Segment, following: Following, waiting: Mapping[int, Waiting]
+    ) -> Block:
+        """Return the block of what begins anew where a block of changes ends."""
+        stream = segment.stream
+        oids, labels = {table.oid for table in begun.tables}, {table.label for table in begun.tables}
+        now_followed = {oid: entry for oid, entry in stream.followed.items() if oid in oids}
+        left = {
+            label: reason
+            for label, reason in following.not_followed.items()
+            if label not in labels or label in stream.not_followed
+        }
+        joined = stream.model_copy(
+            update={
+                "position": changes.covers.to_position,
+                "opened": False,
+                "followed": {**following.followed, **now_followed},
+                "not_followed": left,
+                **segment.cut.seen._asdict(),
+                "born": (),
+                "waiting": waiting,
+            }
+        )
+        return begun.reader.describe(begun.pieces, joined, supplement=True)
+
+    def _why_not_now(self, window: FinishedWindow, reader: SnapshotReader) -> Postponed | None:
+        snapshot = reader.snapshot
+        if not snapshot.exact:
+            return Postponed(reason=snapshot.note)
+        if parse_position(window.to_position) != parse_position(snapshot.position):
+            return Postponed(reason=f"a transaction lies across the snapshot's position {snapshot.position}")
+        return None
+
+    def _waiting(self, now: Catalog, begin: Mapping[int, str]) -> dict[int, Waiting]:
+        """Return the tables that begin anew as ones that wait for it, each with what keeps it from that."""
+        last = self._newest().block
+        known = last.stream.waiting if last.stream else {}
+        postponed = self._postponed or Postponed(reason="")
+        found = {}
+        for table in now.with_rows():
+            if table.oid not in begin:
+                continue
+            obstacles = "; ".join(str(each) for each in table_obstacles(table))
+            why = Postponed(reason=obstacles, act=True) if obstacles else postponed
+            since = known[table.oid].since if table.oid in known else last.covers.to_time
+            found[table.oid] = Waiting(
+                table=table.label, since=since, reason=_joined(begin[table.oid], why.reason), act=why.act
+            )
+        return found
+
+    def _put_off(self, waiting: Mapping[int, Waiting], tables: Iterable[Table], why: Postponed) -> dict[int, Waiting]:
+        put_off = {
+            table.oid: waiting[table.oid].model_copy(
+                update={"reason": _joined(waiting[table.oid].reason, why.reason), "act": why.act}
+            )
+            for table in tables
+        }
+        return {**waiting, **put_off}
+
+    def _beginning(self, following: Following, now: Catalog) -> dict[int, str]:
+        """Return the tables that need a snapshot, each with the reason: to be followed, or since theirs does not fit.
 
         What cannot be followed has its rows of its last snapshot at every moment, as long as they fit it.
         """
-        if self._following is None:
-            return
-        yield from self._following.to_begin
-        left = set(self._following.not_followed) - set(self._following.to_begin)
+        reasons = following.not_followed
+        begin = {table.oid: reasons[table.label] for table in now.tables if table.label in following.to_begin}
+        left = reasons.keys() - set(following.to_begin)
         if not left:
-            return
-        now = known_cut(self._job, self._newest().block).catalog
-        every = chains(self._archive.state, self._source)
-        mine = next(chain for chain in every if self._done[-1].id in {placed.id for placed in chain.changes})
+            return begin
         live = Live()
-        for placed in mine.snapshots:
+        for placed in self._chain().snapshots:
             live.add(placed)
         before: dict[str, Catalog] = {}
         for table in now.with_rows():
@@ -365,4 +538,42 @@ class Run:
             if file.path not in before:
                 before[file.path] = Catalog.model_validate_json(read_file(self._job.store, file))
             if not fits(before[file.path], now, table):
-                yield table.label
+                begin[table.oid] = reasons[table.label]
+        return begin
+
+    def _chain(self) -> Chain:
+        """Return the chain that the next changes are joined to."""
+        tip = self._newest()
+        every = chains(self._archive.state, self._source)
+        return next(chain for chain in every if tip in (*chain.changes, *chain.snapshots))
+
+
+@dataclass(frozen=True)
+class _End:
+    """What is so where a segment ends.
+
+    :param to_begin: tables that need a snapshot, by oid, each with the reason; the run takes one then.
+    :param waiting: those that have none yet.
+    :param begun: those that begin anew here.
+    """
+
+    to_begin: dict[int, str]
+    waiting: dict[int, Waiting]
+    begun: _Begun | None = None
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """Tables that were read in a snapshot, and what came of it."""
+
+    reader: SnapshotReader
+    tables: tuple[Table, ...]
+    pieces: tuple[FinishedPiece, ...]
+
+
+def _label(catalog: Catalog, oid: int) -> str:
+    return next((table.label for table in catalog.with_rows() if table.oid == oid), str(oid))
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))

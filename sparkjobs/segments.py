@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.table import Table
     from sparkjobs.driver import Job
+    from sparkjobs.snapshots import SnapshotReader
 
 _LOOKS = 2
 """At the schema of a moment: temporary tables that come and go make it look changed, too."""
@@ -112,6 +113,22 @@ def read_now(job: Job, address: Address, source: str, last: Block, block: str, s
     return Segment(parse_position(position), clock, replace(cut, seen=cut.seen._replace(definitions="")), stream)
 
 
+def snapshot_segment(reader: SnapshotReader, stream: Stream) -> Segment:
+    """Return the segment that ends with the snapshot that a job was given."""
+    begun, snapshot = reader.block.begun, reader.snapshot
+    cut = Cut(
+        reader.block.catalog,
+        begun.catalog,
+        begun.schema_dump,
+        None,
+        begun.schema_version,
+        begun.schema_digest,
+        begun.not_included,
+        reader.seen(),
+    )
+    return Segment(parse_position(snapshot.position), snapshot.taken_at, cut, stream)
+
+
 def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cut:
     """Read what the source's objects are now, and store what differs from the last block."""
     job.log.progress("reading the schema")
@@ -198,4 +215,4 @@ def _is_retyped(table: Table, before: Catalog, now: Catalog) -> bool:
     if not table.has_own_types:
         return False
     altered = bool(now.labels_since(before)) or now.composites_since(before)
-    return now.types_altered(before) or (altered and now.may_hide_others(table))
+    return now.types_altered(before, table) or (altered and now.may_hide_others(table))

@@ -224,6 +224,21 @@ class Born(Document):
     name: str
 
 
+class Waiting(Document):
+    """A table that is to begin anew with a snapshot of its own, and has none yet.
+
+    :param table: its `schema.name`.
+    :param since: until then its rows are known.
+    :param reason: why it begins anew, and why it did not yet.
+    :param act: somebody has to do something about it; else the next backup tries again.
+    """
+
+    table: str
+    since: Moment
+    reason: str
+    act: bool = False
+
+
 class Stream(Document):
     """The source of changes that a block can be joined by, or was read from.
 
@@ -241,6 +256,7 @@ class Stream(Document):
         blocks with the same one have all changes between them told. "" where nothing did.
     :param born: tables that were made since, as partitions of what was published then. Of a block of changes: that
         these had no row where it begins.
+    :param waiting: by oid, the tables that begin anew and have no snapshot yet.
     """
 
     slot: str
@@ -255,6 +271,7 @@ class Stream(Document):
     definitions: str = ""
     born: tuple[Born, ...] = ()
     dropped: tuple[int, ...] = ()
+    waiting: dict[int, Waiting] = Field(default_factory=dict)
 
 
 class Transactions(Document):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import cuts
 from holdfast.archive.model import iso
 from holdfast.archive.timeline import Chain, Moment, chains, to_of, told
+from holdfast.archive.waiting import waiting_tables
 from holdfast.errors import DamagedError, RefusedError, UsageError
 from holdfast.position import between_records, parse_position, show_position
 
@@ -101,6 +102,7 @@ def _describe_source(state: State, name: str) -> dict[str, Any]:
             {"name": mark.name, "at": iso(mark.at), "position": mark.position} for mark in _marks(state, name).values()
         ],
         "not_followed": dict(newest.head.stream.not_followed) if newest.head.stream else {},
+        "waiting": [each.model_dump(mode="json") for each in waiting_tables(state, name)],
     }
 
 

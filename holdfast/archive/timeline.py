@@ -80,21 +80,22 @@ class _Growing:
 
 
 def told(state: State, source: str) -> tuple[Placed, ...]:
-    """Return what a source's backups tell, in the order in which they were made.
+    """Return what a source's backups tell, in the order in which they were made: of one commit, first the changes.
 
     A block that stands for several is told as these, each with the tables and transactions of all; a snapshot that was
     made of what was here follows the backup whose end it is.
     """
-    found: list[tuple[int, bool, Placed]] = []
+    found: list[tuple[int, bool, bool, Placed]] = []
     for placed in state.blocks.values():
         if placed.source != source:
             continue
         head = placed.head
         for part in head.parts:
-            found.append((part.commit, False, Placed(JoinedPart(placed, part.block), part.commit, placed.id)))
+            found.append((part.commit, False, False, Placed(JoinedPart(placed, part.block), part.commit, placed.id)))
         if not head.parts:
-            found.append((placed.number if head.after is None else head.after, head.after is not None, placed))
-    return tuple(placed for *_, placed in sorted(found, key=lambda each: each[:2]))
+            number = placed.number if head.after is None else head.after
+            found.append((number, head.after is not None, head.kind == "snapshot", placed))
+    return tuple(placed for *_, placed in sorted(found, key=lambda each: each[:3]))
 
 
 def chains(state: State, source: str) -> tuple[Chain, ...]:

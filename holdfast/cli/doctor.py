@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast import jobs
-from holdfast.archive import Archive
+from holdfast.archive import Archive, points
+from holdfast.archive.model import iso
+from holdfast.archive.waiting import waiting_tables
 from holdfast.cli import places
 from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.output import Output
@@ -85,6 +88,8 @@ def examine(url: str | None) -> Iterator[Finding]:
     yield _pg_dump(newest)
     if url is not None:
         yield _guarded("archive", url, lambda: _archive(places.archive_store(url)))
+        with suppress(HoldfastError, StoreError):  # as the finding before has told
+            yield from _waiting(Archive.open(places.archive_store(url)))
 
 
 def _guarded(what: str, name: str, look: Callable[[], str]) -> Finding:
@@ -161,6 +166,14 @@ def _pg_dump(newest: int) -> Finding:
             f"install postgresql-client-{newest or 18}, or set HOLDFAST_PG_BIN to the folder it is in",
         )
     return Finding("pg_dump", f"{programs.version_of(found)} at {found}")
+
+
+def _waiting(archive: Archive) -> Iterator[Finding]:
+    """Yield the tables whose newest rows are in no backup, since they wait to begin anew."""
+    for source in points.source_names(archive.state):
+        for each in waiting_tables(archive.state, source):
+            remedy = each.reason if each.act else f"{each.reason}; the next backup tries again"
+            yield Finding(f"backup of {source}", f"{each.table} waits since {iso(each.since)}", remedy)
 
 
 def _archive(store: ObjectStore) -> str:

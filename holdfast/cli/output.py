@@ -11,7 +11,7 @@ from rich.console import Console
 from holdfast.sources.postgresql.address import hide_passwords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.archive.runs import RunRecord
 
@@ -80,3 +80,10 @@ def show_rows(console: Console, head: tuple[str, ...], rows: Sequence[tuple[str,
     for row in (head, *rows):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         console.print(f" {line}".rstrip(), markup=False)
+
+
+def told_waiting(waiting: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line about each table that waits to begin anew, as `status` and `points` tell of them."""
+    for each in waiting:
+        do = "somebody has to mend that" if each["act"] else "the next backup tries again"
+        yield f"{each['table']} waits since {each['since']}, its rows are known up to then: {each['reason']}; {do}"

@@ -9,7 +9,7 @@ from rich.table import Column, Table
 
 from holdfast.archive import points
 from holdfast.cli.options import Json, Store, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
+from holdfast.cli.output import Output, told_waiting
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
 from holdfast.errors import DamagedError
 
@@ -69,5 +69,8 @@ def _remarks(source: dict[str, Any]) -> Iterator[str]:
             yield f"schema approximate between {within}{span['from']} and {span['to']}: {why}"
     for each in source["marks"]:
         yield f"mark {each['name']}: {each['at']} at {each['position']}"
+    yield from told_waiting(source["waiting"])
+    waiting = {each["table"] for each in source["waiting"]}
     for table, reason in source["not_followed"].items():
-        yield f"only in full backups: {table}: {reason}"
+        if table not in waiting:
+            yield f"only in full backups: {table}: {reason}"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.archive.model import iso
 from holdfast.cli import places
 from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.output import Output, human_size
-from holdfast.cli.streams import expected_in, other_streams, stream_names
+from holdfast.cli.streams import expected_in, other_streams, stream_names, waiting_in
 from holdfast.config import parse_size
 from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql.grants import plan_remove, plan_setup, script
@@ -100,6 +101,8 @@ def check(
             )
             for each, look in found.items()
         }
+        if names.get(own):
+            found[own] = replace(found[own], warnings=(*found[own].warnings, *_waiting(source, archive)))
     problems = _lines((*no_program, *server.problems), {name: each.problems for name, each in found.items()})
     warnings = _lines(server.warnings, {name: each.warnings for name, each in found.items()})
     facts = {**server.facts, "pg_dump": program, "databases": {name: each.facts for name, each in found.items()}}
@@ -113,6 +116,13 @@ def check(
     if problems:
         output.say("holdfast: a backup would be refused or fail: mend what is marked FAIL")
         raise typer.Exit(RefusedError.exit_code)
+
+
+def _waiting(source: str, archive: str | None) -> Iterator[Obstacle]:
+    """Yield the tables whose newest rows are in no backup, since they wait to begin anew."""
+    for each in waiting_in(source, archive):
+        do = "mend that, and back up again" if each.act else "the next backup tries again"
+        yield Obstacle(f"{each.table} waits since {iso(each.since)} to begin anew: {each.reason}", do)
 
 
 def _each(address: Address, globs: Sequence[str] | None) -> Iterator[tuple[str, Address]]:

@@ -8,9 +8,10 @@ from rich.table import Table
 
 from holdfast.archive import Archive, points
 from holdfast.archive.model import iso
+from holdfast.archive.waiting import waiting_tables
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size
+from holdfast.cli.output import Output, human_size, told_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +46,7 @@ def _status(archive: Archive) -> dict[str, Any]:
                 "changes": len(_of_kind(blocks, name, "changes")),
                 "restorable_to": iso(points.intervals(archive.state, name)[-1].end),
                 "rows": (_of_kind(blocks, name, "snapshot") or _of_kind(blocks, name, "changes"))[-1].rows,
+                "waiting": [each.model_dump(mode="json") for each in waiting_tables(archive.state, name)],
             }
             for name in points.source_names(archive.state)
         ],
@@ -73,3 +75,6 @@ def _show_status(console: Console, value: dict[str, Any]) -> None:
         table.add_row(source["source"], full, changes, f"{source['rows']:,}", source["restorable_to"])
     if value["sources"]:
         console.print(table)
+    for source in value["sources"]:
+        for line in told_waiting(source["waiting"]):
+            console.print(f"{source['source']}: {line}", markup=False)

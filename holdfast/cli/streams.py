@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive import Archive
+from holdfast.archive.waiting import waiting_tables
 from holdfast.cli import places
 from holdfast.following import expected_stream, newest_with_stream
 from holdfast.sources.postgresql.session import connect
@@ -14,6 +15,7 @@ from holdfast.sources.postgresql.stream_rights import streams_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from holdfast.archive.model import Waiting
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.grants import Plan
     from holdfast.sources.postgresql.stream_state import ExpectedStream
@@ -47,6 +49,16 @@ def expected_in(source: str, archive: str | None, name: str | None) -> ExpectedS
     state = Archive.open(places.archive_store(place)).state
     newest = newest_with_stream(state, known)
     return expected_stream(state, newest, name) if newest else None
+
+
+def waiting_in(source: str, archive: str | None) -> tuple[Waiting, ...]:
+    """Return the tables of a source that wait to begin anew in an archive.
+
+    :param source, archive: as for `stream_names`.
+    """
+    place = archive or places.archive_having(source)
+    known, _, _ = places.source(place, source)
+    return waiting_tables(Archive.open(places.archive_store(place)).state, known)
 
 
 def other_streams(address: Address, databases: Iterable[str], plan: Plan) -> Iterator[str]:

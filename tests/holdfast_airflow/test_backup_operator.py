@@ -102,8 +102,8 @@ def test_backup_of_changes_that_begins_anew_with_a_table_says_which_and_why(
     spark.play("changes")
     summary = run(backup(), context)
     assert (summary["kind"], summary["commit"], summary["begun"]) == ("changes", 1, ["public.late"])
-    assert len(spark.starts()) == 3  # changes, the snapshot, and the changes up to it
-    said = "a snapshot of its own is taken of public.late (its key was changed), public.new (it has none yet)"
+    assert len(spark.starts()) == 2  # the changes, and those up to the snapshot together with it
+    said = "a snapshot is taken of public.late (its key was changed), public.new (it has no snapshot yet)"
     assert said in capsys.readouterr().out
 
 

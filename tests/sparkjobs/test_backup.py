@@ -16,8 +16,8 @@ from holdfast.sources.postgresql import grants
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
-from sparkjobs.backup import Limits
 from sparkjobs.driver import Job
+from sparkjobs.snapshots import Limits
 from tests.support.jobs import RunJob, failed
 
 pytestmark = pytest.mark.service

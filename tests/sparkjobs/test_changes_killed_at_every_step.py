@@ -26,6 +26,7 @@ from holdfast.following import Wanted, decide
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.snapshot import hold_snapshot
 from holdfast.storage import open_store
 from locking import Owner, RWLock
 from tests.support import followed_shop
@@ -129,12 +130,13 @@ OF_CHANGES = (
     Kill(1, "ALTER PUBLICATION", "after"),
     Kill(3, ADVANCE),
     Kill(1, "CREATE_REPLICATION_SLOT", "after"),
-    Kill(6, "create commits/", "after"),
+    Kill(4, "create commits/", "after"),
 )
 """What a backup of changes does that something could depend on: a step for each thing that it may leave behind.
 
 That is a table of the publication that no commit knows, a commit behind which the log is not let go, a slot that nobody
-knows, and a snapshot whose run has no end. Files without a commit are left in packs, and by drivers, below.
+knows, and a run whose last commit, with the snapshot of a table, was made and not told. Files without a commit are left
+in packs, and by drivers, below.
 """
 
 MORE_OF_CHANGES = (
@@ -146,7 +148,7 @@ MORE_OF_CHANGES = (
     Kill(2, "create commits/"),
     Kill(2, "create commits/", "after"),
     Kill(4, ADVANCE, "after"),
-    Kill(6, "create commits/"),
+    Kill(4, "create commits/"),
 )
 """Steps behind which there is nothing else than behind one of those."""
 
@@ -168,8 +170,8 @@ MORE_OF_THE_FIRST = (
     Kill(1, "create commits/"),
 )
 
-OF_DRIVERS = (Kill(2, "create commits/"), Kill(2, "create commits/", "after"))
-MORE_OF_DRIVERS = (Kill(3, PEEK), Kill(3, ADVANCE))
+OF_DRIVERS = (Kill(2, "create commits/"), Kill(4, "create commits/", "after"))
+MORE_OF_DRIVERS = (Kill(3, PEEK), Kill(3, ADVANCE), Kill(2, "create commits/", "after"), Kill(4, "create commits/"))
 
 
 def some_and_others(some: tuple[Any, ...], others: tuple[Any, ...]) -> list[Any]:
@@ -217,10 +219,17 @@ def kill_driver(lane: Lane, kills: Sequence[Kill]) -> None:
         assert password
         assert followed.back_up("first").code == 0
         run_all(truth, followed_shop.CHANGES)
-        with locks.acquire(store, "backup", sources=[SOURCE], owner=Owner(), purpose="test", wait=0) as held:
+        with ExitStack() as holding:
+            acquired = locks.acquire(store, "backup", sources=[SOURCE], owner=Owner(), purpose="test", wait=0)
+            held = holding.enter_context(acquired)
             decision = decide(store, followed.source, Wanted(SOURCE, kind="changes"), lambda words: None)
-            parent = jobs.job_environment(followed.source.url, password, held, "source")
-            how = {"parent": {**parent, jobs.DECISION_VARIABLE: decision.to_json()}, "most_changes": MOST_CHANGES}
+            decision = decision.model_copy(update={"begins": True})
+            parent = {
+                **jobs.job_environment(followed.source.url, password, held, "source"),
+                jobs.DECISION_VARIABLE: decision.to_json(),
+                jobs.SNAPSHOT_VARIABLE: holding.enter_context(hold_snapshot(followed.source)).snapshot.to_json(),
+            }
+            how = {"parent": parent, "most_changes": MOST_CHANGES}
             ended = followed.back_up("killed", at=kill.at, named=kill.named, when=kill.when, **how)
             assert ended.code == -signal.SIGKILL, f"{kill}: {ended.said}"
             assert followed.opened().state.of_run("killed") is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.session import connect
 from sparkjobs import following
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.followed_cases import TOGETHER, Case, chosen, schemas, together_and_alone
@@ -467,3 +468,47 @@ def test_a_generated_column_that_is_computed_otherwise_comes_back(
     comes_back(followed, "latest", new_database())
     for schema in ("earlier", "later"):
         followed.restore(f"lsn:{between}", new_database(), schema=schema)
+
+
+@pytest.mark.parametrize("renamed", [False, True], ids=["as it is", "the other one renamed"])
+def test_a_label_that_another_type_always_had_tells_nothing_of_when_one_got_it(
+    followed: Followed, new_database: NewDatabase, renamed: bool
+) -> None:
+    followed.make(
+        [
+            "create type job_status as enum ('todo', 'done')",
+            "create type event_type as enum ('deferred', 'cancelled')",
+            "create table jobs (id int primary key, status job_status)",
+            "create table events (id int primary key, type event_type, types event_type[])",
+            "insert into jobs values (1, 'todo')",
+        ]
+    )
+    followed.back_up()
+    at = followed.run("insert into events values (1, 'cancelled', '{cancelled}')")
+    if renamed:
+        followed.run("alter type event_type rename to event_kind")
+    followed.run("alter type job_status add value 'cancelled'")
+    followed.run("alter table jobs add priority int", "insert into jobs values (2, 'cancelled', 7)")
+    assert "begun" not in followed.back_up()
+    target = new_database()
+    followed.restore(f"lsn:{at}", target)
+    with connect(target) as session:
+        (jobs,) = session.execute("select array_agg(j::text) from public.jobs j").fetchall()
+        assert jobs == (["(1,todo)"],)
+        assert session.execute("select types::text from public.events").fetchall() == [("{cancelled}",)]
+
+
+def test_a_label_that_is_renamed_begins_only_tables_anew_that_have_its_type(followed: Followed) -> None:
+    followed.make(
+        [
+            "create type one as enum ('a', 'b')",
+            "create type other as enum ('a', 'b')",
+            "create table ones (id int primary key, v one)",
+            "create table others (id int primary key, v other, many other[])",
+            "insert into ones values (1, 'a')",
+            "insert into others values (1, 'a', '{a}')",
+        ]
+    )
+    followed.back_up()
+    followed.run("alter type one rename value 'a' to 'c'")
+    assert followed.back_up()["begun"] == ["public.ones"]

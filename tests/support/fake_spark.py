@@ -131,7 +131,7 @@ class Job:
     def _begun(self) -> dict[str, object]:
         """Return what a job of changes tells of tables to begin with, and later ones that these were begun with."""
         if self.starts() == 1:
-            return {"to_begin": ["public.late", "public.new"]}
+            return {"to_begin": {"public.late": "its key was changed", "public.new": "it has no snapshot yet"}}
         first = next(iter(Archive.open(self.store()).state.blocks.values()))
         return {"commit": first.commit, "block": first.block.id, "begun": ["public.late"]}
 

@@ -33,6 +33,7 @@ from holdfast.sources.postgresql.table import Table
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
+from sparkjobs.snapshots import Limits
 from tests.support.jobs import job_without_spark
 from tests.support.servers import passing_database
 
@@ -152,9 +153,7 @@ class Followed:
 
         def attempt(more: Mapping[str, str]) -> str:
             with job_without_spark(self.store, self.held, run, "source", self.address, more=more) as job:
-                job.log.result = backup.back_up(
-                    job, "shop", choice, limits=backup.Limits(connections), wish=wanted.wish
-                )
+                job.log.result = backup.back_up(job, "shop", choice, limits=Limits(connections), wish=wanted.wish)
             return ""
 
         backups.run_to_the_end(self.store, run, self.address, arguments=given, attempt=attempt)

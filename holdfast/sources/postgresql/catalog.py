@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 RECORD_VERSION = 1
 
-_LABEL = re.compile("label [0-9]+")
+_LABEL = re.compile("label ([0-9]+)")
 """What `types` calls one."""
+
+_OF_LABEL = re.compile("label (?:row )?([0-9]+)")
+"""What `types` calls one, and its row."""
 
 _ROWS = "type rows "
 """What `types` calls the attributes of a composite type that columns are of, before its oid."""
@@ -63,7 +66,8 @@ class Catalog(Record):
     :param large_objects: pg_largeobject, where the database has large objects.
     :param types: how values of enums and composite types are written: by label or type, by what these are kept as, and
         by its rows in the server's catalog.
-    :param enums: labels by `schema.name` of the type, and of that of its arrays.
+    :param enums: labels by `schema.name` of the type, and of that of its arrays; `enum_oids`: the type's oid by both.
+    :param label_types: oid of its enum by that of a label.
     """
 
     record_version: int = RECORD_VERSION
@@ -81,12 +85,21 @@ class Catalog(Record):
     large_object_groups: tuple[LargeObjectGroup, ...] = ()
     types: Mapping[str, str] = Field(default_factory=dict)
     enums: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    enum_oids: Mapping[str, int] = Field(default_factory=dict)
+    label_types: Mapping[int, int] = Field(default_factory=dict)
 
-    def labels_since(self, before: Catalog) -> frozenset[str]:
-        """Return the labels that enums have, and had not before."""
-        return frozenset(
+    def labels_since(self, before: Catalog) -> Mapping[str, frozenset[str]]:
+        """Return the labels that enums have and had not before, by type as in `enums`; only of types with such."""
+        added = {
             label for name, label in self.types.items() if _LABEL.fullmatch(name) and before.types.get(name) != label
-        )
+        }
+        past = {oid: before.enums[name] for name, oid in before.enum_oids.items()}
+        found = {}
+        for name, labels in self.enums.items():
+            known = past.get(self.enum_oids.get(name, 0), () if before.enum_oids else before.enums.get(name, ()))
+            if new := added.intersection(labels) - set(known):
+                found[name] = frozenset(new)
+        return found
 
     def composites_since(self, before: Catalog) -> bool:
         """Say whether columns are of a composite type that none was of before: nobody knows what was altered in it."""
@@ -100,9 +113,18 @@ class Catalog(Record):
             if column.base_schema != "pg_catalog"
         )
 
-    def types_altered(self, before: Catalog) -> bool:
-        """Say whether values of enums or composite types are written otherwise than before."""
-        return any(self.types.get(name, written) != written for name, written in before.types.items())
+    def types_altered(self, before: Catalog, table: Table) -> bool:
+        """Say whether values of a table's enums or composite types may be written otherwise than before."""
+        if not table.has_own_types:
+            return False
+        altered = [name for name, written in before.types.items() if self.types.get(name, written) != written]
+        if not altered or self.may_hide_others(table):
+            return bool(altered)
+        own = {f"{each.base_schema}.{each.base}" for each in table.columns if each.base_schema != "pg_catalog"}
+        oids = {self.enum_oids.get(name) for name in own}
+        labels = [int(found[1]) for name in altered if (found := _OF_LABEL.fullmatch(name))]
+        # What a release has not recorded may be of any type.
+        return any(oids & {before.label_types.get(label), None} for label in labels)
 
     def with_rows(self, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[Table, ...]:
         """Return the tables whose rows are backed up: all that match a glob (none: all) and no exclusion.
@@ -237,8 +259,13 @@ order by 1
 """
 
 # A label may be renamed and a composite type altered, and nothing in the tables that have such values shows it. What is
-# taken back leaves another version of its row.
+# taken back leaves another version of its row. What columns are of is looked up once, not for each table.
 _TYPES = """
+with used as (
+  select distinct atttypid as oid from pg_catalog.pg_attribute where attrelid >= 16384 and atttypid <> 0
+  union select typbasetype from pg_catalog.pg_type where typtype = 'd'
+  union select rngsubtype from pg_catalog.pg_range
+)
 select 'label ' || oid, enumlabel::text from pg_catalog.pg_enum
 union all
 select 'label row ' || oid, xmin::text from pg_catalog.pg_enum
@@ -248,22 +275,22 @@ from pg_catalog.pg_class c join pg_catalog.pg_attribute a on a.attrelid = c.oid 
 where c.relkind = 'c' group by c.reltype
 union all
 select 'type rows ' || c.reltype, pg_catalog.string_agg(a.attnum || ' ' || a.xmin, ', ' order by a.attnum)
-from pg_catalog.pg_class c join pg_catalog.pg_type t on t.oid = c.reltype
-join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0
-where c.relkind in ('c', 'r', 'p', 'f') and (
-  exists (select from pg_catalog.pg_attribute u where u.atttypid in (t.oid, t.typarray) and u.attrelid >= 16384)
-  or exists (select from pg_catalog.pg_type d where d.typbasetype in (t.oid, t.typarray) and d.typtype = 'd')
-  or exists (select from pg_catalog.pg_range g where g.rngsubtype in (t.oid, t.typarray)))
+from (
+  select reltype, k.oid from pg_catalog.pg_class k join pg_catalog.pg_type t on t.oid = k.reltype
+  where k.relkind in ('c', 'r', 'p', 'f')
+    and (t.oid in (select u.oid from used u) or t.typarray in (select u.oid from used u))
+) c join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0
 group by c.reltype
 order by 1
 """
 
 _ENUMS = """
 with labels as (
-  select enumtypid, pg_catalog.array_agg(enumlabel::text order by enumsortorder) as labels
+  select enumtypid, pg_catalog.array_agg(enumlabel::text order by enumsortorder) as labels,
+    pg_catalog.array_agg(oid::int8 order by enumsortorder) as oids
   from pg_catalog.pg_enum group by enumtypid
 )
-select n.nspname || '.' || t.typname, l.labels from labels l
+select n.nspname || '.' || t.typname, l.labels, e.oid::int8, l.oids from labels l
 join pg_catalog.pg_type e on e.oid = l.enumtypid join pg_catalog.pg_type t on t.oid in (e.oid, e.typarray)
 join pg_catalog.pg_namespace n on n.oid = t.typnamespace
 order by 1
@@ -325,6 +352,7 @@ def read_catalog(
     large_objects = next((table for table in tables if table.oid == LARGE_OBJECTS), None)
     own = tuple(table for table in tables if table is not large_objects)
     roles = tuple(_column(connection, _ROLES))
+    enums = connection.execute(_ENUMS).fetchall()
     return Catalog(
         database=connection.info.dbname,
         server_version=connection.info.server_version,
@@ -341,5 +369,7 @@ def read_catalog(
         large_objects=large_objects,
         large_object_groups=read_groups(connection) if large_objects else (),
         types=dict(connection.execute(_TYPES).fetchall()),
-        enums={name: tuple(labels) for name, labels in connection.execute(_ENUMS)},
+        enums={name: tuple(labels) for name, labels, *_ in enums},
+        enum_oids={name: oid for name, _, oid, _ in enums},
+        label_types={label: oid for *_, oid, labels in enums for label in labels},
     )

@@ -209,6 +209,7 @@ class Forms:
         self._types = types
         self._before = _by_oid(before)
         self._after = _by_oid(after)
+        self._enums = before.enum_oids if before else {}, after.enum_oids if after else {}
 
     def of(self, relation: Relation, named: Mapping[int, TypeName]) -> ChangeForm:
         """Return the form of a relation as it was announced."""
@@ -252,10 +253,22 @@ class Forms:
         now = self._after.get(oid) or self._before.get(oid)
         return now is not None and set(key) != set(now.key_numbers)
 
-    def recorded(self, oid: int) -> tuple[tuple[str, str], ...] | None:
-        """Return names and types of a table's columns as they were recorded before the changes, if it was there."""
+    def shown(self, form: ChangeForm) -> Shown:
+        """Return what tells whether a table was altered: of the columns that it is announced with."""
+        return tuple(_shown(column, self._enums[1]) for column in form.columns)
+
+    def recorded(self, oid: int) -> Shown | None:
+        """Return this of a table's columns as they were recorded before the changes, if it was there."""
         table = self._before.get(oid)
-        return None if table is None else tuple((column.name, column.type) for column in _published(table))
+        return None if table is None else tuple(_shown(column, self._enums[0]) for column in _published(table))
+
+
+Shown = tuple[tuple[str, str | int, bool], ...]
+"""Names and types of columns, of an enum its oid: whoever renames a type alters no table."""
+
+
+def _shown(column: Column, enums: Mapping[str, int]) -> tuple[str, str | int, bool]:
+    return column.name, enums.get(f"{column.base_schema}.{column.base}", column.type), column.is_array
 
 
 class _Told:

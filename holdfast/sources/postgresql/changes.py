@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.arrow_session import ArrowSession
     from holdfast.sources.postgresql.catalog import Catalog
-    from holdfast.sources.postgresql.change_forms import ChangeForm
+    from holdfast.sources.postgresql.change_forms import ChangeForm, Shown
     from holdfast.sources.postgresql.lookup3 import Int64s
     from holdfast.sources.postgresql.pgoutput import LogicalMessage, Messages, Relation
 
@@ -168,7 +168,7 @@ class WindowReader:
         self._reader = MessageReader()
         self._finder = Forms(types, request.before, request.after)
         self._forms: dict[Relation, ChangeForm] = {}
-        self._columns: dict[int, tuple[tuple[str, str], ...] | None] = {}
+        self._columns: dict[int, Shown | None] = {}
         self._seen = _Seen()
         self._labels = _labels(request.before, request.after)
         self._recorded = _recorded(request.before, request.after)
@@ -242,7 +242,7 @@ class WindowReader:
         return self._recorded is not None and oid not in self._recorded
 
     def _note_columns(self, form: ChangeForm, position: int) -> None:
-        columns = tuple((column.name, column.type) for column in form.columns)
+        columns = self._finder.shown(form)
         if form.oid not in self._columns:
             self._columns[form.oid] = self._finder.recorded(form.oid)
         if self._request.before is not None and self._columns[form.oid] != columns:
@@ -262,7 +262,8 @@ class WindowReader:
             values = rows.column(place)
             some = values.drop_null()
             found = _elements(some) if column.is_array else _Elements(some, some)
-            is_new = pc.is_in(found.labels, labels.new) if past is None else pc.invert(pc.is_in(found.labels, past))
+            new = labels.new.get(name, _NO_LABELS)
+            is_new = pc.is_in(found.labels, new) if past is None else pc.invert(pc.is_in(found.labels, past))
             if (first := pc.index(is_new, value=True).as_py()) >= 0:
                 row = pc.index(values, found.written[first])
                 self._seen.ddl.add(rows.column(-4)[row.as_py()].as_py())
@@ -296,15 +297,18 @@ class WindowReader:
         self._seen.end = max(self._seen.end, messages.passed, *commits.end_lsn[-1:].tolist())
 
 
+_NO_LABELS: Final = pa.array([], pa.string())
+
+
 class _Labels(NamedTuple):
     """What became of enums.
 
-    :param new: all labels that were added.
+    :param new: by type, the labels that were added.
     :param known: by type, as a catalog names it, the labels that it has now.
     :param past: those that it had, of a type that is gone.
     """
 
-    new: pa.Array
+    new: Mapping[str, pa.Array]
     known: Mapping[str, pa.Array]
     past: Mapping[str, pa.Array]
 
@@ -317,7 +321,7 @@ def _labels(before: Catalog | None, after: Catalog | None) -> _Labels | None:
     if not added and not gone:
         return None
     return _Labels(
-        pa.array(sorted(added), pa.string()),
+        {name: pa.array(sorted(labels), pa.string()) for name, labels in added.items()},
         {name: pa.array(labels) for name, labels in after.enums.items()},
         {name: pa.array(before.enums[name]) for name in gone},
     )

@@ -147,11 +147,7 @@ def choice_obstacles(catalog: Catalog, chosen: Sequence[Table], *, standby: bool
     :param standby: the server is one.
     """
     for table in chosen:
-        try:
-            check_keepable(table.columns)
-        except UnkeepableTypeError as error:
-            what, _, do = str(error).rpartition(": ")
-            yield Obstacle(f"{table.label}: {what}", do)
+        yield from table_obstacles(table)
     unlogged = [table.label for table in chosen if table.persistence == "u"]
     if standby and unlogged:
         yield Obstacle(
@@ -164,6 +160,15 @@ def choice_obstacles(catalog: Catalog, chosen: Sequence[Table], *, standby: bool
             f"with these tables alone nothing could be restored: {'; '.join(broken[:5])}{more}",
             "choose both sides of each foreign key",
         )
+
+
+def table_obstacles(table: Table) -> Iterator[Obstacle]:
+    """Yield what would make a backup of a table's rows be refused, whatever else is backed up."""
+    try:
+        check_keepable(table.columns)
+    except UnkeepableTypeError as error:
+        what, _, do = str(error).rpartition(": ")
+        yield Obstacle(f"{table.label}: {what}", do)
 
 
 def named(names: Sequence[str]) -> str:

@@ -1,0 +1,20 @@
+"""Which tables of a source wait to begin anew: their newest rows are in no backup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.archive.timeline import told
+
+if TYPE_CHECKING:
+    from holdfast.archive.model import Waiting
+    from holdfast.archive.state import State
+
+
+def waiting_tables(state: State, source: str) -> tuple[Waiting, ...]:
+    """Return the tables that wait, by name; none where the source is not followed, or a newer full backup has them."""
+    backups = [placed.head for placed in told(state, source) if placed.head.after is None]
+    newest = backups[-1] if backups else None
+    if newest is None or newest.stream is None or (newest.kind == "snapshot" and not newest.supplement):
+        return ()
+    return tuple(sorted(newest.stream.waiting.values(), key=lambda each: each.table))
