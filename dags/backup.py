@@ -71,6 +71,21 @@ def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
                 title="Tables",
                 description="Globs of schema.table, one a line; empty means those of archives.yaml.",
             ),
+            "moved": Param(
+                False,
+                type="boolean",
+                title="Moved",
+                description="The source's address names the same database at another place than at the last backup, "
+                "as after it was restored, upgraded or moved. Else a backup of another one is refused.",
+            ),
+            "restart_stream": Param(
+                None,
+                enum=[None, "no", "stuck", "now"],
+                title="Restart the stream",
+                description="Begin a new stream of changes by a full backup: 'stuck' where no backup of changes can "
+                "get on, 'now' whatever is so. No moment between the last backup and that one can be restored. Empty: "
+                "what archives.yaml says.",
+            ),
         },
     ) as dag:
         backups = [
@@ -80,6 +95,8 @@ def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
                 source=source,
                 kind=dag.param("kind"),
                 tables=dag.param("tables"),
+                moved=dag.param("moved"),
+                restart_stream=dag.param("restart_stream"),
                 outlets=[backups_of(name)],
             )
             for source in sources

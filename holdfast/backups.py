@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -18,7 +18,15 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 from holdfast.archive import Archive
 from holdfast.archive.model import Waiting, iso
 from holdfast.archive.runs import RunLog, read_last
-from holdfast.errors import HoldfastError, RefusedError, ReportedError, SparkEndedError, exit_code_of, sentence
+from holdfast.errors import (
+    HoldfastError,
+    RefusedError,
+    ReportedError,
+    SparkEndedError,
+    UndecodableError,
+    exit_code_of,
+    sentence,
+)
 from holdfast.following import Postponed, Wanted, decide, newest_with_stream
 from holdfast.jobs import DECISION_VARIABLE, SNAPSHOT_VARIABLE
 from holdfast.operations.executor_choice import choose_executor, run_chosen
@@ -55,7 +63,8 @@ def takes_snapshot(archive: Archive, arguments: Sequence[str]) -> bool:
     :param arguments: of the job's application.
     """
     wanted = Wanted.of(arguments)
-    return wanted.kind == "full" or newest_with_stream(archive.state, wanted.source) is None
+    known = newest_with_stream(archive.state, wanted.source)
+    return wanted.kind == "full" or wanted.restart_stream == "now" or known is None
 
 
 def run_to_the_end(
@@ -96,7 +105,13 @@ def run_to_the_end(
             turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, say=say)
             settle = taken.enter_context(turn)
             decision = _decide(store, address, wanted, say)
-        _run_jobs(_Jobs(store, run, address, attempt, say, note, executor), decision, settle)
+        jobs = _Jobs(store, run, address, attempt, say, note, executor)
+        _run_jobs(jobs, decision, settle)
+        if wanted.restart_stream == "stuck" and (stuck := jobs.stuck):
+            with _failure_told(store, run):
+                again = replace(wanted, restart_stream="now", stuck=stuck)
+                decision = _decide(store, address, again, say)
+            jobs.snapshot(decision)
 
 
 def confirm(
@@ -189,6 +204,13 @@ class _Jobs:
             postponed = Postponed(reason=words or "its job did not start")
         self.say(f"the changes are backed up without the tables that begin anew: {postponed.reason}")
         self.changes(decision.model_copy(update={"postponed": postponed}))
+
+    @property
+    def stuck(self) -> str:
+        """Why no backup of changes can get on, as the last job has said; "" where it did not."""
+        record = self._last()
+        failed = record is not None and record.error is not None and record.error.type == UndecodableError.__name__
+        return record.error.message if failed and record and record.error else ""
 
     def waiting(self) -> tuple[Waiting, ...]:
         """Return the tables that wait to begin anew, as the last job's result tells."""

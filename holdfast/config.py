@@ -150,6 +150,10 @@ class _Section(BaseModel):
         return data
 
 
+Restart = Literal["no", "stuck", "now"]
+"""Whether a backup begins a new stream of changes though the old one is whole: where it cannot get on, or at once."""
+
+
 class SourceConfig(_Section):
     """A database to back up.
 
@@ -160,6 +164,7 @@ class SourceConfig(_Section):
     :param connections: sessions that read it at a time, at most.
     :param bandwidth: what is read of it in a second, at most, such as `50 MB`.
     :param max_retained_wal: what the slot of its changes may keep of the server's log before one is warned.
+    :param restart_stuck_stream: begin a new stream, by a full backup, where no backup of changes can get on.
     """
 
     connection: str | None = None
@@ -169,6 +174,12 @@ class SourceConfig(_Section):
     connections: int | None = Field(default=None, ge=1)
     bandwidth: Annotated[str, StringConstraints(pattern=_BANDWIDTH)] | None = None
     max_retained_wal: Size = "10 GiB"
+    restart_stuck_stream: bool = False
+
+    @property
+    def restart_stream(self) -> Restart:
+        """Return when a new stream is begun, where nobody says otherwise."""
+        return "stuck" if self.restart_stuck_stream else "no"
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Self:

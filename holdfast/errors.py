@@ -54,6 +54,10 @@ class SparkNeededError(HoldfastError):
     """A job that runs inline has met more than small work, and leaves it to Spark: nothing of it was done."""
 
 
+class UndecodableError(RefusedError):
+    """A source's log holds something that logical decoding cannot give: no backup of changes comes past it."""
+
+
 class OutcomeUnknownError(HoldfastError):
     """A request may or may not have taken effect: look before trying again."""
 
@@ -64,12 +68,14 @@ class ReportedError(HoldfastError):
     """What another process, such as a job's driver or a Spark task, said of its failure.
 
     :param exit_code: the one that its error stands for.
+    :param kind: the name of its error's type; "" where that is not known.
     """
 
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message, exit_code)
+    def __init__(self, message: str, exit_code: int, kind: str = "") -> None:
+        super().__init__(message, exit_code, kind)
         self.message = message
         self.reported_code = exit_code
+        self.kind = kind
 
     def __str__(self) -> str:
         return self.message
@@ -85,6 +91,11 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, HoldfastError):
         return error.exit_code
     return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the name of an error's type, also where another process has reported it."""
+    return (error.kind if isinstance(error, ReportedError) else "") or type(error).__name__
 
 
 def is_ours(error: BaseException) -> bool:

@@ -25,6 +25,7 @@ from holdfast.sources.postgresql.obstacles import refuse
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream_state import (
     ExpectedStream,
+    database_oid,
     look,
     retention_warning,
     system_identifier,
@@ -34,8 +35,10 @@ from holdfast.sources.postgresql.stream_state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from holdfast.archive.model import SourceRecord
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
+    from holdfast.config import Restart
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.stream_state import StreamState
     from holdfast.sources.postgresql.table import Table
@@ -58,6 +61,9 @@ class Wanted:
     :param max_retained: bytes of log that the slot may hold back before there is a warning; None: the default.
     :param quorum: so many replicas are to hold the backup before it counts; 1: the one it is made through.
     :param quorum_timeout: seconds that they have for it.
+    :param moved: the source's address names the same database elsewhere than at the backup before.
+    :param restart_stream: "now" begins a new stream, "stuck" does where no backup of changes can get on.
+    :param stuck: why none could, where a new stream is begun for that.
     """
 
     source: str
@@ -68,6 +74,9 @@ class Wanted:
     max_retained: int | None = None
     quorum: int = 1
     quorum_timeout: float = QUORUM_TIMEOUT_S
+    moved: bool = False
+    restart_stream: Restart = "no"
+    stuck: str = ""
 
     @classmethod
     def of(cls, arguments: Sequence[str]) -> Wanted:
@@ -81,6 +90,8 @@ class Wanted:
         parser.add_argument("--max-retained", type=int)
         parser.add_argument("--quorum", type=int, default=1)
         parser.add_argument("--quorum-timeout", type=float, default=QUORUM_TIMEOUT_S)
+        parser.add_argument("--moved", action="store_true")
+        parser.add_argument("--restart-stream", default="no")
         given, _ = parser.parse_known_args(arguments)
         return cls(**vars(given))
 
@@ -117,6 +128,7 @@ class Decision(Document):
     :param kind: "changes", or "snapshot" for a full backup.
     :param stream: as it is on the server; None where changes are not followed.
     :param gap: why a full backup begins a new stream.
+    :param database_oid: of the source's database, as it was looked at.
     :param begins: of changes: those up to the snapshot that the job was given, in which it reads what begins anew.
     :param postponed: why tables that are to begin anew have to wait; None: they need not, and changes that such tables
         come with are backed up together with these.
@@ -125,6 +137,7 @@ class Decision(Document):
     kind: Literal["snapshot", "changes"] = "snapshot"
     stream: Stream | None = None
     gap: str = ""
+    database_oid: int | None = None
     begins: bool = False
     postponed: Postponed | None = None
 
@@ -154,11 +167,13 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     """Decide what to do, and make the source ready for it: publication and slot.
 
     :param say: is told what people should know.
+    :raises RefusedError: the address names another database than that of the backups that are here.
     :raises RefusedError: changes are wanted and the source cannot be followed; names all that is in the way.
     :raises BusyError: open transactions kept the slot from being made.
     """
     archive = Archive.open(store)
     known = newest_with_stream(archive.state, wanted.source)
+    database_oid, moved = _check_database(archive.state, address, wanted)
     name = streams.stream_name(archive.identity.id, wanted.source)
     if known is None and wanted.kind != "changes":
         _tell_what_is_left(address, name, say)
@@ -168,17 +183,18 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     tables = catalog.with_rows(wanted.tables, wanted.exclude)
     gap = ""
     if known is not None:
-        gap = _why_broken(address, name, archive.state, known)
+        gap = _why_broken(address, name, archive.state, known) or moved or _why_restart(wanted)
         if not gap:
             if wanted.kind != "full":
                 _refuse_unreadable(address)
             left_out = {table.oid for table in catalog.with_rows()} - {table.oid for table in tables}
             stream = _without(_kept(address, name, known, tables, wanted, say), set() if wanted.chosen else left_out)
             born = _born(address, archive.state, wanted.source, stream)
-            return Decision(kind=_KINDS[wanted.kind], stream=stream.model_copy(update={"born": born}))
+            stream = stream.model_copy(update={"born": born})
+            return Decision(kind=_KINDS[wanted.kind], stream=stream, database_oid=database_oid)
         gap = why_given_up(archive, wanted.source, known.commit) or gap
         say(f"no changes can be joined to what is here: {gap}")
-        if wanted.kind == "full":
+        if wanted.kind == "full" and wanted.restart_stream == "no":
             return Decision(gap=gap)
     say("a full backup begins to follow the source's changes")
     try:
@@ -186,6 +202,42 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     except RefusedError as error:
         raise RefusedError(f"{error}. A full backup that follows nothing needs none of that: --kind full") from error
     return Decision(stream=_described(state, opened=True), gap=gap)
+
+
+def _check_database(state: State, address: Address, wanted: Wanted) -> tuple[int | None, str]:
+    """Make sure that the address names the database of the backups that are here, or that somebody says so.
+
+    Returns the database's oid, and what tells it from before where it is the same one elsewhere; of a first backup
+    nothing.
+    """
+    blocks = told(state, wanted.source)
+    if not blocks:
+        return None, ""
+    with connect(address) as session:
+        system, oid = system_identifier(session), database_oid(session)
+    other = _why_other(blocks[-1].head.source, system, oid, address.database)
+    if other and not wanted.moved:
+        raise RefusedError(
+            f"{address.url} is not the database that the backups of {wanted.source} here are of: {other}. Mend the "
+            "address, or name the source otherwise; if it is the same database elsewhere (restored, upgraded, moved), "
+            "say so with --moved"
+        )
+    return oid, f"the database was moved: {other}" if other else ""
+
+
+def _why_other(record: SourceRecord, system: str, oid: int, name: str) -> str:
+    """Return what tells another database from the one of a block; "" where nothing does."""
+    if record.system_identifier not in (None, system):
+        return f"its server is system {system}, and theirs is {record.system_identifier}"
+    if record.database_oid is None:
+        return f"it is called {name}, and theirs is {record.database}" if record.database != name else ""
+    return f"its oid is {oid}, and theirs is {record.database_oid}" if record.database_oid != oid else ""
+
+
+def _why_restart(wanted: Wanted) -> str:
+    if wanted.restart_stream != "now":
+        return ""
+    return f"a new stream was begun: {wanted.stuck or 'somebody asked for it (--restart-stream)'}"
 
 
 def _refuse_unreadable(address: Address) -> None:

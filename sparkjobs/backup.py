@@ -133,6 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--bandwidth", type=float)
     parser.add_argument("--kind", choices=("auto", "full", "changes"), default="auto")
     parser.add_argument("--chosen", action="store_true")
+    parser.add_argument("--moved", action="store_true")
+    parser.add_argument("--restart-stream", choices=("no", "stuck", "now"), default="no")
     parser.add_argument("--max-retained", type=int)
     parser.add_argument("--quorum", type=int, default=1)
     parser.add_argument("--quorum-timeout", type=float, default=QUORUM_TIMEOUT_S)

@@ -132,6 +132,7 @@ class Run:
         self, job: Job, source: str, archive: Archive, address: Address, at_once: int, decision: Decision
     ) -> None:
         self._job = job
+        self._database_oid = decision.database_oid
         self._postponed = decision.postponed
         self._source = source
         self._archive = archive
@@ -330,7 +331,9 @@ class Run:
             id=block,
             kind="changes",
             run=self._job.run,
-            source=last.source.model_copy(update={"version": str(cut.catalog.server_version)}),
+            source=last.source.model_copy(
+                update={"version": str(cut.catalog.server_version), "database_oid": self._database_oid}
+            ),
             covers=Coverage(
                 from_position=at,
                 to_position=window.to_position,

@@ -252,6 +252,7 @@ def _describe(
             version=str(catalog.server_version),
             system_identifier=snapshot.system_identifier,
             timeline=snapshot.timeline,
+            database_oid=snapshot.database_oid,
         ),
         covers=Coverage(
             to_position=snapshot.position,

@@ -192,7 +192,10 @@ class TableRecord(Document):
 
 
 class SourceRecord(Document):
-    """The database a block was read from; `name` is its name in the archive."""
+    """The database a block was read from; `name` is its name in the archive.
+
+    :param database_oid: of `database` on its server; None where a release has not recorded it.
+    """
 
     name: str
     kind: str
@@ -200,6 +203,7 @@ class SourceRecord(Document):
     version: str
     system_identifier: str | None = None
     timeline: int | None = None
+    database_oid: int | None = None
 
 
 class Coverage(Document):

@@ -18,7 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from holdfast.archive.model import Document
 from holdfast.archive.unfinished import BegunBlock, FinishedPiece, Unfinished
-from holdfast.errors import SparkNeededError, UsageError, exit_code_of, sentence
+from holdfast.errors import SparkNeededError, UsageError, exit_code_of, kind_of, sentence
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -272,6 +272,6 @@ class RunLog:
 
     def fail(self, error: BaseException) -> None:
         """Record what ended the job."""
-        failure = RunError(type=type(error).__name__, message=sentence(error), exit_code=exit_code_of(error))
+        failure = RunError(type=kind_of(error), message=sentence(error), exit_code=exit_code_of(error))
         with suppress(StoreError):  # the error itself matters more than its record
             self._write_last("failed", error=failure, result=self.found)

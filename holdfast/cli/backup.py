@@ -15,7 +15,11 @@ from holdfast.config import parse_bandwidth, parse_size, parse_span
 from holdfast.sources.postgresql.obstacles import named
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from rich.console import Console
+
+    from holdfast.config import SourceConfig
 
 
 def backup(
@@ -44,20 +48,27 @@ def backup(
     quorum_timeout: Annotated[
         str | None, typer.Option(metavar="SPAN", help="They have so long for it once it is written, such as '1h'.")
     ] = None,
+    moved: Annotated[
+        bool, typer.Option("--moved", help="SOURCE is the same database at another place than at the last backup.")
+    ] = False,
+    restart_stream: Annotated[
+        bool,
+        typer.Option(
+            "--restart-stream",
+            help="Begin a new stream of changes by a full backup, where no backup of changes can get on. No moment "
+            "between the last backup and this one can be restored.",
+        ),
+    ] = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Back up a database: all of it in one snapshot, or what has changed since the last backup."""
     output = Output(as_json=as_json)
     name, configured, address = places.source(url, source)
-    arguments = ["--source", name, "--kind", kind]
-    for glob in tables or configured.tables:
-        arguments += ["--tables", glob]
-    arguments += ["--chosen"] if tables else []
-    for glob in configured.exclude:
-        arguments += ["--exclude", glob]
-    if configured.max_retained_wal:
-        arguments += ["--max-retained", str(parse_size(configured.max_retained_wal))]
+    arguments = ["--source", name, "--kind", kind, *_tables(configured, tables or ())]
+    arguments += ["--moved"] if moved else []
+    if (restart := "now" if restart_stream else configured.restart_stream) != "no":
+        arguments += ["--restart-stream", restart]
     if sessions := connections or configured.connections:
         arguments += ["--connections", str(sessions)]
     if rate := bandwidth or configured.bandwidth:
@@ -84,6 +95,18 @@ def backup(
     if value.get("snapshot_note"):
         output.say(f"the log position is approximate: {value['snapshot_note']}")
     output.result(value, lambda console: _show_backup(console, value))
+
+
+def _tables(configured: SourceConfig, chosen: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments that say what to back up, and what of the log may be kept for it."""
+    for glob in chosen or configured.tables:
+        yield from ("--tables", glob)
+    if chosen:
+        yield "--chosen"
+    for glob in configured.exclude:
+        yield from ("--exclude", glob)
+    if configured.max_retained_wal:
+        yield from ("--max-retained", str(parse_size(configured.max_retained_wal)))
 
 
 def _show_backup(console: Console, value: dict[str, Any]) -> None:

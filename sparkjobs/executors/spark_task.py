@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.accumulators import AccumulatorParam
 
-from holdfast.errors import HoldfastError, ReportedError, exit_code_of, sentence
+from holdfast.errors import HoldfastError, ReportedError, exit_code_of, kind_of, sentence
 from sparkjobs.executors import Tally
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def telling(work: Work, tally: Accumulator[Tally], *, results: bool) -> Callable
                         tally.add(Tally(results=[result]))
                     yield result
             except HoldfastError as error:
-                tally.add(Tally(failures=[ReportedError(sentence(error), exit_code_of(error))]))
+                tally.add(Tally(failures=[ReportedError(sentence(error), exit_code_of(error), kind_of(error))]))
                 return
 
     return run_task

@@ -108,6 +108,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
 
     monkeypatch.setattr("holdfast.backups.hold_snapshot", hold_snapshot)
     monkeypatch.setattr("holdfast.following._tell_what_is_left", lambda *_: None)
+    monkeypatch.setattr("holdfast.following._check_database", lambda *_: (None, ""))
     monkeypatch.setattr("holdfast_airflow.operators.job.check_java", lambda: None)  # it starts Java each time
     with answering() as name:
         monkeypatch.setenv("FAKE_SPARK_ANSWERS", name)

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import TooMuchError
+from holdfast.errors import TooMuchError, UndecodableError
 from holdfast.position import parse_position, show_position
 from holdfast.sources.postgresql import definitions
+from holdfast.sources.postgresql.arrow_session import BrokenOffError, SessionError
 from holdfast.sources.postgresql.change_forms import Forms, Types
 from holdfast.sources.postgresql.change_rows import change_rows
 from holdfast.sources.postgresql.peek import DECODING_MEMORY, check_nothing_is_skipped, copy_slot, peek_query
@@ -135,12 +137,38 @@ def read_window(session: ArrowSession, address: Address, request: WindowRequest)
     what = (request.publication, request.upto, request.most_changes)
     count = peek_query(request.slot, *what, what="count(*)")
     own = request.start is None
-    check_nothing_is_skipped(address, request.slot, request.publication, request.upto, count, waits=own)
+    with _decoding(request.slot):
+        check_nothing_is_skipped(address, request.slot, request.publication, request.upto, count, waits=own)
     session.value(SETTINGS_QUERY)
     session.execute(NOTICE_CLIENTS)
     session.value(DECODING_MEMORY)
     slot = request.slot if request.start is None else copy_slot(session, request.slot, request.start)
     return WindowReader(session.batches(peek_query(slot, *what)), Types(address), request)
+
+
+_TOO_LARGE: Final = re.compile(
+    r"(invalid memory alloc request size|string buffer exceeds maximum allowed length|cannot enlarge string buffer)"
+    r".*in the \w+ callback(?:, associated LSN (?P<position>[0-9A-F]+/[0-9A-F]+))?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What a server says where a row, as decoding writes it, is larger than the gigabyte that it has for one."""
+
+
+@contextmanager
+def _decoding(slot: str) -> Iterator[None]:
+    """Say what to do where the server cannot decode what is in the log: it could not the next time, either."""
+    try:
+        yield
+    except (BrokenOffError, SessionError, psycopg.Error) as error:
+        if (found := _TOO_LARGE.search(str(error))) is None:
+            raise
+        at = f" at {found['position']}" if found["position"] else ""
+        raise UndecodableError(
+            f"the log{at} has a row that logical decoding cannot hold (a value of some hundred megabytes; the server "
+            f"says: {found[1]}). No backup of changes comes past it, and slot {slot} keeps the log from there on: "
+            "begin a new stream by --restart-stream, a full backup; no moment between the last backup and that one can "
+            "be restored"
+        ) from error
 
 
 @dataclass
@@ -181,8 +209,9 @@ class WindowReader:
         :raises ProtocolError: there is something in the stream that this release does not know.
         :raises UnkeepableValueError: a value cannot be kept.
         :raises TooMuchError: there are more messages than the request takes.
+        :raises UndecodableError: the server cannot decode something that is in the log.
         """
-        with closing(self._batches) as batches:
+        with _decoding(self._request.slot), closing(self._batches) as batches:
             for batch in batches:
                 if not batch.num_rows:
                     continue

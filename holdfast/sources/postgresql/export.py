@@ -43,6 +43,7 @@ class Snapshot:
     :param taken_at: on the server's clock, just before it was taken: all that was committed by then is in it.
     :param exact: the first change after the snapshot is the first one after `position`.
     :param note: why it is not exact; empty if it is.
+    :param database_oid: of its database.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Snapshot:
     system_identifier: str | None
     timeline: int | None
     standby: bool = False
+    database_oid: int | None = None
 
     def to_json(self) -> str:
         """Return what another process needs to read in the snapshot; holds no secret."""
@@ -170,19 +172,22 @@ def why_no_decoding(session: Connection) -> tuple[Obstacle, ...]:
     return tuple(reason for reason, holds in reasons.items() if holds)
 
 
-def _server_now(address: Address) -> datetime:
+def _server_now(address: Address) -> tuple[datetime, int]:
+    """Return the server's clock, and the database's oid."""
     with connect(address) as session:
-        row = session.execute("select pg_catalog.clock_timestamp()").fetchone()
+        row = session.execute(
+            "select pg_catalog.clock_timestamp(), oid::int8 from pg_catalog.pg_database "
+            "where datname = pg_catalog.current_database()"
+        ).fetchone()
     if row is None:
         raise HoldfastError(f"{address.url} did not tell its time")
-    moment: datetime = row[0]
-    return moment
+    return row[0], row[1]
 
 
 def _by_slot(address: Address, holder: Connection, wait: float) -> tuple[Snapshot | None, str]:
     """Make the slot; its snapshot lives until the next command on `holder`."""
     system = holder.execute("IDENTIFY_SYSTEM").fetchone()
-    taken_at = _server_now(address)
+    taken_at, database_oid = _server_now(address)
     started = time.monotonic()
     watchdog = threading.Timer(wait, holder.cancel_safe)
     watchdog.daemon = True
@@ -212,6 +217,7 @@ def _by_slot(address: Address, holder: Connection, wait: float) -> tuple[Snapsho
             note="",
             system_identifier=str(system[0]),
             timeline=int(system[1]),
+            database_oid=database_oid,
         ),
         "",
     )
@@ -246,7 +252,8 @@ def _by_transaction(session: Connection, reason: str) -> Snapshot:
         "(case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn() "
         "else pg_catalog.pg_current_wal_insert_lsn() end)::text, "
         "(select system_identifier::text from pg_catalog.pg_control_system()), "
-        "(select timeline_id from pg_catalog.pg_control_checkpoint()), pg_catalog.pg_is_in_recovery()"
+        "(select timeline_id from pg_catalog.pg_control_checkpoint()), pg_catalog.pg_is_in_recovery(), "
+        "(select oid::int8 from pg_catalog.pg_database where datname = pg_catalog.current_database())"
     ).fetchone()
     if row is None or taken is None:
         raise HoldfastError("the server exported no snapshot")
@@ -260,4 +267,5 @@ def _by_transaction(session: Connection, reason: str) -> Snapshot:
         system_identifier=row[3],
         timeline=row[4],
         standby=row[5],
+        database_oid=row[6],
     )

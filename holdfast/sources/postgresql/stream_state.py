@@ -168,6 +168,14 @@ def system_identifier(session: Connection) -> str:
     return str(row[0]) if row else ""
 
 
+def database_oid(session: Connection) -> int:
+    """Return the oid of the session's database, which tells it from a later one of its name."""
+    row = session.execute(
+        "select oid::int8 from pg_catalog.pg_database where datname = pg_catalog.current_database()"
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
 def why_broken(expected: ExpectedStream, state: StreamState | None, system: str | None = None) -> str:
     """Return why changes from the archive's end on cannot be joined with it; "" if they can.
 

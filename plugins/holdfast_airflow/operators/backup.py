@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from holdfast.config import find_archive, parse_bandwidth, parse_size, parse_span
+from holdfast.config import Restart, find_archive, parse_bandwidth, parse_size, parse_span
 from holdfast.errors import BusyError, DamagedError, UsageError
 from holdfast.operations.executor_choice import forced_executor
 from holdfast.sources.postgresql.address import Address
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from holdfast.config import ArchiveConfig
+    from holdfast.config import ArchiveConfig, SourceConfig
     from holdfast.storage import ObjectStore
     from holdfast_airflow.operators.job import Job
 
@@ -51,11 +51,21 @@ class BackupOperator(DatabaseJobOperator):
     :param quorum_timeout: how long they have for it.
     :param kind: `full`; `changes`, which begins to follow a source that is not followed yet; or `auto`, for changes
         where the source is followed, else a full backup. (templated)
+    :param moved: the source's address names the same database at another place than at the last backup. (templated)
+    :param restart_stream: begin a new stream of changes by a full backup: `no`; `stuck`, where no backup of changes can
+        get on; `now`. Without it, what `restart_stuck_stream` of archives.yaml says. (templated)
     """
 
     operation: ClassVar[str] = "backup"
     role: ClassVar[Literal["source", "target"]] = "source"
-    template_fields: Sequence[str] = (*DatabaseJobOperator.template_fields, "source_conn_id", "tables", "kind")
+    template_fields: Sequence[str] = (
+        *DatabaseJobOperator.template_fields,
+        "source_conn_id",
+        "tables",
+        "kind",
+        "moved",
+        "restart_stream",
+    )
 
     def __init__(
         self,
@@ -63,6 +73,8 @@ class BackupOperator(DatabaseJobOperator):
         source_conn_id: str | None = None,
         tables: Sequence[str] | None = None,
         kind: str = "auto",
+        moved: bool | str = False,
+        restart_stream: str | None = None,
         connections: int | None = None,
         bandwidth: str | None = None,
         quorum: int | None = None,
@@ -73,6 +85,8 @@ class BackupOperator(DatabaseJobOperator):
         self.source_conn_id = source_conn_id
         self.tables = tables
         self.kind = kind
+        self.moved = moved
+        self.restart_stream = restart_stream
         self.connections = connections
         self.bandwidth = bandwidth
         self.quorum = quorum
@@ -166,6 +180,9 @@ class BackupOperator(DatabaseJobOperator):
             arguments += ["--exclude", table]
         if known and known.max_retained_wal:
             arguments += ["--max-retained", str(parse_size(known.max_retained_wal))]
+        arguments += ["--moved"] if str(self.moved).lower() == "true" else []
+        if (restart := self._restart(known)) != "no":
+            arguments += ["--restart-stream", restart]
         if connections := self.connections or (known and known.connections):
             arguments += ["--connections", str(connections)]
         if bandwidth := self.bandwidth or (known and known.bandwidth):
@@ -174,6 +191,12 @@ class BackupOperator(DatabaseJobOperator):
             timeout = self._quorum_timeout_of(archive).total_seconds()
             arguments += ["--quorum", str(size), "--quorum-timeout", str(timeout)]
         return arguments
+
+    def _restart(self, known: SourceConfig | None) -> str:
+        wanted = self.restart_stream or (known.restart_stream if known else "no")
+        if wanted not in get_args(Restart):
+            raise UsageError(f"restart_stream is {wanted!r}: write one of {', '.join(get_args(Restart))}")
+        return wanted
 
     def needs_spark(self, store: ObjectStore, job: Job) -> bool:
         """Say whether Spark has to start, whatever the source says: for a first backup, and for a full one."""
