@@ -214,5 +214,6 @@ def _is_retyped(table: Table, before: Catalog, now: Catalog) -> bool:
     """
     if not table.has_own_types:
         return False
-    altered = bool(now.labels_since(before)) or now.composites_since(before)
+    since = now.types_since(before)
+    altered = bool(since.labels) or since.composites
     return now.types_altered(before, table) or (altered and now.may_hide_others(table))

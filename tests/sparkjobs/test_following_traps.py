@@ -97,7 +97,7 @@ def test_what_the_log_does_not_tell_is_begun_anew_and_all_else_goes_on(
     followed.session.execute("vacuum full vacuumed")
     followed.run("update vacuumed set n = 4 where id = 1", "insert into part_2 values (2, 2)")
     followed.run("truncate emptied_only", "insert into emptied_only values (7)")
-    followed.run("alter table same drop old", "insert into same values (2, 'c', 2)")
+    at = followed.run("alter table same drop old", "insert into same values (2, 'c', 2)")
     said = followed.back_up()
     begun = {"retyped", "emptied", "defaulted", "labelled", "placed", "indexed", "whole", "part_1"}
     assert set(said["begun"]) == {f"public.{name}" for name in begun}
@@ -106,9 +106,8 @@ def test_what_the_log_does_not_tell_is_begun_anew_and_all_else_goes_on(
     exact = oids(followed, "part_2", "vacuumed", "emptied_only", "same")
     agree(followed, first, exact)
     assert comes_back(followed, "latest", new_database())["stale"] == []
-    # Between the cut and the tables' new snapshots their older rows do not fit: they are empty, and all else is there.
-    (begun_anew,) = (each.commit for each in followed.archive().state.blocks.values() if each.block.supplement)
-    stale = comes_back(followed, f"commit:{begun_anew - 1}", new_database())["stale"]
+    # Just before the tables' new snapshots their older rows do not fit: they are empty, and all else is there.
+    stale = followed.restore(f"lsn:{at}", new_database(), schema="later")["stale"]
     assert {each["table"]: each["as_of"] is None for each in stale} == {
         f"public.{name}": name not in ("emptied", "indexed", "whole", "part_1") for name in begun
     }

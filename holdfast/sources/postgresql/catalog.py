@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.columns import read_columns
@@ -23,7 +25,7 @@ from holdfast.sources.postgresql.table import Table
 from holdfast.sources.postgresql.tablespaces import Tablespace, read_tablespaces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import psycopg
 
@@ -87,23 +89,13 @@ class Catalog(Record):
     enums: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     enum_oids: Mapping[str, int] = Field(default_factory=dict)
     label_types: Mapping[int, int] = Field(default_factory=dict)
+    _since: tuple[Catalog, TypesSince] | None = PrivateAttr(default=None)
 
-    def labels_since(self, before: Catalog) -> Mapping[str, frozenset[str]]:
-        """Return the labels that enums have and had not before, by type as in `enums`; only of types with such."""
-        added = {
-            label for name, label in self.types.items() if _LABEL.fullmatch(name) and before.types.get(name) != label
-        }
-        past = {oid: before.enums[name] for name, oid in before.enum_oids.items()}
-        found = {}
-        for name, labels in self.enums.items():
-            known = past.get(self.enum_oids.get(name, 0), () if before.enum_oids else before.enums.get(name, ()))
-            if new := added.intersection(labels) - set(known):
-                found[name] = frozenset(new)
-        return found
-
-    def composites_since(self, before: Catalog) -> bool:
-        """Say whether columns are of a composite type that none was of before: nobody knows what was altered in it."""
-        return any(name.startswith(_ROWS) for name in self.types.keys() - before.types.keys())
+    def types_since(self, before: Catalog) -> TypesSince:
+        """Return what became of types since an earlier record; looked at once for all tables."""
+        if self._since is None or self._since[0] is not before:
+            self._since = (before, TypesSince.between(before, self))
+        return self._since[1]
 
     def may_hide_others(self, table: Table) -> bool:
         """Say whether labels of enums may be inside of values, as in those of composite types, or other values."""
@@ -117,14 +109,12 @@ class Catalog(Record):
         """Say whether values of a table's enums or composite types may be written otherwise than before."""
         if not table.has_own_types:
             return False
-        altered = [name for name, written in before.types.items() if self.types.get(name, written) != written]
-        if not altered or self.may_hide_others(table):
-            return bool(altered)
+        since = self.types_since(before)
+        if not since.altered or self.may_hide_others(table):
+            return bool(since.altered)
         own = {f"{each.base_schema}.{each.base}" for each in table.columns if each.base_schema != "pg_catalog"}
-        oids = {self.enum_oids.get(name) for name in own}
-        labels = [int(found[1]) for name in altered if (found := _OF_LABEL.fullmatch(name))]
         # What a release has not recorded may be of any type.
-        return any(oids & {before.label_types.get(label), None} for label in labels)
+        return not since.altered_enums.isdisjoint({None, *(self.enum_oids.get(name) for name in own)})
 
     def with_rows(self, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[Table, ...]:
         """Return the tables whose rows are backed up: all that match a glob (none: all) and no exclusion.
@@ -152,17 +142,65 @@ class Catalog(Record):
         """Return the foreign keys that rows of only these tables may not satisfy, as "a refers to b"."""
         kept = {table.oid for table in chosen}
         tables = {table.oid: table for table in self.tables}
+        partitions: dict[int, list[int]] = {}
+        for table in self.tables:
+            for parent in table.parents:
+                partitions.setdefault(parent, []).append(table.oid)
 
-        def with_rows(oid: int) -> set[int]:
-            below = {table.oid for table in self.tables if oid in table.parents and tables[oid].kind == "p"}
-            return {oid} if tables[oid].kind == "r" else {leaf for each in below for leaf in with_rows(each)}
+        def leaves(oid: int) -> Iterator[int]:
+            if tables[oid].kind == "r":
+                yield oid
+            elif tables[oid].kind == "p":
+                for each in partitions.get(oid, ()):
+                    yield from leaves(each)
 
+        # A partitioned table may be referred to by each of its partitions' neighbours.
+        some = cache(lambda oid: any(leaf in kept for leaf in leaves(oid)))
+        every = cache(lambda oid: all(leaf in kept for leaf in leaves(oid)))
         return tuple(
             f"{tables[refers].label} refers to {tables[referred].label}"
             for refers, referred in self.references
-            if refers in tables and referred in tables
-            if with_rows(refers) & kept and not with_rows(referred) <= kept
+            if refers in tables and referred in tables and some(refers) and not every(referred)
         )
+
+
+@dataclass(frozen=True)
+class TypesSince:
+    """What became of types between two records.
+
+    :param labels: those that enums have and had not before, by type as in `Catalog.enums`; only of types with such.
+    :param composites: columns are of a composite type that none was of before: nobody knows what was altered in it.
+    :param altered: what of `Catalog.types` is written otherwise.
+    :param altered_enums: oids of the enums that this is of, and None where a release has not recorded of which one.
+    """
+
+    labels: Mapping[str, frozenset[str]]
+    composites: bool
+    altered: frozenset[str]
+    altered_enums: frozenset[int | None]
+
+    @classmethod
+    def between(cls, before: Catalog, now: Catalog) -> TypesSince:
+        """Compare two records."""
+        altered = frozenset(name for name, written in before.types.items() if now.types.get(name, written) != written)
+        labels = [int(found[1]) for name in altered if (found := _OF_LABEL.fullmatch(name))]
+        return cls(
+            _labels_since(before, now),
+            any(name.startswith(_ROWS) for name in now.types.keys() - before.types.keys()),
+            altered,
+            frozenset(before.label_types.get(label) for label in labels),
+        )
+
+
+def _labels_since(before: Catalog, now: Catalog) -> dict[str, frozenset[str]]:
+    added = {label for name, label in now.types.items() if _LABEL.fullmatch(name) and before.types.get(name) != label}
+    past = {oid: before.enums[name] for name, oid in before.enum_oids.items() if name in before.enums}
+    found = {}
+    for name, labels in now.enums.items():
+        known = past.get(now.enum_oids.get(name, 0), () if before.enum_oids else before.enums.get(name, ()))
+        if new := added.intersection(labels).difference(known):
+            found[name] = frozenset(new)
+    return found
 
 
 def _matching(tables: tuple[Table, ...], globs: Sequence[str]) -> tuple[Table, ...]:

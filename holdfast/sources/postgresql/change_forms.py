@@ -209,7 +209,9 @@ class Forms:
         self._types = types
         self._before = _by_oid(before)
         self._after = _by_oid(after)
-        self._enums = before.enum_oids if before else {}, after.enum_oids if after else {}
+        recorded = before.enum_oids if before else {}
+        # What is gone by now is called in the stream what it was recorded as.
+        self._enums = recorded, {**recorded, **(after.enum_oids if after else {})}
 
     def of(self, relation: Relation, named: Mapping[int, TypeName]) -> ChangeForm:
         """Return the form of a relation as it was announced."""

@@ -346,7 +346,7 @@ def _labels(before: Catalog | None, after: Catalog | None) -> _Labels | None:
     """Return what became of enums between two catalogs; None: nothing."""
     if before is None or after is None:
         return None
-    added, gone = after.labels_since(before), before.enums.keys() - after.enums.keys()
+    added, gone = after.types_since(before).labels, before.enums.keys() - after.enums.keys()
     if not added and not gone:
         return None
     return _Labels(
