@@ -34,7 +34,7 @@ SMALLEST = 60
 MOST = 3.0
 """Of the growth from the second size to the third over that from the first to the second: 2 where it is linear."""
 
-FEW = 2_000
+FEW = 20_000
 """Rows, pages or lines: what grows by less than this is not looked at."""
 
 NAME = "holdfast_growth"
