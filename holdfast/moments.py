@@ -16,14 +16,15 @@ from holdfast.archive.timeline import to_of
 from holdfast.errors import RefusedError, UsageError
 from holdfast.fields import field_id, numbered
 from holdfast.position import parse_position
-from holdfast.sources.postgresql.catalog import Catalog, SequenceValue
+from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.conform import conform
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.sources.postgresql.obstacles import named
+from holdfast.sources.postgresql.sequences import SequenceValue, at_end, between
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.archive.model import Block
     from holdfast.archive.state import State
@@ -141,17 +142,22 @@ class _Known:
 
 
 def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
-    """Return the record of a moment's objects, with sequences that stand no earlier than its rows.
+    """Return the record of a moment's objects, with what is known of where its sequences stood.
 
     :raises DamagedError: a file of it is missing or changed.
     """
     catalog = Catalog.model_validate_json(read_file(store, moment.schema.block.catalog))
-    known = {(value.sequence_schema, value.name): value for value in _read_sequences(store, moment.sequences.block)}
-    sequences = (known.get((value.sequence_schema, value.name), value) for value in catalog.sequences)
+    recorded = _read_sequences(store, moment.sequences.block)
+    if moment.sequences_before is None:
+        sequences = at_end(catalog.sequences, recorded)
+    else:
+        earlier = _read_sequences(store, moment.sequences_before.block)
+        is_later = to_of(moment.sequences.head) >= moment.position
+        sequences = between(catalog.sequences, earlier, recorded if is_later else None)
     return catalog.model_copy(update={"sequences": tuple(sequences)})
 
 
-def _read_sequences(store: ObjectStore, block: Block) -> Iterable[SequenceValue]:
+def _read_sequences(store: ObjectStore, block: Block) -> tuple[SequenceValue, ...]:
     if block.sequences is not None:
         return _SEQUENCES.validate_json(read_file(store, block.sequences))
     return Catalog.model_validate_json(read_file(store, block.catalog)).sequences

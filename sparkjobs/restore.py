@@ -31,6 +31,7 @@ from holdfast.sources.postgresql.plan import make_plan, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.set_sequences import set_sequences
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.stages import as_partitions, built_on, keys_of
 from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
@@ -294,15 +295,14 @@ class Restoring:
             self._create_roles()
             objects.create_tables(sessions, plan)
             loading.run(sessions)
-            load.set_sequences(self._session, plan.sequences)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
             late = (*loading.left_out(), *objects.create_rest(sessions, plan))
-            if not self._moment.is_snapshot:  # by now, there are indexes that tell the greatest values
-                load.raise_sequences(self._session, plan.sequences)
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)
             late = (*late, *load.refresh_views(sessions, plan.materialized_views))
             job.say(*load.analyze(sessions, plan.to_analyze()))
+            # Only now: filling a view may have moved one.
+            late = (*late, *set_sequences(self._session, plan.sequences))
             job.log.progress("comparing with the archive", rows=rows, size=size)
             expected = loading.expected()
             load.compare(sessions, expected, [table for table, _ in tables])

@@ -244,9 +244,8 @@ class _Stretch:
             if head.kind == "snapshot":  # its rows are read by it, also where a later schema is known
                 yield end, max((self._next_snapshot(each.id, end + 1) for each in head.tables), default=end + 1)
         if head.sequences is not None and path == head.sequences.path:
-            yield _before(self._telling, end) + 1, end + 1
-            if head.is_cut and end == self._cuts[-1]:  # behind all that tells of sequences, the last cut has to do
-                yield self._telling[-1] + 1, _END
+            # What a cut tells is compared with what the next one does.
+            yield _before(self._telling, end) + 1, _next(self._cuts, end + 1) if head.is_cut else end + 1
 
     def cost(self, spans: Iterable[Span]) -> Cost | None:
         interval = self._interval

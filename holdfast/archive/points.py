@@ -415,7 +415,10 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
         elif after is None:
             after = cut
     sequences = _sequences(interval.chain, position) or before
-    moment = Moment(source, position, at, interval.chain, full, before, sequences)
+    is_told = sequences.head.is_cut and to_of(sequences.head) == position
+    moment = Moment(
+        source, position, at, interval.chain, full, before, sequences, sequences_before=None if is_told else before
+    )
     if after is None and to_of(before.head) < position:
         return replace(
             moment,
@@ -445,7 +448,7 @@ def _is_behind(cut: Block, position: int, at: datetime) -> bool:
 
 
 def _sequences(chain: Chain, position: int) -> Placed | None:
-    """Return the first block that tells where sequences stood, no earlier than at a position."""
+    """Return the first block that tells where sequences stood, no earlier than at a position: best of its own end."""
     found = (placed for placed in (*chain.snapshots, *chain.changes) if to_of(placed.head) >= position)
     telling = (placed for placed in found if placed.head.is_cut or placed.head.sequences)
-    return min(telling, key=lambda placed: (to_of(placed.head), placed.number), default=None)
+    return min(telling, key=lambda placed: (to_of(placed.head), not placed.head.is_cut, placed.number), default=None)

@@ -174,7 +174,9 @@ class Moment:
     :param at: the moment it stands for: for a time that was asked for that time, else when it was reached.
     :param full: the snapshot to begin with.
     :param schema: the block whose schema is that of the position, as nearly as it is known.
-    :param sequences: the block that tells where sequences stood, never earlier than at the position.
+    :param sequences: the block that tells where sequences stood, never earlier than at the position, if there is one.
+    :param sequences_before: the last one that told before the position; None where `sequences` tells of the very
+        position.
     :param approximate: why the schema may differ from that of the position; "" where it does not.
     :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
         it is not known when; None where that is known.
@@ -189,6 +191,7 @@ class Moment:
     sequences: Placed
     approximate: str = ""
     doubt: tuple[Placed, Placed] | None = None
+    sequences_before: Placed | None = None
 
     def __str__(self) -> str:
         return f"commit:{self.commit}, lsn:{show_position(self.position)}"
@@ -228,7 +231,8 @@ class Moment:
 
     def blocks(self) -> tuple[Placed, ...]:
         """Return every block that files are read of."""
-        used = (self.schema, self.sequences, *self._snapshots(), *self.changes)
+        before = (self.sequences_before,) if self.sequences_before else ()
+        used = (self.schema, self.sequences, *before, *self._snapshots(), *self.changes)
         return tuple({placed.id: placed for placed in used}.values())
 
     def tables(self) -> Mapping[str, TableParts]:

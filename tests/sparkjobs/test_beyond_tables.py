@@ -100,11 +100,12 @@ def test_a_large_object_with_other_contents_is_found(
 ) -> None:
     target = create_database()
 
-    def spoil(session: Any, *arguments: Any) -> None:
+    def spoil(*arguments: Any) -> tuple[str, ...]:
         with connect(target) as other:
             other.execute("select lo_put(50005, 3, 'X')")
+        return ()
 
-    monkeypatch.setattr("sparkjobs.restore.load.set_sequences", spoil)
+    monkeypatch.setattr("sparkjobs.restore.load.analyze", spoil)
     code, message = failed(run_restore(target))
     assert (code, "pg_catalog.pg_largeobject has" in message) == (4, True)
     assert "rows with other contents" in message

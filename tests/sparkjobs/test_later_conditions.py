@@ -458,7 +458,7 @@ def test_what_older_rows_break_gives_way_beside_other_tables_and_goes_with_a_res
         raise RefusedError("it ends here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(load, "set_sequences", failed)
+        patched.setattr(load, "refresh_views", failed)
         with pytest.raises(ReportedError, match=r"it ends here.*dropped again"):
             followed.restore("latest", target, "public.parted")
     assert rows(target).keys() == {"public.mine"}

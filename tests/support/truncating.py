@@ -19,6 +19,7 @@ def content(made: Backups, moment: Moment) -> dict[str, Any]:
         "since": {name: each.since for name, each in parts.items()},
         "schema": (moment.schema.head.schema_version, to_of(moment.schema.head), moment.approximate),
         "sequences": to_of(moment.sequences.head),
+        "before": moment.sequences_before and to_of(moment.sequences_before.head),
     }
 
 

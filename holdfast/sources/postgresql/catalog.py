@@ -20,7 +20,7 @@ from holdfast.sources.postgresql.columns import read_columns
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, LargeObjectGroup, read_groups
 from holdfast.sources.postgresql.record import Record
 from holdfast.sources.postgresql.roles import Roles, read_roles
-from holdfast.sources.postgresql.sql import qualified
+from holdfast.sources.postgresql.sequences import SequenceValue, read_sequences
 from holdfast.sources.postgresql.table import Table
 from holdfast.sources.postgresql.tablespaces import Tablespace, read_tablespaces
 
@@ -39,15 +39,6 @@ _OF_LABEL = re.compile("label (?:row )?([0-9]+)")
 
 _ROWS = "type rows "
 """What `types` calls the attributes of a composite type that columns are of, before its oid."""
-
-
-class SequenceValue(Record):
-    """Where a sequence stands; never older than the snapshot."""
-
-    sequence_schema: str
-    name: str
-    last_value: int
-    is_called: bool
 
 
 class Relation(Record):
@@ -249,8 +240,9 @@ order by n.nspname, c.relname
 """
 
 _SEQUENCES = f"""
-select n.nspname, c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'S' and {USER_SCHEMA} and {NO_EXTENSION} order by 1, 2
+select c.oid::int8, n.nspname, c.relname
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'S' and {USER_SCHEMA} and {NO_EXTENSION} order by 2, 3
 """
 
 # A materialised view comes after every other one that it reads, through however many plain views.
@@ -368,14 +360,6 @@ def read_tables(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Table,
     return tuple(Table(**row, columns=columns.get(row["oid"], ())) for row in rows)
 
 
-def _read_sequences(connection: psycopg.Connection[tuple[Any, ...]]) -> Iterable[SequenceValue]:
-    for schema, name in connection.execute(_SEQUENCES).fetchall():
-        query = f"select last_value, is_called from {qualified(schema, name)}"
-        value = connection.execute(query.encode()).fetchone()
-        if value:
-            yield SequenceValue(sequence_schema=schema, name=name, last_value=value[0], is_called=value[1])
-
-
 def read_catalog(
     connection: psycopg.Connection[tuple[Any, ...]], tables: tuple[Table, ...], *, values: bool = True
 ) -> Catalog:
@@ -396,7 +380,7 @@ def read_catalog(
         server_version=connection.info.server_version,
         encoding=encoding[0] if encoding else "UTF8",
         tables=own,
-        sequences=tuple(_read_sequences(connection)) if values else (),
+        sequences=tuple(read_sequences(connection, connection.execute(_SEQUENCES).fetchall())) if values else (),
         materialized_views=tuple(
             Relation(relation_schema=schema, name=name) for schema, name in connection.execute(_MATERIALIZED_VIEWS)
         ),

@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.loose import MisfitError, step_of
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.session import BY_ROWS, connect, server_error
-from holdfast.sources.postgresql.sql import literal, qualified
+from holdfast.sources.postgresql.sql import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue
+    from holdfast.sources.postgresql.catalog import Catalog, Relation
     from holdfast.sources.postgresql.parallel import Sessions
     from holdfast.sources.postgresql.table import Table
 
@@ -154,44 +154,6 @@ class _Brought:
         brought = conform(batch, self._columns)
         self.digest += digest(self._columns, brought)
         return brought
-
-
-def set_sequences(session: Connection, sequences: Sequence[SequenceValue]) -> None:
-    """Put every sequence where it stood."""
-    session.execute(
-        "select pg_catalog.setval(s.name::regclass, s.value, s.is_called) "
-        "from unnest(%s::text[], %s::int8[], %s::bool[]) s (name, value, is_called)",
-        (
-            [qualified(value.sequence_schema, value.name) for value in sequences],
-            [value.last_value for value in sequences],
-            [value.is_called for value in sequences],
-        ),
-    )
-
-
-_OWNED = """
-select s.name, d.refobjid::regclass::text, pg_catalog.quote_ident(a.attname)
-from unnest(%s::text[]) s (name)
-join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_class'::regclass and d.objid = s.name::regclass
-  and d.refclassid = 'pg_catalog.pg_class'::regclass and d.deptype in ('a', 'i')
-join pg_catalog.pg_sequence q on q.seqrelid = d.objid and q.seqincrement > 0
-join pg_catalog.pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
-  and a.atttypid in ('pg_catalog.int2'::regtype, 'pg_catalog.int4'::regtype, 'pg_catalog.int8'::regtype)
-"""
-
-
-def raise_sequences(session: Connection, sequences: Sequence[SequenceValue]) -> None:
-    """Put each sequence that belongs to a column no lower than the greatest value that is there.
-
-    For a moment between two backups: the later one may have found the sequence set back (TRUNCATE … RESTART IDENTITY).
-    """
-    names = [qualified(value.sequence_schema, value.name) for value in sequences]
-    for name, table, column in session.execute(_OWNED, (names,)).fetchall():
-        session.execute(
-            f"select pg_catalog.setval({literal(name)}, found.most) "
-            f"from (select pg_catalog.max({column}) as most from {table}) found, {name} s "
-            "where found.most > s.last_value or (found.most = s.last_value and not s.is_called)".encode()
-        )
 
 
 def refresh_views(sessions: Sessions, views: Sequence[Relation]) -> tuple[NotRestored, ...]:

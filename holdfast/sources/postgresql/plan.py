@@ -20,9 +20,10 @@ from holdfast.sources.postgresql.toc import Entry
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue
+    from holdfast.sources.postgresql.catalog import Catalog, Relation
     from holdfast.sources.postgresql.large_objects import LargeObjectGroup
     from holdfast.sources.postgresql.rename import Name, Names
+    from holdfast.sources.postgresql.sequences import SequenceValue
     from holdfast.sources.postgresql.table import Table
     from holdfast.sources.postgresql.target import Target
 

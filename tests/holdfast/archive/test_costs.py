@@ -69,9 +69,9 @@ def read_by(moment: Moment) -> set[str]:
     for parts in moment.tables().values():
         used |= {file.path for file in parts.base.files} | {parts.catalog.path}
         used |= {file.path for record in parts.changes for file in record.files}
-    schema, sequences = moment.schema.block, moment.sequences.block
-    used.add(schema.catalog.path)
-    used.add(sequences.sequences.path if sequences.sequences else sequences.catalog.path)
+    used.add(moment.schema.block.catalog.path)
+    for placed in filter(None, (moment.sequences, moment.sequences_before)):
+        used.add((placed.block.sequences or placed.block.catalog).path)
     return used
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from holdfast.errors import RefusedError, UsageError
-from holdfast.sources.postgresql.catalog import Catalog, Relation, SequenceValue
+from holdfast.sources.postgresql.catalog import Catalog, Relation
 from holdfast.sources.postgresql.plan import RestorePlan, make_plan
 from holdfast.sources.postgresql.rename import Maps
+from holdfast.sources.postgresql.sequences import SequenceValue
 from holdfast.sources.postgresql.table import Table
 from holdfast.sources.postgresql.target import Target
 from holdfast.sources.postgresql.toc import PG_CLASS, Entry, Section
