@@ -11,6 +11,7 @@ from holdfast.sources.postgresql import ledger, loose
 from holdfast.sources.postgresql.apply import Applied
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS
+from holdfast.sources.postgresql.partitions import through_roots
 from sparkjobs.files import ChangeApplier, ChangedTable, FileLoader
 from sparkjobs.tasks import pack
 
@@ -36,6 +37,7 @@ class Loading:
     :param session: of the restore.
     :param tables: those that rows come into, as they are created, each with what makes it up.
     :param lenient: oids of those whose rows may be of another moment than their conditions, which give way then.
+    :param encoding: of the source.
     """
 
     def __init__(
@@ -45,12 +47,19 @@ class Loading:
         session: Any,
         tables: Sequence[tuple[Table, TableParts]],
         lenient: Collection[int],
+        encoding: str,
     ) -> None:
         self._job = job
         self._address = address
         self._session = session
         self._tables = tables
         self._lenient = frozenset(lenient)
+        self._encoding = encoding
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """Return what the rows are in once they are loaded, for each table."""
+        return [table for table, _ in self._tables]
 
     @cached_property
     def _changed(self) -> list[ChangedTable]:
@@ -71,7 +80,10 @@ class Loading:
 
     def run(self, sessions: Sessions) -> None:
         """Load what is not there yet, and apply the changes: aside first, where a table does not take its rows."""
+        self._route()
         tolerated = {each.table.oid for each in self._changed} | self._lenient
+        # Once rows have gone through a root, nobody knows any more which partition they are of.
+        self._set_aside({table.oid for table in self.tables if not table.has_rows} & tolerated)
         self._put_aside(self._load(self.missing(self._steps()), tolerated))
         self._put_aside(self._apply())
         self._apply()
@@ -128,11 +140,22 @@ class Loading:
 
     def _put_aside(self, misfits: Collection[int]) -> None:
         """Begin anew with tables that do not take rows, aside."""
-        for table, parts in self._tables:
+        for table in self.tables:
             if table.oid in misfits:
                 self._job.say(f"{table.label} has conditions that rows break: these come together aside first")
-                loose.set_aside(self._session, table, [file.path for _, file in files_of([(table, parts)])])
+        self._set_aside(misfits)
         self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in misfits], ())
+
+    def _set_aside(self, some: Collection[int]) -> None:
+        for table, parts in self._tables:
+            if table.oid in some:
+                loose.set_aside(self._session, table, [file.path for _, file in files_of([(table, parts)])])
+
+    def _route(self) -> None:
+        """Find out which rows go through a table above theirs."""
+        here = self._session.info.parameter_status("server_encoding")
+        roots = through_roots(self._session, self.tables, same_encoding=here == self._encoding)
+        self._tables = [(roots.get(table.oid, table), parts) for table, parts in self._tables]
 
     def _bring_back(self, sessions: Sessions) -> None:
         """Put the rows that are aside where they belong."""

@@ -285,7 +285,7 @@ class Restoring:
         job, plan = self._job, self.plan
         steps = self._left.steps if self._left else {}
         tables = tuple(self._restored(plan))
-        loading = Loading(job, self._address, self._session, tables, self._lenient(plan))
+        loading = Loading(job, self._address, self._session, tables, self._lenient(plan), self._catalog.encoding)
         if loading.missing(steps):
             job.start("sparkjobs.files")
         rows = sum(parts.base.rows for _, parts in tables)
@@ -305,7 +305,7 @@ class Restoring:
             late = (*late, *set_sequences(self._session, plan.sequences))
             job.log.progress("comparing with the archive", rows=rows, size=size)
             expected = loading.expected()
-            load.compare(sessions, expected, [table for table, _ in tables])
+            load.compare(sessions, expected, loading.tables)
         ledger.drop_ledger(self._session)
         return late, sum(each.rows for each in expected.values())
 

@@ -46,7 +46,7 @@ class MisfitError(RefusedError):
 
 def aside(table: Table) -> Table:
     """Return the table that takes the rows in the meantime."""
-    return table.model_copy(update={"table_schema": LEDGER, "name": f"{ROWS_ASIDE}{table.oid}"})
+    return table.model_copy(update={"table_schema": LEDGER, "name": f"{ROWS_ASIDE}{table.oid}", "kind": "r"})
 
 
 def step_of(table: Table, file: str) -> str:
@@ -82,7 +82,8 @@ def set_aside(session: Connection, table: Table, files: Iterable[str]) -> None:
         for file in sorted(files):
             session.execute(f"insert into {LEDGER}.done (step) values (%s) on conflict do nothing", (file,))
         name = qualified(table.table_schema, table.name)
-        session.execute(f"truncate only {name}".encode())
+        if table.has_rows:  # what is loaded through its root goes aside before any row comes
+            session.execute(f"truncate only {name}".encode())
         more: dict[str, str] = dict(session.execute(_MORE, (name,)).fetchall())
         columns = ", ".join(
             f"{ident(column.name)} {qualified(column.base_schema, column.base)}{more[column.name]}"
@@ -109,7 +110,7 @@ def bring_back(session: Connection, table: Table, *, is_lenient: bool = False) -
                 return
             session.execute("set local synchronous_commit = off")
             while (error := _refused(session, insert)) is not None:
-                condition = drop_condition(session, target, error) if is_lenient else None
+                condition = drop_condition(session, _refusing(table, error), error) if is_lenient else None
                 if condition is None:
                     raise error
                 dropped.append(condition)
@@ -135,6 +136,14 @@ def _refused(session: Connection, statement: str) -> psycopg.IntegrityError | No
     except psycopg.IntegrityError as error:
         return error
     return None
+
+
+def _refusing(table: Table, error: psycopg.IntegrityError) -> str:
+    """Return the name of the table that does not take a row: of several partitions the server tells which one."""
+    diag = error.diag
+    if table.has_rows or not (diag.schema_name and diag.table_name):
+        return qualified(table.table_schema, table.name)
+    return qualified(diag.schema_name, diag.table_name)
 
 
 def _moved(table: Table) -> str:

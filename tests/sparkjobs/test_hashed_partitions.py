@@ -1,0 +1,104 @@
+"""Rows of partitions that hash what another database hashes otherwise come back through the table that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.session import connect
+from tests.support.followed import Followed, open_followed
+from tests.support.jobs import RunJob
+
+pytestmark = pytest.mark.service
+
+NewDatabase = Callable[..., Address]
+
+TYPES = (
+    "create type col as enum ('red', 'green', 'blue', 'black')",
+    "create domain coldom as col",
+    "create type pair as (c col, n int)",
+    "create type cols as range (subtype = col)",
+)
+KEYS = {
+    "enum": ("c col", "c", "(enum_range(null::col))[1 + i % 4]"),
+    "domain": ("c coldom", "c", "(enum_range(null::col))[1 + i % 4]"),
+    "array": ("c col[]", "c", "array[(enum_range(null::col))[1 + i % 4]]"),
+    "composite": ("c pair", "c", "row((enum_range(null::col))[1 + i % 4], 1)::pair"),
+    "range": ("c cols", "c", "cols('red', (enum_range(null::col))[1 + i % 4], '[]')"),
+    "expression": ("c col", "(array[c])", "(enum_range(null::col))[1 + i % 4]"),
+    "name": ("c regclass", "c", "(array['he', 'he0', 'he1', 'he2']::regclass[])[1 + i % 4]"),
+}
+"""Column, key and values of tables."""
+
+
+def tree(name: str, column: str, key: str, value: str) -> list[str]:
+    """Return what makes a table of four partitions, one of which has its columns in another order."""
+    made = [
+        f"create table {name} (id int, {column}, note text) partition by hash ({key})",
+        f"create table {name}0 (note text, gone int, {column}, id int)",
+        f"alter table {name}0 drop column gone",
+        f"alter table {name} attach partition {name}0 for values with (modulus 4, remainder 0)",
+    ]
+    made += [
+        f"create table {name}{each} partition of {name} for values with (modulus 4, remainder {each})"
+        for each in (1, 2, 3)
+    ]
+    return [*made, f"insert into {name} (id, c, note) select i, {value}, 'n' || i from generate_series(1, 40) i"]
+
+
+ENUM = (
+    TYPES[0],
+    "create table he (c col not null, id int, primary key (c, id)) partition by hash (c)",
+    *(f"create table he{n} partition of he for values with (modulus 4, remainder {n})" for n in range(4)),
+    "insert into he select (enum_range(null::col))[1 + i % 4], i from generate_series(1, 200) i",
+)
+
+
+def rows(address: Address, table: str) -> list[str]:
+    with connect(address) as session:
+        session.execute("set search_path = public")
+        return sorted(row for (row,) in session.execute(f"select (id, c)::text from {table}".encode()))
+
+
+def test_rows_come_back_through_the_table_that_hashes_them_by_oids(
+    create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
+) -> None:
+    trees = [statement for name, how in KEYS.items() for statement in tree(f"by_{name}", *how)]
+    source = create_database(*ENUM, *TYPES[1:], *trees)
+    assert run_backup(source)[0] == 0
+    target = create_database()
+    code, record = run_restore(target)
+    assert (code, record.error) == (0, None)
+    for name in ("he", *(f"by_{key}" for key in KEYS)):
+        assert rows(target, name) == rows(source, name)
+    with connect(target) as session:
+        found = session.execute("select count(*) from public.he where c = 'red' and id = 4").fetchone()
+    assert found == (1,)
+    target = create_database("create table mine (id int)")
+    code, record = run_restore(target, "--tables", "public.he", "--map", "public=other")
+    assert (code, record.result and record.result["rows"]) == (0, 200), record.error
+    assert len(rows(target, "other.he")) == 200
+
+
+@pytest.fixture
+def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
+    with open_followed(address, tmp_path / "archive") as opened:
+        opened.make((*ENUM, "create table plain (id int primary key, c int)", "insert into plain values (1, 1)"))
+        yield opened
+
+
+def test_changes_of_such_partitions_come_back_too(followed: Followed, new_database: NewDatabase) -> None:
+    followed.back_up()
+    followed.run("delete from he where id % 3 = 0", "update he set c = 'black' where id = 1")
+    followed.run("insert into he values ('red', 900)", "delete from he2")
+    position = followed.run("update he set id = id + 1000 where id < 50")
+    then = rows(followed.address, "he")
+    followed.run("alter table he add check (id > 2)", "delete from he where id > 100")
+    followed.back_up()
+    for at, tables in ((f"lsn:{position}", ()), (f"lsn:{position}", ("public.he",)), ("latest", ())):
+        target = new_database()
+        assert followed.restore(at, target, *tables)["equal"]
+        assert rows(target, "he") == (rows(followed.address, "he") if at == "latest" else then)
