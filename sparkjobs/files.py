@@ -14,6 +14,7 @@ from holdfast.archive.engine import open_engine
 from holdfast.archive.net import net_changes
 from holdfast.archive.packs import AtHand
 from holdfast.sources.postgresql.apply import apply_net
+from holdfast.sources.postgresql.generated import hash_apart
 from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.load import load_file
 from holdfast.sources.postgresql.loose import MisfitError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.generated import Apart
     from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 
@@ -64,6 +66,19 @@ class FileLoader:
                         yield table.oid
                     else:
                         report(rows, record.size)
+
+
+class FileHasher:
+    """The work of one Spark task: hash the columns of a few files apart, as `hash_apart` does."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[tuple[int, Apart]]:
+        """Yield the hashes of each file with the oid of its table."""
+        for table, record in files:
+            yield table.oid, hash_apart(table, read_batches(self._store, record))
+            report(record.rows, record.size)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.moments import history_of
-from holdfast.sources.postgresql import ledger, loose
+from holdfast.sources.postgresql import ledger, load, loose
 from holdfast.sources.postgresql.apply import Applied
+from holdfast.sources.postgresql.generated import has_stored, nothing, recomputed, sum_apart, with_changes
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS
 from holdfast.sources.postgresql.partitions import through_roots
-from sparkjobs.files import ChangeApplier, ChangedTable, FileLoader
+from sparkjobs.files import ChangeApplier, ChangedTable, FileHasher, FileLoader
 from sparkjobs.tasks import pack
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import TableParts
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.generated import Apart, Recomputed
     from holdfast.sources.postgresql.parallel import Sessions
     from holdfast.sources.postgresql.plan import NotRestored
     from holdfast.sources.postgresql.table import Table
@@ -102,7 +104,7 @@ class Loading:
     def expected(self) -> dict[int, ContentHash]:
         """Return what the content hash of each table must be, by oid: what the archive says, and what changes did."""
         steps = self._steps()
-        applied = {each.table.oid: Applied.from_json(steps[each.step]) for each in self._changed}
+        applied = self._applied(steps)
         expected = {}
         for table, parts in self._tables:
             there = loose.aside(table) if loose.is_aside(table, steps) else table
@@ -110,6 +112,49 @@ class Loading:
             base = sum((ContentHash.parse(each or "0:0") for each in found), ContentHash(0, 0))
             expected[table.oid] = applied[table.oid].after(base) if table.oid in applied else base
         return expected
+
+    def compare(self, sessions: Sessions, expected: Mapping[int, ContentHash]) -> tuple[NotRestored, ...]:
+        """Compare all tables with the archive; return the generated columns that the target computes otherwise.
+
+        :param expected: as above.
+        :raises DamagedError: anything else differs.
+        """
+        different = load.differences(sessions, expected, self.tables)
+        generated = [each for each in different if has_stored(each.tables[0])]
+        found = self._recomputed(sessions, generated) if generated else {}
+        load.check_equal([each for each in different if each.tables[0].oid not in found])
+        return tuple(named for each in found.values() for named in each.name())
+
+    def _recomputed(self, sessions: Sessions, different: Sequence[load.Difference]) -> dict[int, Recomputed]:
+        """Return what differs in generated columns alone, by the oid of the first table each."""
+        wanted = self._apart({table.oid for each in different for table in each.tables})
+        roots = [each.tables[0] for each in different]
+        here = sessions.run(roots, load.hashes_apart)
+        found = {}
+        for each, seen in zip(different, here, strict=True):
+            parts = [wanted[table.oid] for table in each.tables]
+            if all(part is not None for part in parts):
+                root = each.tables[0]
+                total = sum_apart(part for part in parts if part is not None)
+                if (one := recomputed(root, total, seen)) is not None:
+                    found[root.oid] = one
+        return found
+
+    def _apart(self, oids: Collection[int]) -> dict[int, Apart | None]:
+        """Return the hashes of tables in the archive, with their changes; None where changes were not noted so."""
+        files = [pair for pair in files_of(self._tables) if pair[0].oid in oids]
+        tasks = pack(files, lambda pair: pair[1].size, room=_TASK_BYTES)
+        rows = sum(file.rows for _, file in files)
+        hashed = self._job.map("comparing columns", tasks, FileHasher(self._job.store), estimated_rows=rows)
+        applied, found = self._applied(self._steps()), {}
+        for table in self.tables:
+            if table.oid in oids:
+                base = sum_apart([nothing(table), *(apart for oid, apart in hashed if oid == table.oid)])
+                found[table.oid] = with_changes(base, applied[table.oid].plain) if table.oid in applied else base
+        return found
+
+    def _applied(self, steps: Mapping[str, str]) -> dict[int, Applied]:
+        return {each.table.oid: Applied.from_json(steps[each.step]) for each in self._changed}
 
     def _steps(self) -> Mapping[str, str]:
         return ledger.read_steps(self._session)

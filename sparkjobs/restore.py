@@ -305,7 +305,7 @@ class Restoring:
             late = (*late, *set_sequences(self._session, plan.sequences))
             job.log.progress("comparing with the archive", rows=rows, size=size)
             expected = loading.expected()
-            load.compare(sessions, expected, loading.tables)
+            late = (*late, *loading.compare(sessions, expected))
         ledger.drop_ledger(self._session)
         return late, sum(each.rows for each in expected.values())
 

@@ -42,22 +42,32 @@ class Applied:
     :param emptied: all rows of the base went first, unhashed.
     :param deleted: rows of the base that went one by one, those before an update among them.
     :param inserted: rows that came.
+    :param plain: the same without stored generated columns; None where there are none, or a release did not note it.
     """
 
     emptied: bool
     deleted: ContentHash
     inserted: ContentHash
+    plain: Applied | None = None
 
     def to_json(self) -> str:
         """Return what another process needs of it."""
-        return json.dumps({"emptied": self.emptied, "deleted": str(self.deleted), "inserted": str(self.inserted)})
+        return json.dumps(self._described())
+
+    def _described(self) -> dict[str, Any]:
+        plain = {"plain": self.plain._described()} if self.plain else {}
+        return {"emptied": self.emptied, "deleted": str(self.deleted), "inserted": str(self.inserted), **plain}
 
     @classmethod
     def from_json(cls, text: str) -> Applied:
         """Return what `to_json` described."""
-        found = json.loads(text)
+        return cls._of(json.loads(text))
+
+    @classmethod
+    def _of(cls, found: dict[str, Any]) -> Applied:
         deleted, inserted = ContentHash.parse(found["deleted"]), ContentHash.parse(found["inserted"])
-        return cls(emptied=found["emptied"], deleted=deleted, inserted=inserted)
+        plain = cls._of(found["plain"]) if "plain" in found else None
+        return cls(emptied=found["emptied"], deleted=deleted, inserted=inserted, plain=plain)
 
     def after(self, base: ContentHash) -> ContentHash:
         """Return the content hash of the table, from that of its base."""
@@ -128,10 +138,16 @@ class _Net:
         if staged.emptied:
             self._do(statements.empty())
         self._complete()
-        deleted = self._delete()
-        inserted = self._insert()
+        deleted, plain_deleted = self._delete()
+        inserted, plain_inserted = self._insert()
         self._do(statements.drop())
-        return Applied(emptied=staged.emptied, deleted=deleted, inserted=inserted)
+        plain = Applied(emptied=staged.emptied, deleted=plain_deleted, inserted=plain_inserted)
+        return Applied(
+            emptied=staged.emptied,
+            deleted=deleted,
+            inserted=inserted,
+            plain=plain if statements.has_generated else None,
+        )
 
     def _stage(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of changes in the schema of the staged columns, and note what is in it."""
@@ -181,26 +197,27 @@ class _Net:
             if found != staged.updates:
                 raise self._misfit(f"{staged.updates - found} of {staged.updates} rows to be updated are missing")
 
-    def _delete(self) -> ContentHash:
-        rows, total, updated = self._numbers(self._statements.delete())
+    def _delete(self) -> tuple[ContentHash, ContentHash]:
+        """Return the hashes of all columns, and of those which changes have."""
+        rows, total, plain, updated = self._numbers(self._statements.delete())
         if updated > self._staged.updates:
             raise self._misfit(f"{self._staged.updates} rows to be updated are there {updated} times")
         missing = self._staged.deleted - rows
         if missing and not self._statements.key:
             raise self._misfit(f"{missing} of {self._staged.deleted} rows to be deleted are missing")
-        return ContentHash(rows, total)
+        return ContentHash(rows, total), ContentHash(rows, plain)
 
-    def _insert(self) -> ContentHash:
+    def _insert(self) -> tuple[ContentHash, ContentHash]:
         statements, inserted = self._statements, self._staged.inserted
         if self._staged.updates:
             inserted += ContentHash(*self._numbers(statements.hash_updated()))
         if not statements.has_generated:
             self._do(statements.insert())
-            return inserted
+            return inserted, inserted
         rows, total, plain = self._numbers(statements.insert_and_hash())
         if ContentHash(rows, plain) != inserted:
             raise DamagedError(f"{self._table.label}: the rows that came are not those of the archive's changes")
-        return ContentHash(rows, total)
+        return ContentHash(rows, total), inserted
 
     def _misfit(self, what: str) -> DamagedError:
         return DamagedError(f"{self._table.label}: the archive's changes do not fit its base: {what}")

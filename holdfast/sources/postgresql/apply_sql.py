@@ -129,18 +129,25 @@ class NetStatements:
         return f"{staged} = case when {is_kept} then {own} else {staged} end"
 
     def delete(self) -> str:
-        """Delete every row of the base that changes touch; returns their hash, and how many were to be updated."""
+        """Delete every row of the base that changes touch.
+
+        Returns how many were to be updated, and the hashes of all columns and of those which changes have.
+        """
         place = ident(self._unused("place"))
         if self.key:
             using, condition, updated = STAGE, self._same_key(), self._has_op(UPDATED)
         else:
             using, condition, updated = f"({self._surplus()}) g ({place})", f"t.ctid = g.{place}", "false"
-        hashed = row_hash(self.table.columns, encoding=self.encoding)
-        gone = f"delete from only {self.name} t using {using} where {condition} returning {hashed}, {updated}"
+        gone = f"delete from only {self.name} t using {using} where {condition} returning {self._hashes()}, {updated}"
         return (
-            f"with gone (hash, updated) as ({gone}) "
-            "select count(*), coalesce(sum(hash), 0), count(*) filter (where updated) from gone"
+            f"with gone (whole, plain, updated) as ({gone}) select count(*), coalesce(sum(whole), 0), "
+            "coalesce(sum(plain), 0), count(*) filter (where updated) from gone"
         )
+
+    def _hashes(self) -> str:
+        """Return the SQL of a row's hash, of all columns, and of those which changes have: 0 where these are all."""
+        plain = row_hash(self.plain, encoding=self.encoding) if self.has_generated else "0"
+        return f"{row_hash(self.table.columns, encoding=self.encoding)}, {plain}"
 
     def _surplus(self) -> str:
         """Select where the rows are that go, as many of each as are to: rows are equal if their text is."""
@@ -172,9 +179,8 @@ class NetStatements:
 
     def insert_and_hash(self) -> str:
         """Insert every complete row; returns the hash of all columns, and that of those which changes have."""
-        hashes = ", ".join(row_hash(columns, encoding=self.encoding) for columns in (self.table.columns, self.plain))
         return (
-            f"with came (whole, plain) as ({self.insert()} returning {hashes}) "
+            f"with came (whole, plain) as ({self.insert()} returning {self._hashes()}) "
             "select count(*), coalesce(sum(whole), 0), coalesce(sum(plain), 0) from came"
         )
 

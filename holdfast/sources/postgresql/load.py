@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -10,6 +11,7 @@ import psycopg
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.sources.postgresql.conform import conform, is_same_form
 from holdfast.sources.postgresql.copy_in import copy_in
+from holdfast.sources.postgresql.generated import column_sets
 from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_select
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.sources.postgresql.ledger import note_result, once
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Catalog, Relation
+    from holdfast.sources.postgresql.columns import Column
+    from holdfast.sources.postgresql.generated import Apart
     from holdfast.sources.postgresql.parallel import Sessions
     from holdfast.sources.postgresql.table import Table
 
@@ -196,37 +200,66 @@ def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[s
     return tuple(filter(None, sessions.run(relations, gather)))
 
 
-def content_hash(session: Connection, table: Table) -> ContentHash:
-    """Return a table's row count and content hash, computed by the server; a partitioned one's with its partitions."""
+def content_hash(session: Connection, table: Table, columns: Sequence[Column] | None = None) -> ContentHash:
+    """Return a table's row count and content hash, computed by the server; a partitioned one's with its partitions.
+
+    :param columns: of these alone; None: of all.
+    """
     encoding = session.info.parameter_status("server_encoding") or "UTF8"
     name = qualified(table.table_schema, table.name)
-    query = hash_select(f"only {name}" if table.has_rows else name, table.columns, encoding=encoding)
+    query = hash_select(f"only {name}" if table.has_rows else name, columns or table.columns, encoding=encoding)
     row = session.execute(query.encode()).fetchone()
     if row is None:
         raise HoldfastError(f"the server counted nothing in {table.label}")
     return ContentHash(int(row[0]), int(row[1]))
 
 
-def compare(sessions: Sessions, expected: Mapping[int, ContentHash], tables: Sequence[Table]) -> None:
+@dataclass(frozen=True)
+class Difference:
+    """What is not as the archive says.
+
+    :param tables: whose rows are compared together: one, or partitions that were loaded through one root.
+    """
+
+    tables: tuple[Table, ...]
+    found: ContentHash
+    wanted: ContentHash
+
+    def __str__(self) -> str:
+        what = "rows with other contents"
+        if self.found.rows != self.wanted.rows:
+            what = f"rows instead of {self.wanted.rows}"
+        return f"{self.tables[0].label} has {self.found.rows} {what}"
+
+
+def differences(
+    sessions: Sessions, expected: Mapping[int, ContentHash], tables: Sequence[Table]
+) -> tuple[Difference, ...]:
     """Compare every table with what the archive says of it; what went through one root is compared there, as a whole.
 
     :param expected: content hash by table oid.
-    :raises DamagedError: naming the tables that differ, and how.
     """
-
     together: dict[tuple[str, str], list[Table]] = {}
     for table in tables:
         together.setdefault((table.table_schema, table.name), []).append(table)
 
-    def check(session: Connection, some: Sequence[Table]) -> str | None:
-        table = some[0]
-        found = content_hash(session, table)
+    def check(session: Connection, some: Sequence[Table]) -> Difference | None:
+        found = content_hash(session, some[0])
         wanted = sum((expected[each.oid] for each in some), ContentHash())
-        if found == wanted:
-            return None
-        what = "rows with other contents" if found.rows == wanted.rows else f"rows instead of {wanted.rows}"
-        return f"{table.label} has {found.rows} {what}"
+        return None if found == wanted else Difference(tuple(some), found, wanted)
 
-    different = [said for said in sessions.run([*together.values()], check) if said]
+    return tuple(filter(None, sessions.run([*together.values()], check)))
+
+
+def check_equal(different: Sequence[Difference]) -> None:
+    """Make sure that nothing differs.
+
+    :raises DamagedError: naming the tables that differ, and how.
+    """
     if different:
-        raise DamagedError(f"restored, but not equal to the archive: {'; '.join(different)}")
+        raise DamagedError(f"restored, but not equal to the archive: {'; '.join(map(str, different))}")
+
+
+def hashes_apart(session: Connection, table: Table) -> Apart:
+    """Return the hashes of a table that has stored generated columns, without these and of each of them."""
+    return {name: content_hash(session, table, columns) for name, columns in column_sets(table).items()}

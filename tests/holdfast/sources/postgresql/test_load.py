@@ -258,9 +258,9 @@ def test_tables_that_differ_are_named_with_how(
     load.load_file(session, table, "data/x", rows(catalog, 1, 2))
     right = load.content_hash(session, table)
     with Sessions(address, 2) as sessions:
-        load.compare(sessions, {table.oid: right}, [table])
+        load.check_equal(load.differences(sessions, {table.oid: right}, [table]))
         with pytest.raises(DamagedError, match=r"public\.orders has 2 rows instead of 3"):
-            load.compare(sessions, {table.oid: ContentHash(3, right.total)}, [table])
+            load.check_equal(load.differences(sessions, {table.oid: ContentHash(3, right.total)}, [table]))
         session.execute("update public.orders set name = 'changed' where id = 1")
         with pytest.raises(DamagedError, match=r"public\.orders has 2 rows with other contents"):
-            load.compare(sessions, {table.oid: right}, [table])
+            load.check_equal(load.differences(sessions, {table.oid: right}, [table]))
