@@ -18,6 +18,7 @@ from pydantic import Field, PrivateAttr
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.columns import read_columns
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, LargeObjectGroup, read_groups
+from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.record import Record
 from holdfast.sources.postgresql.roles import Roles, read_roles
 from holdfast.sources.postgresql.sequences import SequenceValue, read_sequences
@@ -121,6 +122,20 @@ class Catalog(Record):
             if table.has_rows and not any(fnmatchcase(table.label, glob) for glob in exclude)
         )
 
+    @property
+    def holds_ledger(self) -> bool:
+        """Say whether what a restore had left in the source was backed up, as an older release did."""
+        return any(table.table_schema == LEDGER for table in self.tables)
+
+    def without_ledger(self) -> Catalog:
+        """Return the record without it."""
+        return self.model_copy(
+            update={
+                "tables": tuple(table for table in self.tables if table.table_schema != LEDGER),
+                "sequences": tuple(value for value in self.sequences if value.sequence_schema != LEDGER),
+            }
+        )
+
     def matching(self, globs: Sequence[str]) -> tuple[Table, ...]:
         """Return the tables that match a glob; without globs, all.
 
@@ -202,8 +217,8 @@ def _matching(tables: tuple[Table, ...], globs: Sequence[str]) -> tuple[Table, .
     return tuple(table for table in tables if not globs or any(fnmatchcase(table.label, glob) for glob in globs))
 
 
-USER_SCHEMA = "n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'"
-"""Of a query's pg_namespace `n`."""
+USER_SCHEMA = f"n.nspname not in ('pg_catalog', 'information_schema', '{LEDGER}') and n.nspname !~ '^pg_(toast|temp)'"
+"""Of a query's pg_namespace `n`; what a restore has left there is not the user's."""
 
 NO_EXTENSION = """not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::regclass
   and d.objid = c.oid and d.deptype = 'e')"""
@@ -272,15 +287,19 @@ _ROLES = f"""
 select r.rolname from pg_catalog.pg_shdepend s join pg_catalog.pg_roles r on r.oid = s.refobjid
 where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype in ('o', 'a', 'r')
   and s.dbid = (select oid from pg_catalog.pg_database where datname = current_database()) and r.rolname !~ '^pg_'
+  and not exists (select from pg_catalog.pg_namespace n where n.nspname = '{LEDGER}' and (
+    s.classid = 'pg_catalog.pg_namespace'::regclass and s.objid = n.oid or s.classid = 'pg_catalog.pg_class'::regclass
+    and s.objid in (select c.oid from pg_catalog.pg_class c where c.relnamespace = n.oid)))
 union
 select r.rolname from pg_catalog.pg_roles r, (
   select 'pg_catalog.pg_class'::regclass as class, oid, relowner as owner from pg_catalog.pg_class
     where relkind in ('r', 'p', 'v', 'm', 'f', 'S') and relpersistence <> 't'
+      and relnamespace not in (select n.oid from pg_catalog.pg_namespace n where n.nspname = '{LEDGER}')
   union all select 'pg_catalog.pg_proc'::regclass, oid, proowner from pg_catalog.pg_proc
   union all select 'pg_catalog.pg_type'::regclass, oid, typowner from pg_catalog.pg_type
     where typrelid = 0 and typcategory <> 'A' and typtype <> 'm'
   union all select 'pg_catalog.pg_namespace'::regclass, oid, nspowner from pg_catalog.pg_namespace
-    where nspname !~ '^pg_'
+    where nspname !~ '^pg_' and nspname <> '{LEDGER}'
   union all select 'pg_catalog.pg_largeobject'::regclass, oid, lomowner from pg_catalog.pg_largeobject_metadata
 ) o where r.oid = 10 and o.owner = r.oid and (o.oid >= 16384 or o.class = {LARGE_OBJECTS})
   and not exists (select from pg_catalog.pg_depend d
@@ -335,6 +354,13 @@ select format('%s of %I.%I: it belongs to an extension', case c.relkind when 'S'
   n.nspname, c.relname)
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p', 'S') and {USER_SCHEMA} and not ({NO_EXTENSION})
+union all
+select 'schema {LEDGER}: ' || case when pg_catalog.to_regclass('{LEDGER}.restore') is not null
+    and pg_catalog.to_regclass('{LEDGER}.done') is not null
+  then 'it is what a restore noted that has not come to its end in this database; once none is to go on there, drop it '
+    '(DROP SCHEMA {LEDGER} CASCADE)'
+  else 'restores need this name for themselves; rename the schema, and it is backed up' end
+from pg_catalog.pg_namespace where nspname = '{LEDGER}'
 union all
 select format('security labels of %s large objects', count(*)) from pg_catalog.pg_seclabel
 where classoid = {LARGE_OBJECTS} having count(*) > 0

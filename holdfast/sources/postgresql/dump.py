@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, RefusedError
+from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.programs import begin, need, output_of
 from holdfast.sources.postgresql.snapshot import QUEUE_WAIT_S, queued_behind
 
@@ -37,7 +38,7 @@ def begin_dump(
     """Dump the schema while the block does something else.
 
     What this yields waits for the end, and returns the whole schema as it is in the snapshot, in pg_dump's custom
-    format, and what it warned of.
+    format, and what it warned of. What a restore has left in the database is not in it.
 
     :param server_version: such as 180006; pg_dump must be at least of this major version.
     :raises BusyError: somebody waits to change a table, and does not give way in QUEUE_WAIT_S.
@@ -49,6 +50,7 @@ def begin_dump(
             "--format=custom",
             "--schema-only",
             "--encoding=UTF8",
+            f"--exclude-schema={LEDGER}",
             f"--snapshot={snapshot.name}",
             f"--file={target}",
             f"--lock-wait-timeout={int(QUEUE_WAIT_S * 1000)}",

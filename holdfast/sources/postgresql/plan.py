@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import RefusedError, UsageError
+from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.naming import name_everything
 from holdfast.sources.postgresql.rename import Maps, check_routines, mentions
 from holdfast.sources.postgresql.selection import ATTACHED, Selection
@@ -119,6 +120,9 @@ class RestorePlan:
         }
 
 
+_LEDGER_LEFT = NotRestored(f"schema {LEDGER}", "a restore that had not come to its end had left it in the source")
+
+
 def make_plan(
     catalog: Catalog,
     entries: Sequence[Entry],
@@ -137,6 +141,9 @@ def make_plan(
     :raises RefusedError: it cannot work in this target; says what to do.
     """
     maps = maps or Maps()
+    if catalog.holds_ledger:
+        plan = make_plan(catalog.without_ledger(), entries, target, globs=globs, maps=maps, stored=stored)
+        return plan if globs else replace(plan, not_restored=(*plan.not_restored, _LEDGER_LEFT))
     if not globs and not maps:
         tables = [*catalog.tables, *([catalog.large_objects] if catalog.large_objects else [])]
         return RestorePlan(

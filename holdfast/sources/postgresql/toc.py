@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql.definitions import SCHEMA, TRIGGERS
 from holdfast.sources.postgresql.dump import script_of
+from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.sqltext import COMMENT, Token, chain_at, tokens
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:
     """Return a dump's entries in the order in which they can be created.
 
     Publications and event triggers of ours are left out: they belong to the backup of the source, and nobody would drop
-    them elsewhere.
+    them elsewhere. So is what a restore had left in the source, which older releases backed up.
 
     :param server_version: such as 180006; of the server they are for.
     :raises DamagedError: it is not what pg_restore writes.
@@ -125,6 +126,8 @@ def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:
 def _is_ours(entry: Entry) -> bool:
     if entry.kind in _PUBLICATIONS:
         return _STREAM.fullmatch(entry.name.partition(" ")[0]) is not None
+    if entry.schema == LEDGER or (entry.kind, entry.name) == ("SCHEMA", LEDGER) or entry.name == f"SCHEMA {LEDGER}":
+        return True
     words = entry.name.split()  # of what belongs to another entry, such as its comment, its kind stands before its name
     return SCHEMA in (entry.schema, *words[-1:]) or (
         "EVENT TRIGGER" in (entry.kind, " ".join(words[:2])) and words[-1] in TRIGGERS
