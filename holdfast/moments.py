@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -13,22 +14,24 @@ from holdfast.archive.files import read_file
 from holdfast.archive.history import TableHistory
 from holdfast.archive.shape import Shape
 from holdfast.archive.timeline import to_of
-from holdfast.errors import RefusedError, UsageError
+from holdfast.errors import DamagedError, RefusedError, UsageError
 from holdfast.fields import field_id, numbered
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.columns import Column
+from holdfast.sources.postgresql.configuration import of_moment
 from holdfast.sources.postgresql.conform import conform
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.sequences import SequenceValue, at_end, between
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from holdfast.archive.model import Block
     from holdfast.archive.state import State
     from holdfast.archive.timeline import Moment, TableParts
+    from holdfast.sources.postgresql.configuration import Configuration
     from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 
@@ -154,7 +157,20 @@ def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
         earlier = _read_sequences(store, moment.sequences_before.block)
         is_later = to_of(moment.sequences.head) >= moment.position
         sequences = between(catalog.sequences, earlier, recorded if is_later else None)
-    return catalog.model_copy(update={"sequences": tuple(sequences)})
+    configuration = _configuration(store, moment, catalog)
+    return catalog.model_copy(update={"sequences": tuple(sequences), "configuration": tuple(configuration)})
+
+
+def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iterable[Configuration]:
+    """Return the rows that extensions keep, as the backup before a moment has read them."""
+    if moment.sequences_before is None or not catalog.configuration:
+        return catalog.configuration
+    before = Catalog.model_validate_json(read_file(store, moment.sequences_before.block.catalog))
+    after = None
+    if moment.next_cut is not None:
+        with suppress(DamagedError):  # it only tells whether they changed
+            after = Catalog.model_validate_json(read_file(store, moment.next_cut.block.catalog)).configuration
+    return of_moment(catalog.configuration, before.configuration, after)
 
 
 def _read_sequences(store: ObjectStore, block: Block) -> tuple[SequenceValue, ...]:

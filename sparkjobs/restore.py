@@ -23,11 +23,12 @@ from holdfast.moments import Schema, catalog_of, parts_of, resolve
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read
 from holdfast.sources.postgresql import ledger, load, loose, objects
+from holdfast.sources.postgresql.configuration import restore_configuration
 from holdfast.sources.postgresql.large_objects import check_comparable
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import explained
 from holdfast.sources.postgresql.parallel import Sessions
-from holdfast.sources.postgresql.plan import make_plan, without_tablespaces
+from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.session import connect
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import Moment, TableParts
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.plan import NotRestored, RestorePlan
+    from holdfast.sources.postgresql.plan import RestorePlan
     from holdfast.sources.postgresql.role_plan import RolePlan
     from holdfast.sources.postgresql.table import Table
     from holdfast.sources.postgresql.target import Target
@@ -294,9 +295,10 @@ class Restoring:
             job.log.progress("creating tables")
             self._create_roles()
             objects.create_tables(sessions, plan)
+            kept = self._restore_configuration(plan)
             loading.run(sessions)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
-            late = (*loading.left_out(), *objects.create_rest(sessions, plan))
+            late = (*kept, *loading.left_out(), *objects.create_rest(sessions, plan))
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)
             late = (*late, *load.refresh_views(sessions, plan.materialized_views))
@@ -308,6 +310,12 @@ class Restoring:
             late = (*late, *loading.compare(sessions, expected))
         ledger.drop_ledger(self._session)
         return late, sum(each.rows for each in expected.values())
+
+    def _restore_configuration(self, plan: RestorePlan) -> tuple[NotRestored, ...]:
+        """Put rows of extensions back; name those that are not as they were, or may not be."""
+        why = {each.label: each.note for each in plan.configuration if each.note}
+        why |= restore_configuration(self._session, plan.configuration)
+        return tuple(NotRestored(what, reason) for what, reason in why.items())
 
     def _lenient(self, plan: RestorePlan) -> set[int]:
         """Return the oids of the tables whose rows may be of another moment than their conditions."""

@@ -137,12 +137,17 @@ def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cu
         catalog, not_included = seen.catalog, seen.not_included
         attempt, folder = new_attempt(), table_folder(source, "schema", block)
         sequences = write_bytes(job.store, f"{folder}/sequences-{attempt}.json", sequences_to_json(catalog.sequences))
+        path = f"{folder}/catalog-{attempt}.json"
         if version == last.schema_version:
-            return replace(known_cut(job, last), catalog=catalog, sequences=sequences, seen=known)
+            before = known_cut(job, last)
+            file = before.catalog_file
+            if before.catalog.configuration != catalog.configuration:
+                file = write_bytes(job.store, path, catalog.model_dump_json().encode())
+            return replace(before, catalog=catalog, catalog_file=file, sequences=sequences, seen=known)
         dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
     return Cut(
         catalog,
-        write_bytes(job.store, f"{folder}/catalog-{attempt}.json", catalog.model_dump_json().encode()),
+        write_bytes(job.store, path, catalog.model_dump_json().encode()),
         write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump),
         sequences,
         version,

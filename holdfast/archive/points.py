@@ -417,7 +417,15 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
     sequences = _sequences(interval.chain, position) or before
     is_told = sequences.head.is_cut and to_of(sequences.head) == position
     moment = Moment(
-        source, position, at, interval.chain, full, before, sequences, sequences_before=None if is_told else before
+        source,
+        position,
+        at,
+        interval.chain,
+        full,
+        before,
+        sequences,
+        sequences_before=None if is_told else before,
+        next_cut=None if is_told else after,
     )
     if after is None and to_of(before.head) < position:
         return replace(

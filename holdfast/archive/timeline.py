@@ -177,6 +177,8 @@ class Moment:
     :param sequences: the block that tells where sequences stood, never earlier than at the position, if there is one.
     :param sequences_before: the last one that told before the position; None where `sequences` tells of the very
         position.
+    :param next_cut: the first block behind the position that tells a schema, where none tells of the very position;
+        what it reads may be missing. None where there is none.
     :param approximate: why the schema may differ from that of the position; "" where it does not.
     :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
         it is not known when; None where that is known.
@@ -192,6 +194,7 @@ class Moment:
     approximate: str = ""
     doubt: tuple[Placed, Placed] | None = None
     sequences_before: Placed | None = None
+    next_cut: Placed | None = None
 
     def __str__(self) -> str:
         return f"commit:{self.commit}, lsn:{show_position(self.position)}"

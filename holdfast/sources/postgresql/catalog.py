@@ -17,6 +17,7 @@ from pydantic import Field, PrivateAttr
 
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.columns import read_columns
+from holdfast.sources.postgresql.configuration import CONFIGURED, READABLE, Configuration, read_configuration
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, LargeObjectGroup, read_groups
 from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.record import Record
@@ -58,6 +59,7 @@ class Catalog(Record):
     :param role_details: what these are; None where a release has not recorded it yet, like what follows.
     :param tablespaces: that something is in, besides the database's own.
     :param large_objects: pg_largeobject, where the database has large objects.
+    :param configuration: rows that extensions keep for their users.
     :param types: how values of enums and composite types are written: by label or type, by what these are kept as, and
         by its rows in the server's catalog.
     :param enums: labels by `schema.name` of the type, and of that of its arrays; `enum_oids`: the type's oid by both.
@@ -77,6 +79,7 @@ class Catalog(Record):
     tablespaces: tuple[Tablespace, ...] | None = None
     large_objects: Table | None = None
     large_object_groups: tuple[LargeObjectGroup, ...] = ()
+    configuration: tuple[Configuration, ...] = ()
     types: Mapping[str, str] = Field(default_factory=dict)
     enums: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     enum_oids: Mapping[str, int] = Field(default_factory=dict)
@@ -255,9 +258,11 @@ order by n.nspname, c.relname
 """
 
 _SEQUENCES = f"""
-select c.oid::int8, n.nspname, c.relname
+select c.oid::int8, n.nspname, c.relname, coalesce(e.extname::text, '')
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'S' and {USER_SCHEMA} and {NO_EXTENSION} order by 2, 3
+left join pg_catalog.pg_depend m on m.classid = 'pg_catalog.pg_class'::regclass and m.objid = c.oid and m.deptype = 'e'
+left join pg_catalog.pg_extension e on e.oid = m.refobjid
+where c.relkind = 'S' and ({USER_SCHEMA} and {NO_EXTENSION} or {CONFIGURED} and {READABLE}) order by 2, 3
 """
 
 # A materialised view comes after every other one that it reads, through however many plain views.
@@ -350,10 +355,12 @@ select format('foreign table %I.%I: its rows are on another server', n.nspname, 
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind = 'f' and {USER_SCHEMA}
 union all
-select format('%s of %I.%I: it belongs to an extension', case c.relkind when 'S' then 'value' else 'rows' end,
-  n.nspname, c.relname)
+select format('%s of %I.%I: it belongs to an extension%s', case c.relkind when 'S' then 'value' else 'rows' end,
+  n.nspname, c.relname, case when {CONFIGURED}
+    then ', which keeps rows of its users there, and this role may not read it: grant it SELECT' else '' end)
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p', 'S') and {USER_SCHEMA} and not ({NO_EXTENSION})
+  and not (c.relkind in ('r', 'S') and {CONFIGURED} and {READABLE})
 union all
 select 'schema {LEDGER}: ' || case when pg_catalog.to_regclass('{LEDGER}.restore') is not null
     and pg_catalog.to_regclass('{LEDGER}.done') is not null
@@ -392,7 +399,7 @@ def read_catalog(
     """Read the whole record.
 
     :param tables: as `read_tables` returned them, locked since.
-    :param values: read where each sequence stands, too, which takes the right to.
+    :param values: read where each sequence stands, too, which takes the right to, and what extensions keep.
     """
     encoding = connection.execute(
         "select pg_catalog.pg_encoding_to_char(encoding) from pg_catalog.pg_database where datname = current_database()"
@@ -406,6 +413,7 @@ def read_catalog(
         server_version=connection.info.server_version,
         encoding=encoding[0] if encoding else "UTF8",
         tables=own,
+        configuration=tuple(read_configuration(connection)) if values else (),
         sequences=tuple(read_sequences(connection, connection.execute(_SEQUENCES).fetchall())) if values else (),
         materialized_views=tuple(
             Relation(relation_schema=schema, name=name) for schema, name in connection.execute(_MATERIALIZED_VIEWS)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.sources.postgresql.catalog import Catalog, Relation
+    from holdfast.sources.postgresql.configuration import Configuration
     from holdfast.sources.postgresql.large_objects import LargeObjectGroup
     from holdfast.sources.postgresql.rename import Name, Names
     from holdfast.sources.postgresql.sequences import SequenceValue
@@ -85,6 +86,7 @@ class RestorePlan:
     unchanged: tuple[str, ...] = ()
     beside: bool = True
     large_objects: tuple[LargeObjectGroup, ...] = ()
+    configuration: tuple[Configuration, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -154,6 +156,7 @@ def make_plan(
             roles=tuple(catalog.roles),
             beside=False,
             large_objects=catalog.large_object_groups,
+            configuration=catalog.configuration,
         )
     check_routines(entries, maps)
     chosen = _choose(catalog, globs)
@@ -165,17 +168,19 @@ def make_plan(
     _check(tables, created, maps, target, stored, chosen=bool(globs))
     names, renamed = name_everything(selection, created, maps)
     created = _without_unused_schemas(selection, created, names, whole=not globs)
+    extensions = {entry.name for entry in created if entry.kind == "EXTENSION"}
     final = [_renamed(selection, entry, names) for entry in created]
     return RestorePlan(
         tables=tuple(_planned(table, names, stored) for table in tables),
         entries=(*_missing_schemas(created, final, names, target), *final),
         borrowed=frozenset(entry.id for entry, _ in selection.references()),
-        sequences=tuple(_sequences(catalog, created, names)),
+        sequences=tuple(_sequences(catalog, created, names, extensions)),
         materialized_views=tuple(_views(catalog, created, names)),
         roles=_roles(catalog, final),
         renamed=tuple(renamed),
         skipped_existing=tuple(sorted(entry.label for entry in selection.existing.values() if _is_worth_naming(entry))),
-        not_restored=(*_not_restored(selection, names), *_large_objects(catalog)),
+        not_restored=(*_not_restored(selection, names), *_large_objects(catalog), *_kept(catalog, selection)),
+        configuration=tuple(each for each in catalog.configuration if each.extension in extensions),
         touches=tuple(_touches(selection, names)),
         unchanged=tuple(entry.label for entry in created if maps and mentions(entry, maps, names)),
     )
@@ -319,10 +324,23 @@ def _planned(table: Table, names: Names, stored: Mapping[int, tuple[int, int]]) 
     return PlannedTable(table, renamed, rows, size)
 
 
-def _sequences(catalog: Catalog, created: Iterable[Entry], names: Names) -> Iterator[SequenceValue]:
+def _kept(catalog: Catalog, selection: Selection) -> Iterator[NotRestored]:
+    """Yield the rows of extensions that the target has already."""
+    there = {entry.name for entry in selection.existing.values() if entry.kind == "EXTENSION"}
+    for each in catalog.configuration:
+        if each.extension in there and each.rows:
+            yield NotRestored(each.label, f"the target has extension {each.extension} already, with rows of its own")
+
+
+def _sequences(
+    catalog: Catalog, created: Iterable[Entry], names: Names, extensions: Collection[str]
+) -> Iterator[SequenceValue]:
     made = {(entry.schema, entry.name) for entry in created if entry.kind == "SEQUENCE"}
     for value in catalog.sequences:
-        if (value.sequence_schema, value.name) in made:
+        if value.extension:
+            if value.extension in extensions:
+                yield value
+        elif (value.sequence_schema, value.name) in made:
             schema, name = names.of((value.sequence_schema, value.name))
             yield value.model_copy(update={"sequence_schema": schema, "name": name})
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _OF_ROWS: Final = frozenset({"filenode", "toast", "pages", "size", "estimated_rows"})
 """What a table's record tells of its rows."""
 
-_NO_DEFINITIONS: Final = frozenset({"sequences", "large_objects", "large_object_groups"})
+_NO_DEFINITIONS: Final = frozenset({"sequences", "large_objects", "large_object_groups", "configuration"})
 """What a catalog's record tells of rows alone: that there is a sequence is in the dump."""
 
 

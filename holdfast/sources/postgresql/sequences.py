@@ -29,11 +29,13 @@ class SequenceValue(Reading):
     """Where a sequence stands; never older than the snapshot.
 
     :param oid: of the sequence; 0 where a release did not record it.
+    :param extension: which it belongs to; "" where it belongs to none.
     """
 
     sequence_schema: str
     name: str
     oid: int = 0
+    extension: str = ""
 
 
 class SequenceBetween(SequenceValue):
@@ -47,20 +49,27 @@ class SequenceBetween(SequenceValue):
     is_past: bool
 
 
-def read_sequences(session: Connection, names: Sequence[tuple[int, str, str]]) -> Iterator[SequenceValue]:
+def read_sequences(session: Connection, names: Sequence[tuple[Any, ...]]) -> Iterator[SequenceValue]:
     """Read where sequences stand.
 
-    :param names: oid, schema and name of each.
+    :param names: oid, schema and name of each, and its extension.
     """
     for start in range(0, len(names), _AT_ONCE):
         some = names[start : start + _AT_ONCE]
         queries = (
             f"select {place}, last_value, is_called from {qualified(schema, name)}"
-            for place, (_, schema, name) in enumerate(some)
+            for place, (_, schema, name, _) in enumerate(some)
         )
         for place, last_value, is_called in session.execute(" union all ".join(queries).encode()):
-            oid, schema, name = some[place]
-            yield SequenceValue(oid=oid, sequence_schema=schema, name=name, last_value=last_value, is_called=is_called)
+            oid, schema, name, extension = some[place]
+            yield SequenceValue(
+                oid=oid,
+                sequence_schema=schema,
+                name=name,
+                extension=extension,
+                last_value=last_value,
+                is_called=is_called,
+            )
 
 
 def at_end(wanted: Iterable[SequenceValue], recorded: Iterable[SequenceValue]) -> Iterator[SequenceValue]:
@@ -92,6 +101,7 @@ def between(
             sequence_schema=each.sequence_schema,
             name=each.name,
             oid=each.oid,
+            extension=each.extension,
             last_value=reading.last_value,
             is_called=reading.is_called,
             earlier=known,

@@ -44,9 +44,10 @@ class _Definition:
 
 
 _DEFINED = """
-select q.seqincrement, q.seqmin, q.seqmax, q.seqcycle, a.attrelid::int8, a.attname::text
+select coalesce(pg_catalog.has_sequence_privilege(q.seqrelid, 'update'), false),
+  q.seqincrement, q.seqmin, q.seqmax, q.seqcycle, a.attrelid::int8, a.attname::text
 from pg_catalog.unnest(%s::text[]) with ordinality s (name, place)
-join pg_catalog.pg_sequence q on q.seqrelid = s.name::regclass
+left join pg_catalog.pg_sequence q on q.seqrelid = pg_catalog.to_regclass(s.name)
 left join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_class'::regclass and d.objid = q.seqrelid
   and d.refclassid = 'pg_catalog.pg_class'::regclass and d.deptype in ('a', 'i')
 left join pg_catalog.pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
@@ -80,13 +81,18 @@ def set_sequences(session: Connection, values: Sequence[SequenceValue]) -> tuple
     put: list[tuple[str, int, bool]] = []
     unknown = []
     rows = session.execute(_DEFINED, (names,)).fetchall()
-    for name, value, (increment, least, most, cycles, table, column) in zip(names, values, rows, strict=True):
+    for name, value, (may, increment, least, most, cycles, table, column) in zip(names, values, rows, strict=True):
+        if value.extension and not may:  # it is not ours to create it, or to grant the right
+            unknown.append(_named(name, value, f"extension {value.extension} has none here that this role may set"))
+            continue
         definition = _Definition(increment, least, most, cycles, (table, column) if table is not None else None)
         why = _why_unknown(definition, value)
         reading = _farthest(session, name, definition, value) if why else value
         put.append((name, reading.last_value, reading.is_called))
         if why:
-            unknown.append(_named(name, definition, value, f"{why}. It stands at {reading.last_value}"))
+            unknown.append(
+                _named(name, value, f"{why}. It stands at {reading.last_value}", may_be_set=definition.holds(value))
+            )
     session.execute(_SET, tuple(list(each) for each in zip(*put, strict=True)) if put else ([], [], []))
     return tuple(unknown)
 
@@ -144,9 +150,9 @@ def _of_rows(session: Connection, definition: _Definition) -> Iterator[Reading]:
             yield Reading(last_value=row[0], is_called=True)
 
 
-def _named(name: str, definition: _Definition, value: SequenceValue, reason: str) -> NotRestored:
+def _named(name: str, value: SequenceValue, reason: str, *, may_be_set: bool = True) -> NotRestored:
     statement = ""
-    if definition.holds(value):
+    if may_be_set:
         called = "true" if value.is_called else "false"
         statement = f"select pg_catalog.setval({literal(name)}, {value.last_value}, {called});"
     return NotRestored(f"where sequence {value.sequence_schema}.{value.name} stood", reason, statement)

@@ -26,6 +26,7 @@ from holdfast.sources.postgresql.catalog import (
     read_catalog,
     read_tables,
 )
+from holdfast.sources.postgresql.configuration import CONFIGURED, READABLE
 from holdfast.sources.postgresql.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
 from holdfast.sources.postgresql.obstacles import obstacles, refuse
 from holdfast.sources.postgresql.outages import words
@@ -67,7 +68,8 @@ class HeldSnapshot:
     @cached_property
     def not_included(self) -> tuple[str, ...]:
         """Name what a backup does not hold, each with its reason."""
-        return left_out(self.session)
+        unread = (f"{each.label}: {each.failed}" for each in self.catalog.configuration if each.failed)
+        return (*left_out(self.session), *unread)
 
     def check_labels(self, now: Connection) -> None:
         """Make sure that values of enums were read as they are in the snapshot: the server shows today's labels.
@@ -177,6 +179,7 @@ _TO_LOCK = f"""
 select c.oid::int8, n.nspname, c.relname
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and {USER_SCHEMA} and {NO_EXTENSION}
+  or c.relkind = 'r' and {CONFIGURED} and {READABLE}
   or c.oid = 'pg_catalog.pg_largeobject'::regclass and exists (select from pg_catalog.pg_largeobject_metadata)
 order by 2, 3
 """

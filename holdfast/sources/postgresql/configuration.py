@@ -1,0 +1,222 @@
+"""Rows that extensions keep for their users: in tables whose other rows come with CREATE EXTENSION.
+
+An extension names such a table, with a condition that tells the user's rows from its own, by
+pg_extension_config_dump(). They are read whole, as pg_dump does, and replace what the extension made of them in a
+target. Source: PostgreSQL manual, 'Extension Configuration Tables'.
+"""
+
+from __future__ import annotations
+
+import json
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+
+from holdfast.sources.postgresql.ledger import note_result, once, read_steps
+from holdfast.sources.postgresql.outages import words
+from holdfast.sources.postgresql.record import Record
+from holdfast.sources.postgresql.sql import ident, qualified
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_Key = tuple[str, str, str]
+
+CONFIGURED = "c.oid in (select pg_catalog.unnest(e.extconfig) from pg_catalog.pg_extension e)"
+"""Of a query's pg_class `c`: an extension keeps rows of its users there, or numbers for these."""
+
+READABLE = """(pg_catalog.has_schema_privilege(c.relnamespace, 'usage') and case c.relkind
+  when 'S' then pg_catalog.has_sequence_privilege(c.oid, 'select')
+  else pg_catalog.has_table_privilege(c.oid, 'select') end)"""
+"""Of a query's pg_class `c`."""
+
+MOST_BYTES: Final = 64 << 20
+"""Of one table's rows, which are kept in the record of the database's objects."""
+
+_STEP: Final = "configuration"
+"""What a restore's ledger calls it."""
+
+
+class Configuration(Record):
+    """The rows of one such table.
+
+    :param columns: those that are not generated.
+    :param rows: as COPY writes them as text, in order.
+    :param failed: why they could not be read; "" where they could.
+    :param note: why they may not be those of the moment that is restored; "" in what is stored.
+    """
+
+    extension: str
+    table_schema: str
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...] = ()
+    failed: str = ""
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return what it is, for people."""
+        return f"configuration rows of {self.table_schema}.{self.name}"
+
+    @property
+    def key(self) -> _Key:
+        """Return what tells it from others."""
+        return self.extension, self.table_schema, self.name
+
+
+_TABLES = f"""
+select e.extname::text, n.nspname::text, c.relname::text, coalesce(k.condition, ''),
+  array(select a.attname::text from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0
+    and not a.attisdropped and a.attgenerated = '' order by a.attnum)
+from pg_catalog.pg_extension e cross join lateral unnest(e.extconfig, e.extcondition) k (oid, condition)
+join pg_catalog.pg_class c on c.oid = k.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'r' and {READABLE}
+order by 1, 2, 3
+"""
+
+
+def read_configuration(session: Connection) -> Iterator[Configuration]:
+    """Read all such rows of the session's database that its role may read, as of its snapshot."""
+    for extension, schema, name, condition, columns in session.execute(_TABLES).fetchall():
+        found = Configuration(extension=extension, table_schema=schema, name=name, columns=tuple(columns))
+        try:
+            with session.transaction():
+                rows = _read(session, found, condition)
+        except psycopg.OperationalError:
+            raise
+        except (psycopg.Error, _TooManyError) as error:
+            yield found.model_copy(update={"failed": _said(error)})
+        else:
+            yield found.model_copy(update={"rows": rows})
+
+
+class _TooManyError(Exception):
+    """There are more bytes than a record should hold."""
+
+
+def _said(error: Exception) -> str:
+    return words(error) if isinstance(error, psycopg.Error) else str(error)
+
+
+def _read(session: Connection, table: Configuration, condition: str) -> tuple[str, ...]:
+    query = f"copy (select {_columns(table)} from only {_name(table)} {condition}) to stdout"
+    size, parts = 0, []
+    with session.cursor().copy(query.encode()) as copy:
+        for part in copy:
+            size += len(part)
+            if size > MOST_BYTES:
+                raise _TooManyError(f"they are more than {MOST_BYTES >> 20} MiB")
+            parts.append(bytes(part))
+    lines = b"".join(parts).decode().split("\n")
+    return tuple(sorted(lines[:-1]))
+
+
+def _name(table: Configuration) -> str:
+    return qualified(table.table_schema, table.name)
+
+
+def _columns(table: Configuration) -> str:
+    return ", ".join(map(ident, table.columns))
+
+
+def of_moment(
+    wanted: Sequence[Configuration], before: Sequence[Configuration], after: Sequence[Configuration] | None
+) -> Iterator[Configuration]:
+    """Yield the rows of a moment between two backups: those that the earlier one read.
+
+    :param wanted: those of the backup whose schema the moment has.
+    :param before: those of the earlier backup.
+    :param after: those of the later one; None: they are not known.
+    """
+    earlier = {each.key: each for each in before}
+    later = None if after is None else {each.key: each.rows for each in after}
+    for each in wanted:
+        found = earlier.get(each.key, each)
+        note = ""
+        if later is None:
+            note = "they are of the backup before this moment, and whether they changed by then is not known"
+        elif later.get(each.key) != found.rows:
+            note = "they are of the backup before this moment, and changed until the next one"
+        yield found.model_copy(update={"note": note})
+
+
+# What tells the user's rows from the extension's is the target's own condition: it may have another version.
+_HERE = """
+select e.extname::text, n.nspname::text, c.relname::text, coalesce(k.condition, ''),
+  array(select f.confrelid::regclass::text from pg_catalog.pg_constraint f where f.conrelid = c.oid and f.contype = 'f'
+    and f.confrelid <> c.oid)
+from pg_catalog.pg_extension e cross join lateral unnest(e.extconfig, e.extcondition) k (oid, condition)
+join pg_catalog.pg_class c on c.oid = k.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'r'
+"""
+
+
+def restore_configuration(session: Connection, tables: Sequence[Configuration]) -> dict[str, str]:
+    """Put rows of extensions back, once, in place of those of the user that an extension itself makes.
+
+    All of it is done together, or else table by table what can be.
+
+    :return: by their labels, why some are not as they were.
+    """
+    if not tables:
+        return {}
+    with once(session, _STEP) as is_new:
+        if is_new:
+            note_result(session, _STEP, json.dumps(_restore(session, tables)))
+    left: dict[str, str] = json.loads(read_steps(session)[_STEP])
+    return left
+
+
+def _restore(session: Connection, tables: Sequence[Configuration]) -> dict[str, str]:
+    conditions, needs = {}, {}
+    for extension, schema, name, condition, referred in session.execute(_HERE).fetchall():
+        conditions[extension, schema, name] = condition
+        needs[extension, schema, name] = referred
+    left = {each.label: "no extension of the target keeps any there" for each in tables if each.key not in conditions}
+    there = _ordered(session, [each for each in tables if each.key in conditions], needs)
+    if _refused(session, there, conditions):
+        for each in there:
+            if why := _refused(session, [each], conditions):
+                left[each.label] = why
+    for each in there:
+        if each.label not in left and _read(session, each, conditions[each.key]) != each.rows:
+            left[each.label] = "the extension has made others of them as they came"
+    return left
+
+
+def _ordered(
+    session: Connection, tables: Sequence[Configuration], needs: Mapping[_Key, Sequence[str]]
+) -> list[Configuration]:
+    """Return tables behind those that they refer to, where there is such an order."""
+    names = {
+        session.execute("select %s::regclass::text", (_name(each),)).fetchone(): place
+        for place, each in enumerate(tables)
+    }
+    graph = {
+        place: [names[(referred,)] for referred in needs[each.key] if (referred,) in names]
+        for place, each in enumerate(tables)
+    }
+    try:
+        return [tables[place] for place in TopologicalSorter(graph).static_order()]
+    except CycleError:
+        return list(tables)
+
+
+def _refused(session: Connection, tables: Sequence[Configuration], conditions: Mapping[_Key, str]) -> str:
+    """Replace the rows of tables; return why that is refused, and then nothing of it is done."""
+    try:
+        with session.transaction():
+            for each in reversed(tables):
+                session.execute(f"delete from only {_name(each)} {conditions[each.key]}".encode())
+            for each in tables:
+                with session.cursor().copy(f"copy {_name(each)} ({_columns(each)}) from stdin".encode()) as copy:
+                    copy.write("".join(f"{row}\n" for row in each.rows).encode())
+    except psycopg.OperationalError:
+        raise
+    except psycopg.Error as error:
+        return words(error)
+    return ""
