@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.errors import ReportedError
+from holdfast.sources.postgresql import loose
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from tests.support.followed import Followed, open_followed
@@ -102,3 +105,37 @@ def test_changes_of_such_partitions_come_back_too(followed: Followed, new_databa
         target = new_database()
         assert followed.restore(at, target, *tables)["equal"]
         assert rows(target, "he") == (rows(followed.address, "he") if at == "latest" else then)
+
+
+def test_a_restore_that_ended_while_their_rows_were_aside_goes_on(
+    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed.back_up()
+    followed.run("update he set id = id + 1000", "insert into he0 select c, id + 5000 from he0")
+    followed.back_up()
+    target, calls, bring_back = new_database(), [], loose.bring_back
+
+    def end_at_the_second(*given: Any, **more: Any) -> None:
+        calls.append(given)
+        if len(calls) == 2:
+            raise ConnectionError("the power is gone")
+        bring_back(*given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loose, "bring_back", end_at_the_second)
+        with pytest.raises(ReportedError, match="the power is gone"):
+            followed.restore("latest", target)
+    said = followed.restore("latest", target)
+    assert (said["equal"], said["resumed"] is not None) == (True, True)
+    assert rows(target, "he") == rows(followed.address, "he")
+
+
+def test_text_that_has_other_bytes_in_the_target_comes_back_through_its_root(
+    create_on: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
+) -> None:
+    made = tree("words", "c text", "c", "'ä' || i")
+    source = create_on(18, *made, options="encoding 'LATIN1' locale 'C' template template0")
+    assert run_backup(source)[0] == 0
+    target = create_on(18)
+    assert run_restore(target)[0] == 0
+    assert rows(target, "words") == rows(source, "words")
