@@ -31,7 +31,7 @@ from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.session import connect, without_event_triggers
 from holdfast.sources.postgresql.set_sequences import set_sequences
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.stages import as_partitions, built_on, keys_of
@@ -375,7 +375,7 @@ def restore(job: Job, wish: Wish) -> dict[str, Any]:
 
 
 def _restore(job: Job, wish: Wish, archive: str, moment: Moment) -> dict[str, Any]:
-    address = database_address("target")
+    address = without_event_triggers(database_address("target"))
     with load.hold_target(address) as session:
         claim = wish.claim(archive, moment, job.run)
         restoring = Restoring(job, address, session, claim, moment, wish)

@@ -20,6 +20,20 @@ _SHOWN = 200
 """Characters of a statement, in a message."""
 
 
+# As whoever works with the database writes it, and not as we do: RESET would bring back what our session began with.
+_ITS_OWN_PATH = """
+select pg_catalog.set_config('search_path', coalesce((
+    select pg_catalog.substr(made, 13)
+    from pg_catalog.pg_db_role_setting s
+    join pg_catalog.pg_roles r on r.rolname = session_user
+    join pg_catalog.pg_database d on d.datname = pg_catalog.current_database()
+    cross join pg_catalog.unnest(s.setconfig) made
+    where s.setdatabase in (0, d.oid) and s.setrole in (0, r.oid) and made like 'search_path=%'
+    order by s.setrole <> 0 desc, s.setdatabase <> 0 desc limit 1
+  ), (select boot_val from pg_catalog.pg_settings where name = 'search_path')), false)
+"""
+
+
 @dataclass(frozen=True)
 class Asserted:
     """One statement and what came of it.
@@ -49,8 +63,7 @@ def check(address: Address, statements: Sequence[str]) -> tuple[Asserted, ...]:
 
 def _check(address: Address, sql: str) -> Asserted:
     with connect(address) as session:
-        # As whoever works with the database writes it, and not as we do.
-        session.execute("reset search_path")
+        session.execute(_ITS_OWN_PATH)
         session.execute("begin read only")
         try:
             cursor = session.execute(sql.encode())

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from holdfast.errors import UsageError
+from holdfast.sources.postgresql.value_settings import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _KEEP_ALIVE = {"keepalives_idle": "60", "keepalives_interval": "10", "keepalives_count": "6"}
 """Two minutes after the last word of a server that has lost its power, or its network, who waits for it is told so.
@@ -29,10 +30,12 @@ class Address:
     """Where a database is and who connects; the password is kept out of `url` and out of repr.
 
     :param url: `postgresql://user@host:port/database`, with libpq parameters in its query part.
+    :param event_triggers: whether those of the database act on what sessions do, their log-in included.
     """
 
     url: str
     password: str | None = field(default=None, repr=False)
+    event_triggers: bool = True
 
     @classmethod
     def parse(cls, url: str, password: str | None = None) -> Address:
@@ -57,21 +60,29 @@ class Address:
         """Return the name of the database."""
         return unquote(urlsplit(self.url).path.strip("/"))
 
-    def link(self, settings: Mapping[str, str] | None = None) -> str:
-        """Return a libpq URL without the password, whose sessions notice that the server is gone without a word.
+    def link(self) -> str:
+        """Return a libpq URL without the password, whose sessions begin with all of SETTINGS.
 
-        :param settings: of the server, which a session is to begin with.
+        They notice that the server is gone without a word. The address's own `options`, or else PGOPTIONS, come before
+        ours, which win: no statement, not even one that a driver or program sends by itself, runs under others.
+        Source: PostgreSQL manual, 'Message Formats', StartupMessage.
         """
         parts = urlsplit(self.url)
-        query = {**_KEEP_ALIVE, **_parameters(parts.query), "client_encoding": "UTF8"}
-        if settings:
-            made = (f"-c {name}={value}" for name, value in settings.items())
-            query["options"] = " ".join(filter(None, (query.get("options"), *made)))
+        given = _parameters(parts.query)
+        options = " ".join(filter(None, (given.get("options", os.environ.get("PGOPTIONS")), *self._made())))
+        query = {**_KEEP_ALIVE, **given, "client_encoding": SETTINGS["client_encoding"], "options": options}
         return _join(parts.netloc, parts.path, query)
 
-    def conninfo(self, settings: Mapping[str, str] | None = None) -> str:
+    def _made(self) -> Iterator[str]:
+        """Yield our settings as `options` take them, in which a backslash goes before a blank."""
+        settings = SETTINGS if self.event_triggers else {**SETTINGS, "event_triggers": "off"}
+        for name, value in settings.items():
+            if name != "client_encoding":  # libpq has a parameter for it
+                yield f"-c {name}=" + value.replace(" ", "\\ ")
+
+    def conninfo(self) -> str:
         """Return `link()` with the password in it: for connecting only, never for a message."""
-        link = self.link(settings)
+        link = self.link()
         secret = self.password or os.environ.get("PGPASSWORD")
         if not secret:
             return link
@@ -85,7 +96,7 @@ class Address:
     def at_database(self, database: str) -> Address:
         """Return the same server and user with another database."""
         parts = urlsplit(self.url)
-        return Address(_join(parts.netloc, "/" + quote(database, safe=""), _parameters(parts.query)), self.password)
+        return replace(self, url=_join(parts.netloc, "/" + quote(database, safe=""), _parameters(parts.query)))
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which PostgreSQL's programs connect without asking."""

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 BATCH_BYTES = 8 << 20
 """How much the driver collects before it hands over a batch."""
 
-_SETTINGS = {"quote_all_identifiers": "off"}
-"""The driver looks types up by the names of their functions, as soon as it is connected."""
-
 
 class SessionError(HoldfastError):
     """The server refused a statement, or could not be reached.
@@ -55,13 +52,16 @@ class BrokenOffError(Exception):
 class ArrowSession:
     """A session in autocommit mode; a context manager that closes it.
 
+    The driver looks for the server's version and its types as soon as it is connected: under the settings of the
+    address, as all that follows.
+
     :raises SessionError: it could not be opened.
     """
 
     def __init__(self, address: Address) -> None:
         self._address = address
         with self._named_errors(), ExitStack() as opened:
-            self._database = opened.enter_context(adbc_driver_postgresql.connect(address.conninfo(_SETTINGS)))
+            self._database = opened.enter_context(adbc_driver_postgresql.connect(address.conninfo()))
             self._connection = opened.enter_context(AdbcConnection(self._database))
             self._open = opened.pop_all()
 

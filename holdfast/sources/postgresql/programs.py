@@ -14,20 +14,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.server import embedded_programs
-from holdfast.sources.postgresql.value_settings import VALUE_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.sources.postgresql.address import Address
-
-_SETTINGS = {
-    "lc_monetary": VALUE_SETTINGS["lc_monetary"],
-    "quote_all_identifiers": VALUE_SETTINGS["quote_all_identifiers"],
-    "standard_conforming_strings": "on",
-}
-"""How pg_dump is to write constants and names, which it leaves to the role and the database: they are run under these,
-and a default or a bound would silently be another one where they were written under others."""
 
 _LINE = 200
 """Characters of a line that a program says; it repeats whole queries that have failed."""
@@ -93,9 +84,12 @@ def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...
 def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Callable[[], tuple[str, ...]]]:
     """Run a program like `run`, beside what the block does; what this yields waits for it and returns the warnings.
 
+    It works under the settings of our own sessions: pg_dump leaves to the role and the database how it writes names and
+    constants, and a default or a bound would silently be another one where it was written under others.
+
     A program that is still running when the block ends is killed.
     """
-    command = [str(program), *arguments, "--no-password", "--dbname", address.link(_SETTINGS)]
+    command = [str(program), *arguments, "--no-password", "--dbname", address.link()]
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, env=address.environment(), stdin=null, stdout=pipe, stderr=pipe) as process:
 

@@ -1,41 +1,26 @@
-"""Sessions with the one set of settings under which values are read, compared and loaded.
+"""Sessions, all with the settings under which values are read, compared and loaded.
 
-Each setting is there because a run without it lost or changed data: `row_security` on hides rows
-without an error, `search_path` decides which type or function a name means, the others change how a
-value is written as text.
+They hold from the first statement on, whoever sends it: they are in the packet that begins a connection
+(`Address.link`). Else the database's owner would say by its `search_path` what a driver's own first queries mean.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from holdfast.errors import HoldfastError, RefusedError, UsageError
+from holdfast.sources.postgresql.definitions import told
 from holdfast.sources.postgresql.outages import remedy, words
 from holdfast.sources.postgresql.sql import literal
-from holdfast.sources.postgresql.value_settings import VALUE_SETTINGS
+from holdfast.sources.postgresql.value_settings import SETTINGS
 
 if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
-
-SETTINGS = {
-    **VALUE_SETTINGS,
-    "row_security": "off",
-    "standard_conforming_strings": "on",
-    "statement_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "lock_timeout": "0",
-    "default_transaction_isolation": "read committed",
-    "default_transaction_read_only": "off",
-    "transform_null_equals": "off",
-    # The locks of a session whose client lost its power or its network end with it, within two minutes.
-    "tcp_keepalives_idle": "60",
-    "tcp_keepalives_interval": "10",
-    "tcp_keepalives_count": "6",
-}
-"""What every session sets. Sources: PostgreSQL manual, 'Client Connection Defaults'; pg_dump's own."""
 
 _OPTIONAL = {"transaction_timeout": "0", "idle_session_timeout": "0"}
 """Settings that not every supported version has."""
@@ -55,6 +40,9 @@ BY_ROWS = (
 
 _CONNECT_TIMEOUT_S = 15
 
+_OF_POOLERS = re.compile(r"unsupported startup parameter|RDS Proxy")
+"""What PgBouncer, and what Amazon's proxy, say of `options` and of `replication`."""
+
 
 def _settings_query() -> str:
     made = [f"pg_catalog.set_config({literal(name)}, {literal(value)}, false)" for name, value in SETTINGS.items()]
@@ -67,13 +55,18 @@ def _settings_query() -> str:
 
 
 SETTINGS_QUERY = _settings_query()
-"""Makes all settings of a session, by one request."""
+"""Makes all settings of a session, by one request: also those that not every version knows at the beginning of one, and
+those that libpq sends for PGTZ and the like."""
+
+_BEGIN = SETTINGS_QUERY.replace("select ", "select pg_catalog.current_setting('search_path'), ", 1)
+"""Tells first what the session began with."""
 
 
 def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
     """Open a session with the settings made, in autocommit mode.
 
     :raises HoldfastError: one sentence that says what to do.
+    :raises UsageError: what is connected to is a pooler that does not begin sessions as it is told.
     """
     try:
         connection = psycopg.connect(
@@ -87,8 +80,35 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
         )
     except psycopg.OperationalError as error:
         raise connection_error(address, error) from error
-    connection.execute(SETTINGS_QUERY)
+    with ExitStack() as opened:
+        opened.callback(connection.close)
+        began_with = connection.execute(_BEGIN.encode()).fetchone()
+        if began_with is None or began_with[0] != SETTINGS["search_path"]:
+            raise _pooler(address, "does not pass on 'options'")
+        opened.pop_all()
     return connection
+
+
+def without_event_triggers(address: Address) -> Address:
+    """Return the address for sessions in which the database's event triggers are off, where server and role can.
+
+    That is PostgreSQL 17 and newer, by a superuser or who may set `event_triggers`. Else a `login` trigger runs as
+    whoever connects. Where it cannot be had, or nobody can connect, the address is returned as it is; and where they
+    let the log tell of definitions, which must not be silent.
+    """
+    quiet = replace(address, event_triggers=False)
+    try:
+        with connect(quiet) as session:
+            return address if told(session) else quiet
+    except HoldfastError:
+        return address
+
+
+def _pooler(address: Address, what: str) -> UsageError:
+    return UsageError(
+        f"{address.url} is no server but a pooler or proxy, and {what}, without which the database's owner could say "
+        "what our statements mean: connect to the server itself"
+    )
 
 
 def connection_error(address: Address, error: Exception) -> HoldfastError:
@@ -101,6 +121,8 @@ def connection_error(address: Address, error: Exception) -> HoldfastError:
         )
     if re.search(r'role ".*" does not exist', said):
         return UsageError(f"{where}: {_tail(said)}: correct the user name")
+    if _OF_POOLERS.search(said):
+        return _pooler(address, f"refuses how sessions begin ({_tail(said)})")
     if "permission denied for database" in said:
         return HoldfastError(f"{where}: this user may not connect to the database: grant it CONNECT on it")
     if "password" in said or "authentication" in said:

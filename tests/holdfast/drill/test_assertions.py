@@ -40,6 +40,19 @@ def test_tables_are_found_as_people_name_them_and_stay_as_they_are(address: Addr
     ]
 
 
+def test_the_path_is_that_of_the_role_in_the_database(address: Address) -> None:
+    with connect(address) as session:
+        session.execute("create schema other; create table other.things (id int)")
+    assert "things" in said(address, "select count(*) = 0 from things")
+    for whose in (f"database {address.database}", f"role postgres in database {address.database}"):
+        with connect(address) as session:
+            session.execute(f"alter {whose} set search_path = other".encode())
+        assert said(address, "select count(*) = 0 from things") == ""
+        with connect(address) as session:
+            session.execute(f"alter {whose} set search_path = nowhere".encode())
+    assert "things" in said(address, "select count(*) = 0 from things")
+
+
 def test_words_of_one_are_short() -> None:
     told = str(Asserted(f"select {'x' * 999}\n, y", False, "returned no row"))
     assert (len(told) < 250, told.endswith(": returned no row"), "\n" in told) == (True, True, False)

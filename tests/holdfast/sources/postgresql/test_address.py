@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from urllib.parse import quote
+
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.address import Address, hide_passwords
+from holdfast.sources.postgresql.value_settings import SETTINGS
 
 
 @pytest.fixture(autouse=True)
@@ -53,33 +57,48 @@ def test_a_password_given_apart_goes_before_the_one_in_the_url() -> None:
 
 ALIVE = "keepalives_idle=60&keepalives_interval=10&keepalives_count=6"
 UTF8 = "client_encoding=UTF8"
+OURS = " ".join(
+    f"-c {name}={value}".replace("read committed", r"read\ committed")
+    for name, value in SETTINGS.items()
+    if name != "client_encoding"
+)
+BEGIN = f"{UTF8}&options={quote(OURS, safe='')}"
 
 
 def test_the_password_is_put_back_for_connecting_only() -> None:
     assert (
         Address("postgresql://me@here/shop", "a/b@c").conninfo()
-        == f"postgresql://me:a%2Fb%40c@here/shop?{ALIVE}&{UTF8}"
+        == f"postgresql://me:a%2Fb%40c@here/shop?{ALIVE}&{BEGIN}"
     )
-    by_socket = f"postgresql:///shop?{ALIVE}&host=%2Ftmp&{UTF8}"
+    by_socket = f"postgresql:///shop?{ALIVE}&host=%2Ftmp&{BEGIN}"
     assert Address("postgresql:///shop?host=%2Ftmp", "x").conninfo() == f"{by_socket}&password=x"
-    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me@here/shop?{ALIVE}&{UTF8}"
+    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me@here/shop?{ALIVE}&{BEGIN}"
 
 
 def test_the_environments_password_serves_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "there")
-    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me:there@here/shop?{ALIVE}&{UTF8}"
-    assert Address("postgresql://me@here/shop", "mine").conninfo() == f"postgresql://me:mine@here/shop?{ALIVE}&{UTF8}"
+    assert Address("postgresql://me@here/shop").conninfo() == f"postgresql://me:there@here/shop?{ALIVE}&{BEGIN}"
+    assert Address("postgresql://me@here/shop", "mine").conninfo() == f"postgresql://me:mine@here/shop?{ALIVE}&{BEGIN}"
 
 
 def test_a_silent_server_is_noticed_as_soon_as_the_address_says() -> None:
     said = "keepalives_idle=1&keepalives_interval=2&keepalives_count=3&tcp_user_timeout=9"
-    assert Address(f"postgresql://me@here/shop?{said}").link() == f"postgresql://me@here/shop?{said}&{UTF8}"
+    assert Address(f"postgresql://me@here/shop?{said}").link() == f"postgresql://me@here/shop?{said}&{BEGIN}"
 
 
-def test_a_session_may_begin_with_settings_beside_those_of_the_address() -> None:
+def test_sessions_begin_with_our_settings_behind_those_of_the_address() -> None:
     address = Address.parse("postgresql://me@here/shop?options=-c%20role%3Dreader&client_encoding=LATIN1")
-    made = "options=-c%20role%3Dreader%20-c%20lc_monetary%3DC"
-    assert address.link({"lc_monetary": "C"}) == f"postgresql://me@here/shop?{ALIVE}&{made}&{UTF8}"
+    begun = conninfo_to_dict(address.link())
+    assert (begun["options"], begun["client_encoding"]) == (f"-c role=reader {OURS}", "UTF8")
+    quiet = conninfo_to_dict(replace(address, event_triggers=False).link())
+    assert quiet["options"] == f"-c role=reader {OURS} -c event_triggers=off"
+
+
+def test_the_environments_options_come_before_ours_where_the_address_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c role=reader")
+    assert conninfo_to_dict(Address("postgresql://me@here/shop").link())["options"] == f"-c role=reader {OURS}"
+    own = Address("postgresql://me@here/shop?options=-c%20role%3Dother")
+    assert conninfo_to_dict(own.link())["options"] == f"-c role=other {OURS}"
 
 
 def test_programs_get_the_password_and_none_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:

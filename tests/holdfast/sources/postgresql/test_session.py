@@ -5,8 +5,10 @@ import pytest
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.definitions import CREATED
 from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import SETTINGS, connect, connection_error
+from holdfast.sources.postgresql.session import connect, connection_error, without_event_triggers
+from holdfast.sources.postgresql.value_settings import SETTINGS
 
 ADDRESS = Address("postgresql://me@here:5432/shop")
 TO = 'connection to server at "here" (10.0.0.1), port 5432 failed: '
@@ -21,7 +23,7 @@ def test_a_session_makes_every_setting_whatever_the_role_or_database_says(addres
     with connect(address) as session:
         shown = {name: session.execute(f"show {name}".encode()).fetchone() for name in SETTINGS}
         assert session.execute("show transaction_timeout").fetchone() == ("0",)
-    assert shown["datestyle"] == ("ISO, DMY",)
+    assert shown["datestyle"] == ("ISO, MDY",)  # the database's order is that of no session of ours
     assert shown["search_path"] == ("",)
     for name in ("extra_float_digits", "timezone", "row_security", "statement_timeout", "client_encoding"):
         assert shown[name] == (SETTINGS[name],)
@@ -68,6 +70,20 @@ def test_the_session_that_holds_a_slots_snapshot_has_no_time_out_either(address:
             "[Errno -2] Name or service not known. Is the server running and reachable from here?",
         ),
         (
+            TO + "FATAL:  unsupported startup parameter in options: search_path",
+            UsageError,
+            "postgresql://me@here:5432/shop is no server but a pooler or proxy, and refuses how sessions begin "
+            "(unsupported startup parameter in options: search_path), without which the database's owner could say "
+            "what our statements mean: connect to the server itself",
+        ),
+        (
+            TO + "FATAL:  unsupported startup parameter: replication",
+            UsageError,
+            "postgresql://me@here:5432/shop is no server but a pooler or proxy, and refuses how sessions begin "
+            "(unsupported startup parameter: replication), without which the database's owner could say what our "
+            "statements mean: connect to the server itself",
+        ),
+        (
             TO + "FATAL:  sorry, too many clients already",
             HoldfastError,
             "cannot connect to postgresql://me@here:5432/shop: sorry, too many clients already. "
@@ -81,6 +97,59 @@ def test_what_libpq_says_becomes_one_sentence_with_what_to_do(
     error = connection_error(ADDRESS, psycopg.OperationalError(said))
     assert type(error) is kind
     assert str(error) == sentence
+
+
+@pytest.mark.service
+def test_what_begins_sessions_without_our_settings_is_named_a_pooler(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Address, "_made", lambda self: ())  # as a pooler does that ignores them
+    with pytest.raises(UsageError, match="is no server but a pooler or proxy, and does not pass on 'options'"):
+        connect(address)
+
+
+LOGIN_TRIGGER = """
+create table public.ran (who name);
+create function public.note() returns event_trigger language plpgsql as $$
+  begin insert into public.ran values (current_user); end $$;
+create event trigger on_login on login execute function public.note();
+"""
+
+
+@pytest.mark.service
+def test_no_login_trigger_runs_as_who_connects_where_it_can_be_off(address: Address) -> None:
+    with connect(address) as session:
+        session.execute(LOGIN_TRIGGER.encode())
+    quiet = without_event_triggers(address)
+    assert not quiet.event_triggers
+    connect(quiet).close()
+    with connect(quiet.at_database(address.database)) as session:
+        assert session.execute("select who from public.ran").fetchall() == []
+        session.execute("drop event trigger on_login")
+
+
+@pytest.mark.service
+def test_event_triggers_that_tell_the_log_of_definitions_stay_on(address: Address) -> None:
+    with connect(address) as session:
+        for statement in CREATED:
+            session.execute(statement.encode())
+    assert without_event_triggers(address) == address
+
+
+@pytest.mark.service
+def test_who_may_not_turn_event_triggers_off_connects_all_the_same(address: Address) -> None:
+    role = f"plain_{address.database}"
+    with connect(address) as session:
+        session.execute(f"create role {role} login password 'x'".encode())
+    plain = Address(address.url.replace("postgres@", f"{role}@"), "x")
+    assert without_event_triggers(plain) == plain
+    connect(plain).close()
+    with connect(address) as session:
+        session.execute(f"grant set on parameter event_triggers to {role}".encode())
+    assert not without_event_triggers(plain).event_triggers
+    with connect(address) as session:
+        session.execute(f"revoke set on parameter event_triggers from {role}".encode())
+        session.execute(f"drop role {role}".encode())
 
 
 @pytest.mark.service
