@@ -102,10 +102,12 @@ def _bytes(text: str, pattern: str, what: str) -> float:
 def _without_secret(url: str) -> str:
     """Refuse a URL that carries a password: archives.yaml is read by many and kept in git."""
     try:
-        password = urlsplit(url).password
-    except ValueError as error:
-        raise PydanticCustomError("url", "this is not a URL ({reason})", {"reason": str(error)}) from None
-    if password is not None:
+        parts = urlsplit(url)
+    except ValueError:  # its words may repeat what stands before the host
+        raise PydanticCustomError("url", "this is not a URL") from None
+    is_database = parts.scheme.startswith("postgres")
+    # With a slash in it, the rest of a password is read as the database's name.
+    if parts.password is not None or (is_database and ("@" in parts.path or "password" in parts.query)):
         raise PydanticCustomError(
             "secret",
             "a URL here may not hold a password: keep it in Airflow's connection, PGPASSWORD or the cloud's variables",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,33 @@ _SETTING_VARIABLES = frozenset({"PGCLIENTENCODING", "PGDATESTYLE", "PGGEQO", "PG
 """What of an environment PostgreSQL's programs must not take over."""
 
 
+_OF_OTHER_TOOLS = frozenset(
+    {
+        *(
+            "schema",
+            "pgbouncer",
+            "connection_limit",
+            "pool_timeout",
+            "socket_timeout",
+            "statement_cache_size",
+        ),  # Prisma
+        *("sslaccept", "sslidentity", "pool_size", "max_overflow", "prepared_statements", "prepareThreshold"),
+        *("pool", "reaping_frequency", "checkout_timeout", "currentSchema", "async_fallback"),
+        *("prepared_statement_cache_size", "uselibpqcompat", "supa", "workaround"),
+    }
+)
+"""Parameters that Prisma, SQLAlchemy, Rails, JDBC, node-postgres and hosts of databases put into addresses: nothing
+that a backup needs."""
+
+_SECRET = {
+    "sslpassword": "use a key without one",
+    **dict.fromkeys(("oauth_client_secret", "scram_client_key", "scram_server_key"), "log in in another way"),
+}
+"""Parameters that would be shown with the address, and what to do instead."""
+
+_logger = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a database is and who connects; the password is kept out of `url` and out of repr.
@@ -39,21 +67,22 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, password: str | None = None) -> Address:
-        """Read a connection URL; a password in it is taken out.
+        """Read a connection URL; a password in it is taken out, and what only other tools know is left out with a word.
 
-        :raises UsageError: not a PostgreSQL URL, or one without a database name.
+        :raises UsageError: not a PostgreSQL URL, one without a database name, or with a parameter that libpq lacks.
         """
         parts = _split(url)
         if not parts.path.strip("/"):
-            raise UsageError(f"{hide_passwords(url)} names no database: add /database to it")
+            raise UsageError(f"{_shown(url)} names no database: add /database to it")
         given = unquote(parts.password) if parts.password else None
         login = quote(unquote(parts.username), safe="") + "@" if parts.username else ""
         host = parts.netloc.rpartition("@")[2]
         query = _parameters(parts.query)
-        if "sslpassword" in query:
-            raise UsageError("an address may not hold an sslpassword, it would be shown: use a key without one")
+        if shown := next((name for name in _SECRET if name in query), None):
+            raise UsageError(f"an address may not hold an {shown}, it would be shown: {_SECRET[shown]}")
         given = query.pop("password", given)
-        return cls(_join(login + host, parts.path, query), password or given)
+        known = _known(query, after_password="password=" in parts.query)
+        return cls(_join(login + host, parts.path, known), password or given)
 
     @property
     def database(self) -> str:
@@ -124,10 +153,48 @@ def _split(url: str) -> SplitResult:
     except ValueError:
         ok = False
     if not ok:
-        raise UsageError(f"{hide_passwords(url)} is no PostgreSQL address: write postgresql://user@host:port/database")
+        raise UsageError(f"{_shown(url)} is no PostgreSQL address: write postgresql://user@host:port/database")
+    # Of an address with '12/secret' for a password, 12 is a port and the rest a database's name, which would be shown.
+    if "#" in url or "@" in parts.path + parts.query:
+        raise UsageError(
+            f"{_shown(url)} is ambiguous: in a user, password, name or parameter write / as %2F, @ as %40, # as %23 "
+            "and ? as %3F, or give the password by PGPASSWORD"
+        )
     return parts
+
+
+def _known(query: Mapping[str, str], *, after_password: bool) -> dict[str, str]:
+    """Return the parameters that libpq knows.
+
+    :param after_password: a name may be the rest of a password with an ampersand in it, and is not to be shown.
+    :raises UsageError: there are others, which are none of those that other tools add.
+    """
+    if not query:
+        return {}
+    from psycopg import pq  # with its driver, which an address without parameters does not need
+
+    ours = {each.keyword.decode() for each in pq.Conninfo.get_defaults()}
+    if query.get("ssl") == "true":  # as libpq reads it; Source: PostgreSQL manual, 'Connection URIs'
+        ours.add("ssl")
+    unknown = [name for name in query if name not in ours and name not in _OF_OTHER_TOOLS]
+    if unknown:
+        shown = [repr(name) for name in unknown if not after_password and re.fullmatch(r"[a-z][a-z_]*", name, re.I)]
+        raise UsageError(
+            f"PostgreSQL's client knows no parameter {' or '.join(shown)}: take it out of the address"
+            if len(shown) == len(unknown)
+            else "what stands behind the address's ? has a part that is no parameter of PostgreSQL's client: in a "
+            "value write & as %26, and take out what does not belong there"
+        )
+    if foreign := [name for name in query if name in _OF_OTHER_TOOLS]:
+        _logger.warning("ignored in the address, since only other tools know it: %s", ", ".join(foreign))
+    return {name: value for name, value in query.items() if name in ours}
+
+
+def _shown(url: str) -> str:
+    """Return what was typed for an address without a password, wherever that may end."""
+    return re.sub(r"(://[^:/?#]*):.*@", r"\1:***@", re.sub(r"(password=).*", r"\1***", url, flags=re.S), flags=re.S)
 
 
 def hide_passwords(text: str) -> str:
     """Return a text with the passwords of URLs in it blanked out."""
-    return re.sub(r"(://[^\s:/@]*):\S*@", r"\1:***@", re.sub(r"(password=)[^&\s]*", r"\1***", text))
+    return re.sub(r"(://[^\s:/]*):\S*@", r"\1:***@", re.sub(r"(password=)[^&\s]*", r"\1***", text))

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.obstacles import Obstacle
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.session import acting, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ def export_snapshot(address: Address, *, slot_wait: float = SLOT_WAIT_S) -> Iter
     connection, also after a kill), else from a plain transaction (position approximate, with the reason).
     """
     with connect(address) as session:
-        reason = next((each.what for each in why_no_slot(session)), "")
+        reason = next((each.what for each in why_not_exact(session)), "")
     if not reason:
         holder = connect(address, replication="database")
         try:
@@ -139,6 +139,21 @@ def export_plain(address: Address) -> Iterator[Snapshot]:
     with connect(address) as session:
         yield _by_transaction(session, "it was not asked for")
         session.execute("ROLLBACK")
+
+
+def why_not_exact(session: Connection) -> tuple[Obstacle, ...]:
+    """Return everything that keeps a backup's log position from being exact: no slot, or none to ask for it.
+
+    Who logs in is asked for the right of replication, too, before it becomes another one by ALTER ROLE … SET role.
+    """
+    row = session.execute(
+        "select rolname, rolreplication or rolsuper from pg_catalog.pg_roles where rolname = session_user"
+    ).fetchone()
+    obstacles = why_no_slot(session)
+    if row is None or row[1] or row[0] == acting(session):
+        return obstacles
+    mended = f"alter role {row[0]} replication"
+    return (*obstacles, Obstacle(f"{row[0]}, who logs in, has no REPLICATION right", mended))
 
 
 def why_no_slot(session: Connection) -> tuple[Obstacle, ...]:
@@ -167,7 +182,7 @@ def why_no_decoding(session: Connection) -> tuple[Obstacle, ...]:
     reasons = {
         Obstacle("the server is a standby", "back up from the primary"): standby,
         Obstacle(f"wal_level is {level}, not logical", "set wal_level = logical and restart"): level != "logical",
-        Obstacle("the role has no REPLICATION right", f"alter role {session.info.user} replication"): not may,
+        Obstacle("the role has no REPLICATION right", f"alter role {acting(session)} replication"): not may,
     }
     return tuple(reason for reason, holds in reasons.items() if holds)
 

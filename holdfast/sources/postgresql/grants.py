@@ -17,7 +17,7 @@ from holdfast.sources.postgresql.backup_role import MARK, Record, Role, read_rol
 from holdfast.sources.postgresql.catalog import USER_SCHEMA
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.schema_rights import read_schemas
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.session import acting, connect
 from holdfast.sources.postgresql.sql import ident, literal
 from holdfast.sources.postgresql.stream_rights import dropped_slots, owners_tasks, stream_names, taken_back
 
@@ -82,6 +82,7 @@ def plan_setup(
     """
     with connect(address) as session:
         role = read_role(session, role_name)
+        _refuse_another(session, role, databases)
         version = session.info.server_version
     if role.superuser and not streams:
         return Plan(role.name, (), (f"{role.name} is a superuser and needs nothing: name another role with --role",))
@@ -106,6 +107,29 @@ def plan_setup(
         changes, written = [], record.comment()
     notes = () if role.exists else (f"{role.name} has no password yet: set one in psql with \\password {role.quoted}",)
     return Plan(role.name, tuple(parts), notes, lambda session: _still_lacks(session, role.name, wanted))
+
+
+_BECOMES = """
+select pg_catalog.substr(made, 6), d.datname
+from pg_catalog.pg_db_role_setting s join pg_catalog.pg_roles r on r.oid = s.setrole
+  cross join pg_catalog.unnest(s.setconfig) made left join pg_catalog.pg_database d on d.oid = s.setdatabase
+where r.rolname = %s and made like 'role=%%' and made <> 'role=none' and (s.setdatabase = 0 or d.datname = any(%s))
+order by s.setdatabase limit 1
+"""
+
+
+def _refuse_another(session: Connection, role: Role, databases: Sequence[str]) -> None:
+    """Refuse a role that becomes another one as it logs in.
+
+    :raises RefusedError: it does; what it is given would not count.
+    """
+    row = session.execute(_BECOMES, (role.name, list(databases))).fetchone()
+    if row is not None:
+        within = f" in database {ident(row[1])}" if row[1] else ""
+        raise RefusedError(
+            f"{role.name} becomes {row[0]} as it logs in, so that what it is given would not count: alter role "
+            f"{role.quoted}{within} reset role, or name another role with --role"
+        )
 
 
 @dataclass(frozen=True)
@@ -170,7 +194,7 @@ select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n 
 
 def _hides_rows(session: Connection, role: Role) -> bool:
     # The role is looked up while the query is planned, so there has to be one.
-    values = {"new": not role.exists, "role": role.name if role.exists else session.info.user}
+    values = {"new": not role.exists, "role": role.name if role.exists else acting(session)}
     row = session.execute(_HIDES, values).fetchone()
     return bool(row and row[0])
 
@@ -384,7 +408,7 @@ def run(address: Address, plan: Plan) -> None:
                     for statement in change.statements:
                         session.execute(statement.encode())
                 if left := plan.left(session):
-                    raise RefusedError(f"{session.info.user} cannot do all of it for {plan.role}: {named(left)}")
+                    raise RefusedError(f"{acting(session)} cannot do all of it for {plan.role}: {named(left)}")
         except (psycopg.Error, HoldfastError) as error:
             before = f"done before: {named(done)}" if done else "nothing was changed"
             raise _failure(error, plan, part.database, before) from error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.record import Record
+from holdfast.sources.postgresql.session import acting
 from holdfast.sources.postgresql.sql import ident, literal
 
 if TYPE_CHECKING:
@@ -116,9 +117,10 @@ def check_comparable(session: Connection, address: Address) -> None:
     """
     may = "select pg_catalog.has_table_privilege('pg_catalog.pg_largeobject', 'select')"
     if session.execute(may).fetchone() != (True,):
+        who = acting(session)
         raise RefusedError(
-            f"the backup holds large objects, and {session.info.user} may not read those of {address.url}, so they "
-            f"could not be compared with the archive: grant pg_read_all_data to {session.info.user}"
+            f"the backup holds large objects, and {who} may not read those of {address.url}, so they "
+            f"could not be compared with the archive: grant pg_read_all_data to {who}"
         )
 
 
@@ -135,7 +137,7 @@ def create_large_objects(session: Connection, group: LargeObjectGroup) -> None:
             missing = [row[0] for row in session.execute(_MISSING, (oids,))]
             if missing:
                 session.execute("select pg_catalog.lo_create(o) from unnest(%s::oid[]) o", (missing,))
-                session.execute("; ".join(_definition(group, missing, session.info.user)).encode())
+                session.execute("; ".join(_definition(group, missing, acting(session))).encode())
 
 
 _MISSING = """

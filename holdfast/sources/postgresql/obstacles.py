@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.catalog import NO_EXTENSION, USER_SCHEMA
 from holdfast.sources.postgresql.keepable import UnkeepableTypeError, check_keepable
+from holdfast.sources.postgresql.session import acting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -115,7 +116,7 @@ def obstacles(session: Connection) -> Iterator[Obstacle]:
             "the database's encoding is SQL_ASCII: its text has no known encoding and cannot be kept exactly",
             "move it into a database that has one, or back it up with pg_dump",
         )
-    yield from _missing_rights(session.info.user, unreadable(session))
+    yield from _missing_rights(acting(session), unreadable(session))
     if sequences := _column(session, _UNLOGGED_SEQUENCES):
         yield Obstacle(
             f"the server is a standby, and unlogged sequences cannot be read on one ({named(sequences)})",

@@ -12,13 +12,16 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.server import embedded_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.sources.postgresql.address import Address
+
+_OLDER_CLIENT = "invalid URI query parameter"
+"""What a program says of an address with a parameter that newer ones know."""
 
 _LINE = 200
 """Characters of a line that a program says; it repeats whole queries that have failed."""
@@ -121,7 +124,8 @@ def _succeeded(program: Path, done: subprocess.CompletedProcess[bytes]) -> subpr
     if done.returncode:
         lines = [line for line in _words(done.stderr).splitlines() if line.strip()]
         words = [shorten(line, _LINE, placeholder=" …") for line in lines]
-        raise HoldfastError(f"{program.name} failed: {' '.join(words[:3])[:800]}")
+        kind = UsageError if any(_OLDER_CLIENT in line for line in lines) else HoldfastError
+        raise kind(f"{program.name} failed: {' '.join(words[:3])[:800]}")
     return done
 
 

@@ -17,6 +17,7 @@ from holdfast.errors import BusyError, HoldfastError, RefusedError
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.publishable import Relation, read_relations
+from holdfast.sources.postgresql.session import acting
 from holdfast.sources.postgresql.sql import ident
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def _by_owner(session: Connection, plan: PublicationPlan) -> str:
     what = "must be changed" if plan.exists else "is missing"
     why = f" ({named([each.label for each in plan.surplus])} would refuse changes)" if plan.surplus else ""
     return (
-        f"publication {plan.name} {what}{why}, and {session.info.user} may not do it: as the tables' owner run "
+        f"publication {plan.name} {what}{why}, and {acting(session)} may not do it: as the tables' owner run "
         f"{' '.join(plan.statements())} (holdfast source setup --changes says or runs it)"
     )
 

@@ -14,7 +14,7 @@ import psycopg
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.catalog import left_out, read_catalog, read_tables
-from holdfast.sources.postgresql.export import SLOT_WAIT_S, try_sharing, why_no_slot
+from holdfast.sources.postgresql.export import SLOT_WAIT_S, try_sharing, why_not_exact
 from holdfast.sources.postgresql.obstacles import Obstacle, choice_obstacles, named, obstacles, unreadable
 from holdfast.sources.postgresql.programs import need, version_of
 from holdfast.sources.postgresql.session import connect
@@ -72,7 +72,7 @@ def check_server(address: Address) -> Readiness:
     """
     with connect(address) as session:
         role = _role(session)
-        no_slot = why_no_slot(session)
+        no_slot = why_not_exact(session)
         few, not_many = _connections(
             {"the role's connection limit": role["free_of_role"], "max_connections": role["free_of_server"]}
         )
@@ -87,6 +87,7 @@ def check_server(address: Address) -> Readiness:
         problems = (*_stuck_timeouts(session), *few, *(() if few else _pooler(address)))
         warnings = (
             *_untried(session),
+            *_another(role),
             *_approximate(no_slot),
             *(() if no_slot else _slow_slot(session)),
             *_standby(session),
@@ -165,17 +166,19 @@ order by 1
 """
 
 
+# Who logs in takes the connections, whoever it becomes by ALTER ROLE … SET role: that one's rights are those that hold.
 # Of other people's sessions everybody sees whose they are and in which database; background workers have no user.
 _ROLE = """
 select r.rolname as role, r.rolsuper as superuser, r.rolbypassrls as bypassrls, r.rolreplication as replication,
-  case when r.rolconnlimit >= 0 and not r.rolsuper then r.rolconnlimit + 1 -
-    (select count(*) from pg_catalog.pg_stat_activity a where a.usesysid = r.oid) end as free_of_role,
-  current_setting('max_connections')::int + 1 - case when r.rolsuper then 0 else
+  l.rolname as login,
+  case when l.rolconnlimit >= 0 and not l.rolsuper then l.rolconnlimit + 1 -
+    (select count(*) from pg_catalog.pg_stat_activity a where a.usesysid = l.oid) end as free_of_role,
+  current_setting('max_connections')::int + 1 - case when l.rolsuper then 0 else
       current_setting('superuser_reserved_connections')::int
       + coalesce(current_setting('reserved_connections', true), '0')::int end
     - (select count(*) from pg_catalog.pg_stat_activity a where a.datid is not null and a.usesysid is not null)
     as free_of_server
-from pg_catalog.pg_roles r where r.rolname = current_user
+from pg_catalog.pg_roles r, pg_catalog.pg_roles l where r.rolname = current_user and l.rolname = session_user
 """
 
 _FREE_OF_DATABASE = """
@@ -248,6 +251,15 @@ def _pooler(address: Address) -> Iterator[Obstacle]:
         )
 
 
+def _another(role: Mapping[str, Any]) -> Iterator[Obstacle]:
+    if role["login"] != role["role"]:
+        yield Obstacle(
+            f"{role['login']} becomes {role['role']} as it logs in (ALTER ROLE … SET role): all rights are those of "
+            f"{role['role']}",
+            f"give {role['role']} what is missing, or alter role {role['login']} reset role",
+        )
+
+
 def _untried(session: Connection) -> Iterator[Obstacle]:
     if (major := session.info.server_version // 10000) > NEWEST:
         yield Obstacle(
@@ -310,7 +322,7 @@ def _old_snapshots(session: Connection) -> Iterator[Obstacle]:
 def _expiry(session: Connection) -> Iterator[Obstacle]:
     until = _one(
         session,
-        "select rolvaliduntil::timestamptz(0)::text from pg_catalog.pg_roles where rolname = current_user "
+        "select rolvaliduntil::timestamptz(0)::text from pg_catalog.pg_roles where rolname = session_user "
         "and rolvaliduntil < pg_catalog.now() + interval '14 days'",
     )
     if until is not None:

@@ -78,7 +78,7 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
             prepare_threshold=None,
             **options,
         )
-    except psycopg.OperationalError as error:
+    except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise connection_error(address, error) from error
     with ExitStack() as opened:
         opened.callback(connection.close)
@@ -87,6 +87,12 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
             raise _pooler(address, "does not pass on 'options'")
         opened.pop_all()
     return connection
+
+
+def acting(session: psycopg.Connection[tuple[Any, ...]]) -> str:
+    """Return the role whose rights hold: another one than has logged in where that was altered by SET role."""
+    row = session.execute("select current_user").fetchone()
+    return str(row[0]) if row else session.info.user
 
 
 def without_event_triggers(address: Address) -> Address:
@@ -121,6 +127,8 @@ def connection_error(address: Address, error: Exception) -> HoldfastError:
         )
     if re.search(r'role ".*" does not exist', said):
         return UsageError(f"{where}: {_tail(said)}: correct the user name")
+    if re.search(r"invalid URI query parameter|invalid \w+ value: |for connection option|bad value for", said):
+        return UsageError(f"{where} cannot be used: {_tail(said)}: correct the address")
     if _OF_POOLERS.search(said):
         return _pooler(address, f"refuses how sessions begin ({_tail(said)})")
     if "permission denied for database" in said:
@@ -143,5 +151,5 @@ def server_error(what: str, error: psycopg.Error) -> HoldfastError:
 
 def _tail(said: str) -> str:
     """Return the part of libpq's words that says why, without the question it asks after it."""
-    found = re.sub(r".*?(FATAL|failed): +", "", said).strip() or said
+    found = re.sub(r".*?(FATAL|failed|is bad): +", "", said).strip() or said
     return re.sub(r"\s*Is the server running .*\?$", "", found).rstrip(".")

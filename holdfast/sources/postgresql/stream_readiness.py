@@ -10,7 +10,7 @@ from holdfast.sources.postgresql.export import why_no_decoding, why_no_slot
 from holdfast.sources.postgresql.obstacles import Obstacle, named
 from holdfast.sources.postgresql.publication import plan_publication
 from holdfast.sources.postgresql.readiness import Readiness
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.session import acting, connect
 from holdfast.sources.postgresql.stream_state import look, retention_warning, system_identifier, why_broken
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def check_stream(
             tables = read_catalog(session, read_tables(session), values=False).with_rows(globs, exclude)
             plan = plan_publication(session, name or _UNNAMED, tables)
             facts["not_followed"] = dict(plan.not_followed)
-            warnings += _of_tables(plan, session.info.user)
+            warnings += _of_tables(plan, acting(session))
         except RefusedError as error:
             what, _, do = str(error).partition(": ")
             warnings.append(Obstacle(what, do))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.record import Record
+from holdfast.sources.postgresql.session import acting
 from holdfast.sources.postgresql.sqltext import tokens
 
 if TYPE_CHECKING:
@@ -72,6 +73,6 @@ def check_tablespaces(session: Connection, address: Address, names: Sequence[str
     }
     if missing := [name for name in names if name not in usable]:
         raise RefusedError(
-            f"{address.url} lacks tablespaces of the backup, or {session.info.user} may not create in them: "
+            f"{address.url} lacks tablespaces of the backup, or {acting(session)} may not create in them: "
             f"{', '.join(missing)}. Create them first (CREATE TABLESPACE …), or restore with --tablespaces drop"
         )

@@ -167,7 +167,7 @@ class BackupOperator(DatabaseJobOperator):
             return self.source, database_address(self.source_conn_id)
         name, source = archive.source(self.source)
         conn_id = self.source_conn_id or source.connection
-        return name, database_address(conn_id) if conn_id else Address(source.url or "")
+        return name, database_address(conn_id) if conn_id else Address.parse(source.url or "")
 
     def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
         """Return kind, tables and limits."""

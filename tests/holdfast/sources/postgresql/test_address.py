@@ -23,7 +23,8 @@ def no_password(monkeypatch: pytest.MonkeyPatch) -> None:
         ("postgres://me:s3cret@here/shop", "postgresql://me@here/shop", "s3cret"),
         ("postgresql://here/shop", "postgresql://here/shop", None),
         ("postgresql:///shop?host=/tmp", "postgresql:///shop?host=%2Ftmp", None),
-        ("postgresql://me@here/shop?password=s3cret&a=b", "postgresql://me@here/shop?a=b", "s3cret"),
+        ("postgresql://me@here/shop?password=s3cret&port=5", "postgresql://me@here/shop?port=5", "s3cret"),
+        ("postgresql://me@here/shop?ssl=true", "postgresql://me@here/shop?ssl=true", None),
         ("postgresql://me@one:1,two:2/shop", "postgresql://me@one:1,two:2/shop", None),
         ("postgresql://me@[::1]:5432/shop", "postgresql://me@[::1]:5432/shop", None),
     ],
@@ -43,12 +44,34 @@ def test_a_url_is_read_and_its_password_taken_out(given: str, url: str, password
         ("postgresql://me:s3/cret@here/shop", "is no PostgreSQL address"),
         ("postgresql://me:s3cret@here", "names no database: add /database"),
         ("postgresql://me@here/shop?sslpassword=s3cret", "may not hold an sslpassword"),
+        ("postgresql://me@here/shop?scram_client_key=s3cret", "may not hold an scram_client_key"),
+        ("postgresql://me:12/s3cret@here/shop", "is ambiguous: .* write / as %2F"),
+        ("postgresql://me:pa@12/s3cret@here/shop", "is ambiguous: .* write / as %2F"),
+        ("postgresql://me:/s3cret@here/shop", "is ambiguous: .* write / as %2F"),
+        ("postgresql://me:12/a?s3cret@here/shop", "is ambiguous: .* write / as %2F"),
+        ("postgresql://me:12/a?b=s3cret@here/shop", "is ambiguous: .* write / as %2F"),
+        ("postgresql://me:12/s3#cret@here/shop", "is ambiguous: .* write / as %2F"),
+        ("postgresql://me@corp:a b/s3cret@here/shop", "is no PostgreSQL address"),
+        ("postgresql://me:x y/s3cret@here", "ambiguous|is no PostgreSQL address"),
+        ("postgresql://me@here/shop?password=a&s3cret", "has a part that is no parameter"),
+        ("postgresql://me@here/shop?password=a&s3cret=", "has a part that is no parameter"),
+        ("postgresql://me@here/shop?password=a#s3cret", "is ambiguous"),
+        ("postgresql://me@here/shop?pass word=s3cret", "has a part that is no parameter"),
+        ("postgresql://me@here/shop?ssl_mode=s3cret", "knows no parameter 'ssl_mode': take it out"),
+        ("postgresql://me@here/shop?ssl=0&a=s3cret", "knows no parameter 'ssl' or 'a': take it out"),
     ],
 )
 def test_what_is_no_address_is_refused_without_showing_its_password(url: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as refused:
         Address.parse(url)
     assert "s3" not in str(refused.value)
+
+
+def test_what_only_other_tools_know_is_ignored_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    given = "postgresql://me@here/shop?schema=public&sslmode=disable&pgbouncer=true"
+    assert Address.parse(given).url == "postgresql://me@here/shop?sslmode=disable"
+    (said,) = caplog.messages
+    assert said == "ignored in the address, since only other tools know it: schema, pgbouncer"
 
 
 def test_a_password_given_apart_goes_before_the_one_in_the_url() -> None:
@@ -133,6 +156,7 @@ def test_users_passwords_and_parameters_may_have_any_letters() -> None:
         ("at postgresql://me:s3cr@t@here/shop now", "at postgresql://me:***@here/shop now"),
         ("host=here password=s3cret user=me", "host=here password=*** user=me"),
         ("postgresql://me@here:5432/shop", "postgresql://me@here:5432/shop"),
+        ("postgresql://me@corp:s3/cr@t@here/shop", "postgresql://me@corp:***@here/shop"),
         ("s3://bucket/prefix", "s3://bucket/prefix"),
     ],
 )

@@ -137,6 +137,13 @@ def test_a_new_role_gets_what_a_backup_needs_and_a_second_set_up_changes_nothing
     assert not exists(shop, role)
 
 
+def test_a_role_that_becomes_another_as_it_logs_in_is_refused(shop: Address, role: str, execute: Execute) -> None:
+    execute(f"create role {role} login", f"alter role {role} in database {shop.database} set role = postgres")
+    with pytest.raises(RefusedError, match=r"becomes postgres as it logs in, .* in database .* reset role, or name"):
+        grants.plan_setup(shop, [shop.database], role)
+    grants.plan_setup(shop, ["postgres"], role)
+
+
 def test_what_is_made_later_can_be_read_and_is_taken_back_too(shop: Address, role: str, execute: Execute) -> None:
     setup(shop, role, per_schema=True)
     execute("create table hr.later (id serial)")

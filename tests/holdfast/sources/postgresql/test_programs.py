@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql import programs
 from holdfast.sources.postgresql.address import Address
 
@@ -91,6 +91,12 @@ def test_warnings_are_returned(script: Callable[[str], Path]) -> None:
 def test_a_failure_is_one_sentence_of_its_first_words(script: Callable[[str], Path]) -> None:
     program = script("for i in 1 2 3 4 5; do echo line $i >&2; done; exit 3")
     with pytest.raises(HoldfastError, match=r"^pg_tool failed: line 1 line 2 line 3$"):
+        programs.run(program, [], Address("postgresql://me@here/shop"))
+
+
+def test_a_parameter_that_only_newer_programs_know_is_wrong_usage(script: Callable[[str], Path]) -> None:
+    program = script("""echo 'pg_tool: error: invalid URI query parameter: "odd"' >&2; false""")
+    with pytest.raises(UsageError, match=r'^pg_tool failed: .*"odd"$'):
         programs.run(program, [], Address("postgresql://me@here/shop"))
 
 

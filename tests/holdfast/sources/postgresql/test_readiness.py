@@ -67,6 +67,39 @@ def test_a_role_without_replication_is_ready_and_told_what_is_not_exact(reader: 
     assert f"alter role {READER} replication" in server.warnings[0].do
 
 
+@pytest.fixture
+def becoming(reader: Address, execute: Execute) -> Iterator[Address]:
+    """The reader, whom each log-in makes another role."""
+    execute("create role becomes", f"grant becomes to {READER}", f"alter role {READER} set role = becomes")
+    yield reader
+    execute("drop owned by becomes", "drop role becomes")
+
+
+def test_a_role_that_becomes_another_as_it_logs_in_is_seen(becoming: Address, execute: Execute) -> None:
+    execute("create table public.orders (id int)", f"alter role {READER} connection limit 2")
+    server = check_server(becoming)
+    problems, warnings = whats(server)
+    assert (server.facts["login"], server.facts["role"]) == (READER, "becomes")
+    assert any(f"{READER} becomes becomes as it logs in (ALTER ROLE … SET role)" in each for each in warnings)
+    assert any("the role's connection limit leaves 2" in each for each in problems)
+    (unreadable,) = check_database(becoming).problems
+    assert "to becomes" in unreadable.do
+    assert READER not in f"{unreadable.what} {unreadable.do}"
+
+
+def test_who_logs_in_needs_the_right_of_replication_too(becoming: Address, execute: Execute) -> None:
+    execute("alter role becomes replication")
+    with connect(becoming) as session:
+        assert export.why_no_slot(session) == ()
+        (why,) = export.why_not_exact(session)
+    assert why.what == f"{READER}, who logs in, has no REPLICATION right"
+    with export.export_snapshot(becoming) as snapshot:
+        assert (snapshot.exact, snapshot.note) == (False, why.what)
+    execute(f"alter role {READER} replication")
+    with export.export_snapshot(becoming) as snapshot:
+        assert snapshot.exact
+
+
 @pytest.mark.parametrize(("limit", "refused"), [(2, True), (3, False)])
 def test_a_role_with_too_few_connections_is_found(reader: Address, execute: Execute, limit: int, refused: bool) -> None:
     execute(f"alter role {READER} connection limit {limit}")

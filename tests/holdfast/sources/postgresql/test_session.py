@@ -70,6 +70,11 @@ def test_the_session_that_holds_a_slots_snapshot_has_no_time_out_either(address:
             "[Errno -2] Name or service not known. Is the server running and reachable from here?",
         ),
         (
+            'connection is bad: invalid sslmode value: "maybe"',
+            UsageError,
+            'postgresql://me@here:5432/shop cannot be used: invalid sslmode value: "maybe": correct the address',
+        ),
+        (
             TO + "FATAL:  unsupported startup parameter in options: search_path",
             UsageError,
             "postgresql://me@here:5432/shop is no server but a pooler or proxy, and refuses how sessions begin "
@@ -157,6 +162,11 @@ def test_a_server_is_reached_by_its_socket(postgres: PostgresServer) -> None:
     where = f"postgresql://postgres@/postgres?host={postgres.folder}&port={postgres.port}"
     with connect(Address.parse(where, postgres.password)) as session:
         assert session.execute("select inet_server_addr()").fetchone() == (None,)
+
+
+def test_a_parameter_that_no_client_takes_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match='cannot be used: invalid URI query parameter: "odd": correct the address'):
+        connect(Address("postgresql://me@127.0.0.1:1/shop?odd=1"))
 
 
 @pytest.mark.service
