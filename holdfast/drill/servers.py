@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -108,15 +109,16 @@ def _programs(at_least: int) -> Path:
 def sweep() -> list[str]:
     """End and remove what drills have left that were killed; return the folders.
 
-    A server that was kept stays as long as it runs.
+    A server that was kept stays as long as it runs. Anybody may put things into a folder for temporary files: only
+    folders of our own are looked at, no link is followed, and what cannot be looked at is left.
     """
     swept = []
     for folder in Path(tempfile.gettempdir()).glob("holdfast-drill-*"):
         named = _NAME.fullmatch(folder.name)
-        with suppress(FileNotFoundError):  # another drill was faster
+        with suppress(OSError):  # another drill was faster
             if (
                 named
-                and folder.stat().st_uid == os.geteuid()
+                and _is_folder_of(folder, os.geteuid())
                 and _is_left(folder, int(named[1]), int(named[2]), named[3])
             ):
                 for data in folder.glob("*/data"):
@@ -124,6 +126,12 @@ def sweep() -> list[str]:
                 shutil.rmtree(folder, ignore_errors=True)
                 swept.append(str(folder))
     return swept
+
+
+def _is_folder_of(path: Path, *owners: int) -> bool:
+    """Say whether a path is a folder of one of these users, and no link to one."""
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in owners
 
 
 def _namespace() -> int:
@@ -138,10 +146,18 @@ def _is_left(folder: Path, namespace: int, pid: int, start: str) -> bool:
 
 
 def _server(data: Path) -> int | None:
-    """Return the process of the server that runs in a data folder; whoever has its id by now is in another folder."""
+    """Return the process of the server that runs in a data folder; whoever has its id by now is in another folder.
+
+    Where we are root, folder and server are of another user, who could put links there: they are not followed.
+    """
     with suppress(OSError, ValueError, IndexError):
-        pid = int((data / "postmaster.pid").read_text().splitlines()[0])
-        if Path(f"/proc/{pid}/cwd").resolve() == data.resolve():
+        found = data.lstat()
+        if not (_is_folder_of(data.parent, os.geteuid(), found.st_uid) and stat.S_ISDIR(found.st_mode)):
+            return None
+        with os.fdopen(os.open(data / "postmaster.pid", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as said:
+            pid = int(said.readline())
+        process = Path(f"/proc/{pid}")
+        if os.path.samestat((process / "cwd").stat(), found) and process.stat().st_uid == found.st_uid:
             return pid
     return None
 

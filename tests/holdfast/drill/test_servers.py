@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,11 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from holdfast.drill.servers import DrillServer, sweep
+from holdfast.drill.servers import DrillServer, _namespace, sweep
 from holdfast.errors import HoldfastError
 from holdfast.jobs import process_start
+from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 
 STARTS = """
@@ -88,6 +91,57 @@ def test_folders_of_others_are_left_alone(temporary: Path) -> None:
         (temporary / name).mkdir()
     assert sweep() == []
     assert len(list(temporary.iterdir())) == 3
+
+
+@pytest.fixture
+def other_server() -> Iterator[PostgresServer]:
+    """A server that is none of a drill's."""
+    with PostgresServer() as server:
+        yield server
+
+
+def left_by_a_killed_drill(temporary: Path) -> Path:
+    """Return what a folder would be called that a drill has left which does not run any more."""
+    return temporary / f"holdfast-drill-{_namespace()}-1-0-planted"
+
+
+@pytest.mark.service
+def test_a_link_does_not_make_a_sweep_stop_the_server_it_leads_to(
+    temporary: Path, other_server: PostgresServer
+) -> None:
+    assert other_server.folder is not None
+    folder = left_by_a_killed_drill(temporary)
+    there = temporary / "there"
+    there.mkdir()
+    (there / "server").symlink_to(other_server.folder)
+    folder.symlink_to(there)
+    assert sweep() == []
+    folder.unlink()
+    folder.mkdir()
+    (folder / "server").symlink_to(other_server.folder)
+    (folder / "own").mkdir()
+    (folder / "own" / "data").symlink_to(other_server.folder / "data")
+    (folder / "file").mkdir()
+    (folder / "file" / "data").mkdir()
+    (folder / "file" / "data" / "postmaster.pid").symlink_to(other_server.folder / "data" / "postmaster.pid")
+    (folder / "told").mkdir()
+    (folder / "told" / "data").mkdir()
+    (folder / "told" / "data" / "postmaster.pid").write_text(f"{other_server.pid}\n")
+    assert sweep() == [str(folder)]
+    with psycopg.connect(other_server.conninfo()) as session:
+        assert session.execute("select 1").fetchone() == (1,)
+    assert (other_server.folder / "data" / "PG_VERSION").exists()
+
+
+def test_what_cannot_be_looked_at_is_left(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = left_by_a_killed_drill(temporary)
+    folder.mkdir()
+
+    def refuse(path: Path) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "lstat", refuse)
+    assert sweep() == []
 
 
 def test_a_version_that_is_not_installed_is_said_with_what_to_do(temporary: Path) -> None:
