@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Literal
 from holdfast.errors import HoldfastError
 from holdfast.operations.executor_choice import check_hand_over, is_inline
 from holdfast.storage.key_source import ENVIRONMENT as KEY_VARIABLE
+from holdfast.tidying import tidied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -258,7 +259,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], output: IO[byte
         start_new_session=True,
     )
     patience = 0.0
-    try:
+    with tidied(lambda: _end_session(process, patience)):
         while True:
             try:
                 code = process.wait(1.0)
@@ -268,8 +269,6 @@ def _run(command: Sequence[str], environment: Mapping[str, str], output: IO[byte
             # A driver whose Java was killed lives on: it has a moment to say so, and none to commit.
             patience = _LAST_WORDS_S
             return code
-    finally:
-        _end_session(process, patience)
 
 
 _LAST_WORDS_S = 5.0

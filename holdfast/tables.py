@@ -69,7 +69,7 @@ class ArchivedTable:
         store = open_store(self.url)
         with (
             locks.acquire(store, "query", owner=Owner(), purpose=f"reading {self.label}", wait=LOCK_WAIT_S) as held,
-            TemporaryDirectory(prefix="holdfast-table-") as spill,
+            TemporaryDirectory(prefix="holdfast-table-", ignore_cleanup_errors=True) as spill,
         ):
             moment = resolve(
                 Archive.open(store, before_damage=True).state, store, self.source, f"lsn:{self.position}", self.taken

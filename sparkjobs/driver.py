@@ -31,6 +31,7 @@ from holdfast.replication.backing_up import Wish, open_to_write
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
+from holdfast.tidying import tidied
 from locking import LockError, LockStateUnknown
 from locking.store import StoreError
 
@@ -171,20 +172,17 @@ class Job:
         thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         before = signal.signal(_ABORT_SIGNAL, self._raise_abort)
         thread.start()
-        try:
+        with tidied(lambda: signal.signal(_ABORT_SIGNAL, before), thread.join, self._executor.stop):
             try:
-                yield
-            finally:
-                with self._guard:
-                    self._stopping.set()
-        except BaseException:
-            if self._abort is not None:
-                raise self._abort from None
-            raise
-        finally:
-            signal.signal(_ABORT_SIGNAL, before)
-            thread.join()
-            self._executor.stop()
+                try:
+                    yield
+                finally:
+                    with self._guard:
+                        self._stopping.set()
+            except BaseException:
+                if self._abort is not None:
+                    raise self._abort from None
+                raise
 
     @contextmanager
     def last_step(self) -> Iterator[None]:

@@ -122,7 +122,7 @@ class ChangeApplier:
         """Yield the oids of tables that do not take their rows."""
         with (
             connect(self._address) as session,
-            tempfile.TemporaryDirectory(prefix="holdfast-") as spill,
+            tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as spill,
             open_engine(NET_BYTES, Path(spill)) as engine,
         ):
             store = AtHand(self._store, chain.from_iterable(each.files for each in tables))

@@ -90,7 +90,7 @@ class Merger:
     def __call__(self, pieces: Sequence[MergePiece], report: Reporter) -> Iterator[MergedPiece]:
         """Yield the new files of each piece."""
         reads = AtHand(self._store, chain.from_iterable(piece.files for piece in pieces))
-        with tempfile.TemporaryDirectory(prefix="holdfast-") as spill:
+        with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as spill:
             for piece in pieces:
                 files = []
                 merge = Merge(reads, piece.files, piece.key, piece.within)
@@ -165,7 +165,7 @@ class TableMaker:
     def __call__(self, tables: Sequence[MadeTable], report: Reporter) -> Iterator[MadeShare]:
         """Yield the files of each share; of the first one of a table there is one at least."""
         for made in tables:
-            with tempfile.TemporaryDirectory(prefix="holdfast-") as spill:
+            with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as spill:
                 files = []
                 for file in self._files(made, Path(spill)):
                     report(file.rows, file.size)

@@ -263,7 +263,10 @@ def as_of(
 
 
 def _by_engine(store: ObjectStore, history: TableHistory, memory_bytes: int, spill: Path) -> Iterator[pa.RecordBatch]:
-    with TemporaryDirectory(dir=spill) as folder, open_engine(memory_bytes, Path(folder)) as connection:
+    with (
+        TemporaryDirectory(dir=spill, ignore_cleanup_errors=True) as folder,
+        open_engine(memory_bytes, Path(folder)) as connection,
+    ):
         try:
             view = View(connection, store, history, name="t", memory_bytes=memory_bytes, spill=Path(folder))
             for batch in connection.sql(view.rows()).to_arrow_reader(_rows_of(history)):

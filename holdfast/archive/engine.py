@@ -6,6 +6,8 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from holdfast.tidying import tidied
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -52,8 +54,5 @@ def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """
     connection.execute("attach ':memory:' as apart")
     connection.execute("use apart")
-    try:
+    with tidied(lambda: connection.execute("use memory"), lambda: connection.execute("detach apart")):
         yield
-    finally:
-        connection.execute("use memory")
-        connection.execute("detach apart")

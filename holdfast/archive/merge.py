@@ -199,7 +199,7 @@ class Merge:
         whole = size * sum(file.rows for file in self.files) // sum(batch.num_rows for batch in waiting)
         sample = _sample(self.store, self.files, self.key[0])
         bounds = self._cut([values.filter(self.within.has(values)) for values in sample], whole)
-        with TemporaryDirectory(dir=spill) as folder:
+        with TemporaryDirectory(dir=spill, ignore_cleanup_errors=True) as folder:
             if bounds:
                 yield from self._spread(chain(_emptied(waiting), rows), bounds, Path(folder))
             else:
@@ -245,7 +245,7 @@ class Merge:
             for batch in _spilled(path)
         ]
         bounds = self._cut(sample, size)
-        with TemporaryDirectory(dir=path.parent) as folder:
+        with TemporaryDirectory(dir=path.parent, ignore_cleanup_errors=True) as folder:
             if bounds:
                 yield from self._spread(_spilled(path), bounds, Path(folder))
             else:

@@ -72,7 +72,7 @@ def net_changes(
         return
     changes = Files(store, [file for record in history.relevant() for file in record.files])
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(dir=spill)))
+        folder = Path(stack.enter_context(TemporaryDirectory(dir=spill, ignore_cleanup_errors=True)))
         stack.enter_context(apart(engine))
         if history.key:
             yield from _Keyed(engine, store, history, changes, folder).batches()

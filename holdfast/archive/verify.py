@@ -25,6 +25,7 @@ from holdfast.archive.named import content_problem, files_of, size_problem, wron
 from holdfast.archive.runs import RunRecord
 from holdfast.archive.scrub import Progress, Scrub, read_progress, write_progress
 from holdfast.errors import DamagedError
+from holdfast.tidying import tidy
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -306,9 +307,9 @@ class Verifier:
                 if remember and time.monotonic() - remembered > _REMEMBERED_EVERY_S:
                     write_progress(self._store, scrub.progress(progress, self._archive.state))
                     remembered = time.monotonic()
-        except Exception:
+        except Exception as error:
             if remember:
-                write_progress(self._store, scrub.progress(progress, self._archive.state))
+                tidy(error, lambda: write_progress(self._store, scrub.progress(progress, self._archive.state)))
             raise
         scrub.account(())
         for commit, said in scrub.untold.items():

@@ -67,7 +67,7 @@ def run_job(
     output.say(f"{operation} {store.url}: run {run}")
     database, password = (address.url, address.password) if address else (None, None)
     if unlocked:
-        with tempfile.TemporaryDirectory(prefix="holdfast-records-") as folder:
+        with tempfile.TemporaryDirectory(prefix="holdfast-records-", ignore_cleanup_errors=True) as folder:
             environment = {
                 **jobs.job_environment(database, password, None, role, key=store.key),
                 jobs.RECORDS_VARIABLE: folder,

@@ -57,7 +57,7 @@ def query(
     found = open_archive(url, consistency, store)
     with (
         locks.acquire(found.store, "query", owner=Owner(), purpose="query", wait=wait) as held,
-        TemporaryDirectory(prefix="holdfast-query-") as folder,
+        TemporaryDirectory(prefix="holdfast-query-", ignore_cleanup_errors=True) as folder,
     ):
         opened = open_to_read(found.store, found.consistency)
         state = opened.state

@@ -23,6 +23,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import literal
+from holdfast.tidying import tidy
 
 if TYPE_CHECKING:
     from typing import Self
@@ -72,8 +73,8 @@ class DrillServer(PostgresServer):
             with connect(Address(self.url(), self.password)) as session:
                 encoding = literal(self._encoding)
                 session.execute(f"create database {DATABASE} template template0 encoding {encoding}".encode())
-        except BaseException:
-            self.stop()
+        except BaseException as error:
+            tidy(error, self.stop)
             raise
         return self
 

@@ -22,9 +22,11 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from holdfast.errors import OutcomeUnknownError, UsageError
 from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast.replication.errors import StoreAwayError
+from holdfast.tidying import tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import TracebackType
 
     from sqlalchemy import URL, Connection, Engine
 
@@ -105,8 +107,8 @@ class CoordinationStore:
         except DBAPIError as error:
             store.close()
             raise store._unreachable(error) from error
-        except BaseException:
-            store.close()
+        except BaseException as error:
+            tidy(error, store.close)
             raise
         return store
 
@@ -117,8 +119,10 @@ class CoordinationStore:
     def __enter__(self) -> CoordinationStore:
         return self
 
-    def __exit__(self, *args: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tidy(error, self.close)
 
     def run(self, work: Callable[[Connection], T], *, serializable: bool = True) -> T:
         """Run a transaction; `work` may be called several times, and each but the last one was undone.

@@ -20,6 +20,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from holdfast.storage.base import ConditionNotSupported, ObjectStore, StoreFull
 from holdfast.storage.file_errors import TranslatingFile
 from holdfast.storage.keys import TEMPORARY_PREFIX, check_key, check_prefix
+from holdfast.tidying import tidied
 from locking.store import (
     Listing,
     ObjectExists,
@@ -254,11 +255,8 @@ class FolderStore(ObjectStore):
                 # Who cannot write here cannot end anybody's lock either, so our clock will do.
                 return datetime.fromtimestamp(time.time(), UTC)
             raise
-        try:
+        with tidied(lambda: os.close(descriptor), lambda: scratch.unlink(missing_ok=True)):
             return _time(os.fstat(descriptor))
-        finally:
-            os.close(descriptor)
-            scratch.unlink()
 
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         path = self._path(folder) if folder else self._root
@@ -355,10 +353,8 @@ def _sync_names(folder: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with tidied(lambda: os.close(descriptor)):
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from holdfast.storage.keyring import KEYS, KeyRing, create_ring, open_ring, read
 from holdfast.storage.keys import check_key
 from holdfast.storage.parts import AHEAD_BYTES, RangeReader
 from holdfast.storage.sealing import HEADER_BYTES, SealingWriter, Unsealer, content_size, key_id, seal, unseal
+from holdfast.tidying import tidy
 from locking.store import Listing
 
 if TYPE_CHECKING:
@@ -178,8 +179,8 @@ class SealedStore(ObjectStore):
             return file
         try:
             return cast("IO[bytes]", io.BufferedReader(self._opened(file, key), AHEAD_BYTES))
-        except BaseException:
-            file.close()
+        except BaseException as error:
+            tidy(error, file.close)
             raise
 
     def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
@@ -234,5 +235,4 @@ class _Opened(RangeReader):
         self._file = file
 
     def close(self) -> None:
-        self._file.close()
-        super().close()
+        tidy(None, self._file.close, super().close)

@@ -14,6 +14,7 @@ from pyspark import SparkConf, SparkContext
 
 from holdfast.errors import HoldfastError, SparkEndedError, sentence
 from holdfast.jobs import OF_WORKERS, WORKERS
+from holdfast.tidying import tidied
 from sparkjobs import daemon
 from sparkjobs.executors import WATCH_S, Tally
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
@@ -111,14 +112,13 @@ class SparkExecutor:
             if seen.failures:
                 self.context.cancelAllJobs()
 
-        try:
-            with _looking(look):
-                results = self._run_tasks(tasks, telling(work, tally, results=tells_results), at_once)
-        except Exception as error:
-            _raise_cause(tally.value, error)
-            raise
-        finally:
-            watch(tally.value)
+        with tidied(lambda: watch(tally.value)):
+            try:
+                with _looking(look):
+                    results = self._run_tasks(tasks, telling(work, tally, results=tells_results), at_once)
+            except Exception as error:
+                _raise_cause(tally.value, error)
+                raise
         _raise_cause(tally.value, None)
         return list(results)
 

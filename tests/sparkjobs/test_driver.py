@@ -77,6 +77,19 @@ def test_whatever_fails_becomes_one_line_and_an_exit_code(
     assert capsys.readouterr().err == f"holdfast backup: {message}\n"
 
 
+def test_an_executor_that_does_not_stop_hides_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck(InlineExecutor):
+        def stop(self) -> None:
+            raise OSError("Spark does not stop")
+
+    def refuse(job: Job) -> dict[str, Any]:
+        raise RefusedError("the target is not empty")
+
+    monkeypatch.setattr(driver, "make_executor", lambda operation: Stuck(cores=1))
+    found, record = run(refuse)
+    assert (found, message_of(record)) == (5, "the target is not empty")
+
+
 def test_a_step_is_told_however_soon_it_ends(run: Run) -> None:
     looked: list[None] = []
 

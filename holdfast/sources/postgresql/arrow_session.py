@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import adbc_driver_postgresql
 import pyarrow as pa
@@ -16,9 +17,11 @@ from adbc_driver_manager import Error as DriverError
 
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.outages import words
+from holdfast.tidying import tidied, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from types import TracebackType
     from typing import Self
 
     from holdfast.sources.postgresql.address import Address
@@ -60,17 +63,18 @@ class ArrowSession:
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self._reading: WeakSet[Generator[pa.RecordBatch, None, None]] = WeakSet()
         with self._named_errors(), ExitStack() as opened:
             self._database = opened.enter_context(adbc_driver_postgresql.connect(address.conninfo()))
             self._connection = opened.enter_context(AdbcConnection(self._database))
-            self._open = opened.pop_all()
+            opened.pop_all()
 
     def execute(self, statement: str) -> None:
         """Run a statement that returns nothing.
 
         :raises SessionError: the server refused it.
         """
-        with AdbcStatement(self._connection) as prepared, self._named_errors():
+        with self._statement() as prepared, self._named_errors():
             prepared.set_sql_query(statement)
             prepared.execute_update()
 
@@ -88,12 +92,18 @@ class ArrowSession:
         :raises SessionError: the server refused it.
         :raises BrokenOffError: it did not come to its end.
         """
-        with AdbcStatement(self._connection) as prepared:
+        reading = self._batches(query)
+        self._reading.add(reading)
+        return reading
+
+    def _batches(self, query: str) -> Generator[pa.RecordBatch, None, None]:
+        with self._statement() as prepared:
             with self._named_errors():
                 prepared.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
                 prepared.set_sql_query(query)
                 stream, _ = prepared.execute_query()
-            with pa.RecordBatchReader.from_stream(stream) as reader:
+            reader = pa.RecordBatchReader.from_stream(stream)
+            with tidied(reader.close):
                 while (batch := self._next(reader)) is not None:
                     yield batch
                     del batch  # or it would be kept while the next one is read
@@ -106,15 +116,26 @@ class ArrowSession:
         except (OSError, pa.ArrowException) as error:
             raise BrokenOffError(f"reading from {self._address.url} broke off: {self._said(error)}") from error
 
+    @contextmanager
+    def _statement(self) -> Iterator[AdbcStatement]:
+        prepared = AdbcStatement(self._connection)
+        with tidied(prepared.close):
+            yield prepared
+
     def close(self) -> None:
-        """End the session."""
-        self._open.close()
+        """End the session, with the queries whose end nobody has waited for: the driver closes nothing before them."""
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        tidy(error, *(reading.close for reading in list(self._reading)), self._connection.close, self._database.close)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(error)
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:

@@ -44,7 +44,7 @@ def begin_dump(
     :raises BusyError: somebody waits to change a table, and does not give way in QUEUE_WAIT_S.
     """
     program = need("pg_dump", at_least=server_version // 10000)
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+    with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as folder:
         target = Path(folder) / "schema.dump"
         options = [
             "--format=custom",
@@ -77,7 +77,7 @@ def script_of(dump: bytes, section: str, *, server_version: int) -> str:
     :raises RefusedError: it was written under settings under which it would be read as something else.
     """
     program = need("pg_restore", at_least=max(server_version // 10000, _reader_of(dump)))
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+    with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "schema.dump"
         path.write_bytes(dump)
         script = output_of(program, ["--file=-", "--verbose", f"--section={section}", str(path)])

@@ -98,4 +98,4 @@ class Sessions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing.close()
+        self._closing.__exit__(kind, error, trace)  # after an error sessions roll back, and say nothing of their own

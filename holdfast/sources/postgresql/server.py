@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
+from holdfast.tidying import tidied, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,13 +104,12 @@ class PostgresServer:
             os.chown(base, identity["user"], identity["group"])
             os.chown(password_file, identity["user"], identity["group"])
         try:
-            self._initialise(base, password_file, identity)
-            self._launch(base, identity)
-        except BaseException:
-            self.stop()
+            with tidied(lambda: password_file.unlink(missing_ok=True)):
+                self._initialise(base, password_file, identity)
+                self._launch(base, identity)
+        except BaseException as error:
+            tidy(error, self.stop)
             raise
-        finally:
-            password_file.unlink(missing_ok=True)
         return self
 
     def _identity(self, base: Path) -> dict[str, Any]:
@@ -212,4 +212,4 @@ class PostgresServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        tidy(error, self.stop)

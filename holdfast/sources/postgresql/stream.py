@@ -39,6 +39,7 @@ from holdfast.sources.postgresql.stream_state import (
     retention_warning,
     why_broken,
 )
+from holdfast.tidying import tidy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,9 +132,9 @@ def open_stream(address: Address, name: str, tables: Sequence[Table], *, wait: f
         reconcile(session, plan)
         try:
             _make_slot(session, name, wait)
-        except BaseException:
+        except BaseException as error:
             if not plan.exists:
-                _drop_publication(session, name)
+                tidy(error, lambda: _drop_publication(session, name))
             raise
         return _state(session, name, tables)
 

@@ -34,6 +34,7 @@ from holdfast.jobs import (
 )
 from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
 from holdfast.replication.backing_up import STORE_VARIABLE
+from holdfast.tidying import tidied
 from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
 from holdfast_airflow.coordination import coordination_address
@@ -258,12 +259,12 @@ class ArchiveJobOperator(SparkSubmitOperator):
     @contextmanager
     def _ended(self) -> Iterator[None]:
         """End what still runs of the job and release the locks, in this order, however the block ends."""
-        try:
+        with tidied(self._end_job, self._release):
             yield
-        finally:
-            if self._run_name:
-                end_job(self._run_name)
-            self._release()
+
+    def _end_job(self) -> None:
+        if self._run_name:
+            end_job(self._run_name)
 
     def _release(self) -> None:
         held, self._locks = self._locks, None

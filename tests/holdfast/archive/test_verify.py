@@ -9,7 +9,8 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.blocks import write_parquet
 from holdfast.archive.files import write_bytes
 from holdfast.archive.model import Block, TableRecord
-from holdfast.archive.verify import verify
+from holdfast.archive.verify import Scope, verify, verify_and_remember
+from locking.store import StoreError
 
 
 @pytest.fixture
@@ -50,3 +51,20 @@ def test_a_flipped_bit_is_found_by_reading(filled: Archive) -> None:
     assert verify(filled).damage == ()
     (damage,) = verify(filled, deep=True).damage
     assert damage.table == "schema"
+
+
+def test_a_verification_that_is_ended_says_why_also_where_it_cannot_note_how_far_it_was(
+    filled: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class LostError(Exception):
+        pass
+
+    def fail(*args: object) -> None:
+        raise StoreError("the store is away")
+
+    def lose() -> None:
+        raise LostError
+
+    monkeypatch.setattr("holdfast.archive.verify.write_progress", fail)
+    with pytest.raises(LostError):
+        verify_and_remember(filled, Scope(deep=True), check=lose)

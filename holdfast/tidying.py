@@ -1,0 +1,39 @@
+"""Tidying up after work, so that what fails of it never hides what the work itself failed with."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def tidy(first: BaseException | None, *steps: Callable[[], object]) -> None:
+    """Take all of these steps, in their order, also where some fail.
+
+    :param first: what the work failed with, which its caller raises; what fails here is added to it as a note. Where
+        the work has not failed, the first error of a step is raised in the end.
+    """
+    failed = first
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it comes behind what was first
+            if failed is None:
+                failed = error
+            else:
+                failed.add_note(f"then, while tidying up: {type(error).__name__}: {error}")
+    if first is None and failed is not None:
+        raise failed
+
+
+@contextmanager
+def tidied(*steps: Callable[[], object]) -> Iterator[None]:
+    """Take these steps after the block, as `tidy` does."""
+    try:
+        yield
+    except BaseException as error:
+        tidy(error, *steps)
+        raise
+    tidy(None, *steps)
