@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
-from holdfast.errors import HoldfastError, SparkEndedError, sentence
+from holdfast.errors import HoldfastError, SparkEndedError, UsageError, sentence
 from holdfast.jobs import OF_WORKERS, WORKERS
 from holdfast.tidying import tidied
 from sparkjobs import daemon
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 
 _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
 """The last line of a Python traceback, which Java's own traces show indented or after other words."""
+
+
+GUARDED = {"spark.authenticate": "true"}
+"""Tasks hold the database's password, and Spark's block service gives them to whoever connects. Run on one machine, on
+YARN and on Kubernetes, Spark makes a secret for each application, which is in memory alone.
+
+Source: Spark manual, 'Spark Security', Authentication.
+"""
+
+_UNGUARDED = "A secret key must be specified via the spark.authenticate.secret config"
 
 
 class SparkExecutor:
@@ -52,12 +62,18 @@ class SparkExecutor:
             if SparkExecutor._last_stop is not None:
                 SparkExecutor._last_stop.join()
             try:
-                conf = SparkConf().setAppName(f"holdfast {self._operation}")
+                conf = SparkConf().setAppName(f"holdfast {self._operation}").setAll([*GUARDED.items()])
                 if self._daemon is not None:
                     conf.set(f"{OF_WORKERS}{daemon.PREPARED}", self._daemon.address)
                 self._context = SparkContext(conf=conf)
                 self._context.setLogLevel("ERROR")
             except (OSError, Py4JError, RuntimeError) as error:
+                if _UNGUARDED in str(error):
+                    raise UsageError(
+                        "this Spark has no secret by which its processes know each other, and whoever reaches them "
+                        "could read the database's password: set spark.authenticate and spark.authenticate.secret in "
+                        "the configuration of its masters, workers and drivers (a standalone cluster makes none itself)"
+                    ) from error
                 raise HoldfastError(f"Spark did not start: {sentence(error)}. Try again; its log says more") from error
         return self._context
 
