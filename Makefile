@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop test-fast test test-all specs durations lint types format bench bench-locks lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop test-fast test test-all specs durations lint types format bench bench-check bench-locks lock wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ format: setup ## Rewrite the code in the house style.
 
 bench: setup-tests ## Measure all but the locks, beside PostgreSQL's own and Spark's JDBC; report in bench/results/.
 	@missed=0; for each in bench bench.changes bench.opening bench.encryption bench.compaction bench.replication bench.verification; do ($(IN_ENV) python -m $$each) || missed=$$?; done; exit $$missed
+
+bench-check: setup-tests ## Measure with little data, in minutes, and fail where a ratio has fallen by half; RECORD=1 writes what is to be.
+	@$(IN_ENV) python -m bench.check $(if $(RECORD),--record)
 
 bench-locks: setup-tests ## Measure the locks beside a port of the paper's algorithm; report in bench/results/.
 	@$(IN_ENV) python -m bench.locks
