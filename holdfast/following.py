@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -35,6 +35,8 @@ from holdfast.sources.postgresql.stream_state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    import psycopg
+
     from holdfast.archive.model import SourceRecord
     from holdfast.archive.placed import Placed
     from holdfast.archive.state import State
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.stream_state import StreamState
     from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
 
 Kind = Literal["auto", "full", "changes"]
 
@@ -172,24 +176,30 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     :raises BusyError: open transactions kept the slot from being made.
     """
     archive = Archive.open(store)
+    with connect(address) as session:
+        return _decide(archive, address, session, wanted, say)
+
+
+def _decide(
+    archive: Archive, address: Address, session: Connection, wanted: Wanted, say: Callable[[str], None]
+) -> Decision:
     known = newest_with_stream(archive.state, wanted.source)
-    database_oid, moved = _check_database(archive.state, address, wanted)
+    database_oid, moved = _check_database(archive.state, address, session, wanted)
     name = streams.stream_name(archive.identity.id, wanted.source)
     if known is None and wanted.kind != "changes":
-        _tell_what_is_left(address, name, say)
+        _tell_what_is_left(session, name, say)
         return Decision()
-    with connect(address) as session:
-        catalog = read_catalog(session, read_tables(session), values=False)
+    catalog = read_catalog(session, read_tables(session), values=False)
     tables = catalog.with_rows(wanted.tables, wanted.exclude)
     gap = ""
     if known is not None:
-        gap = _why_broken(address, name, archive.state, known) or moved or _why_restart(wanted)
+        gap = _why_broken(session, name, archive.state, known) or moved or _why_restart(wanted)
         if not gap:
-            if wanted.kind != "full":
-                _refuse_unreadable(address)
+            if wanted.kind != "full":  # where the changes of a stream that is there cannot be read
+                refuse(why_no_decoding(session))
             left_out = {table.oid for table in catalog.with_rows()} - {table.oid for table in tables}
-            stream = _without(_kept(address, name, known, tables, wanted, say), set() if wanted.chosen else left_out)
-            born = _born(address, archive.state, wanted.source, stream)
+            stream = _without(_kept(session, name, known, tables, wanted, say), set() if wanted.chosen else left_out)
+            born = _born(session, archive.state, wanted.source, stream)
             stream = stream.model_copy(update={"born": born})
             return Decision(kind=_KINDS[wanted.kind], stream=stream, database_oid=database_oid)
         gap = why_given_up(archive, wanted.source, known.commit) or gap
@@ -204,7 +214,7 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
     return Decision(stream=_described(state, opened=True), gap=gap)
 
 
-def _check_database(state: State, address: Address, wanted: Wanted) -> tuple[int | None, str]:
+def _check_database(state: State, address: Address, session: Connection, wanted: Wanted) -> tuple[int | None, str]:
     """Make sure that the address names the database of the backups that are here, or that somebody says so.
 
     Returns the database's oid, and what tells it from before where it is the same one elsewhere; of a first backup
@@ -213,8 +223,7 @@ def _check_database(state: State, address: Address, wanted: Wanted) -> tuple[int
     blocks = told(state, wanted.source)
     if not blocks:
         return None, ""
-    with connect(address) as session:
-        system, oid = system_identifier(session), database_oid(session)
+    system, oid = system_identifier(session), database_oid(session)
     other = _why_other(blocks[-1].head.source, system, oid, address.database)
     if other and not wanted.moved:
         raise RefusedError(
@@ -240,16 +249,9 @@ def _why_restart(wanted: Wanted) -> str:
     return f"a new stream was begun: {wanted.stuck or 'somebody asked for it (--restart-stream)'}"
 
 
-def _refuse_unreadable(address: Address) -> None:
-    """Refuse where the changes of a stream that is there cannot be read."""
-    with connect(address) as session:
-        refuse(why_no_decoding(session))
-
-
-def _tell_what_is_left(address: Address, name: str, say: Callable[[str], None]) -> None:
+def _tell_what_is_left(session: Connection, name: str, say: Callable[[str], None]) -> None:
     """Tell of a slot whose first backup was ended before its commit: nobody reads it, and it keeps the log."""
-    with connect(address) as session:
-        found = session.execute("select from pg_catalog.pg_replication_slots where slot_name = %s", (name,)).fetchone()
+    found = session.execute("select from pg_catalog.pg_replication_slots where slot_name = %s", (name,)).fetchone()
     if found is not None:
         say(
             f"slot {name} is there, but no backup here follows it, and the server keeps its log for it: "
@@ -276,13 +278,12 @@ def expected_stream(state: State, known: Placed, name: str) -> ExpectedStream | 
     )
 
 
-def _why_broken(address: Address, name: str, state: State, known: Placed) -> str:
+def _why_broken(session: Connection, name: str, state: State, known: Placed) -> str:
     if known.head.stream is None:
         return ""
     if (expected := expected_stream(state, known, name)) is None:
         return f"the changes before the full backup of commit {known.number} were given up"
-    with connect(address) as session:
-        return why_broken(expected, look(session, name), system_identifier(session))
+    return why_broken(expected, look(session, name), system_identifier(session))
 
 
 _KINDS: Mapping[Kind, Literal["snapshot", "changes"]] = {"auto": "changes", "changes": "changes", "full": "snapshot"}
@@ -290,18 +291,17 @@ _KINDS: Mapping[Kind, Literal["snapshot", "changes"]] = {"auto": "changes", "cha
 
 
 def _kept(
-    address: Address, name: str, known: Placed, tables: Sequence[Table], wanted: Wanted, say: Callable[[str], None]
+    session: Connection, name: str, known: Placed, tables: Sequence[Table], wanted: Wanted, say: Callable[[str], None]
 ) -> Stream:
     """Make a stream follow the tables that are wanted, as far as that can be done now."""
-    with connect(address) as session:
-        state = look(session, name)
+    state = look(session, name)
     if state is None or known.block.stream is None:
         raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
     if warning := retention_warning(state, wanted.max_retained or MAX_RETAINED_BYTES):
         say(warning)
     if not wanted.chosen:
         try:
-            return _described(streams.keep(address, name, tables))
+            return _described(streams.keep(session, name, tables))
         except (BusyError, RefusedError) as error:
             # The other tables' changes are backed up all the same, so that the log they are in can go.
             say(f"what is followed stays as it is for now: {error}")
@@ -314,13 +314,12 @@ def _without(stream: Stream, left_out: Collection[int]) -> Stream:
     return stream.model_copy(update={"followed": followed})
 
 
-def _born(address: Address, state: State, source: str, stream: Stream) -> tuple[Born, ...]:
+def _born(session: Connection, state: State, source: str, stream: Stream) -> tuple[Born, ...]:
     """Return the followed tables that were made since what is known of the source was looked at."""
     tip = stream_tip(state, source)
     if tip is None or not tip.head.is_cut or tip.head.stream is None or not tip.head.stream.snapshot:
         return ()
-    with connect(address) as session:
-        found = streams.born_since(session, stream.publication_oid, tip.head.stream.snapshot)
+    found = streams.born_since(session, stream.publication_oid, tip.head.stream.snapshot)
     return tuple(Born(**each._asdict()) for each in found if each.oid in stream.followed)
 
 

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,6 +107,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
         yield SimpleNamespace(snapshot=snapshot, why_gone=lambda: gone.pop() if gone else "")
 
     monkeypatch.setattr("holdfast.backups.hold_snapshot", hold_snapshot)
+    monkeypatch.setattr("holdfast.following.connect", lambda address: nullcontext())
     monkeypatch.setattr("holdfast.following._tell_what_is_left", lambda *_: None)
     monkeypatch.setattr("holdfast.following._check_database", lambda *_: (None, ""))
     monkeypatch.setattr("holdfast_airflow.operators.job.check_java", lambda: None)  # it starts Java each time

@@ -139,16 +139,15 @@ def open_stream(address: Address, name: str, tables: Sequence[Table], *, wait: f
         return _state(session, name, tables)
 
 
-def keep(address: Address, name: str, tables: Sequence[Table]) -> StreamState:
+def keep(session: Connection, name: str, tables: Sequence[Table]) -> StreamState:
     """Make the publication of a stream that is there what it must be now, and return what the stream is.
 
     :param tables: all that are backed up of this source; not only those of one backup.
     :raises RefusedError: only the tables' owner may: names the SQL.
     :raises HoldfastError: there is no such slot.
     """
-    with connect(address) as session:
-        reconcile(session, plan_publication(session, name, tables))
-        return _state(session, name, tables)
+    reconcile(session, plan_publication(session, name, tables))
+    return _state(session, name, tables)
 
 
 def _state(session: Connection, name: str, tables: Sequence[Table]) -> StreamState:

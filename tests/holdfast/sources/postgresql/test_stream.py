@@ -96,7 +96,7 @@ def test_a_stream_is_opened_once_kept_and_dropped_without_a_trace(session: Conne
     assert list(state.not_followed) == ["public.notes"]
     assert stream.why_broken(expected(state), seen(session)) == ""
     session.execute("create table public.more (id int primary key)")
-    again = stream.keep(address, NAME, tables(session))
+    again = stream.keep(session, NAME, tables(session))
     assert (again.position, again.publication_oid) == (state.position, state.publication_oid)
     assert labels(session, again.followed) == {"public.orders", "public.lines", "public.more"}
     assert stream.why_broken(expected(state), again) == ""
@@ -104,7 +104,7 @@ def test_a_stream_is_opened_once_kept_and_dropped_without_a_trace(session: Conne
     assert (slots(session), publications(session)) == ([], [])
     stream.drop_stream(session, NAME)
     with pytest.raises(HoldfastError, match="was dropped by somebody"):
-        stream.keep(address, NAME, tables(session))
+        stream.keep(session, NAME, tables(session))
 
 
 def test_the_oldest_version_has_streams_too(older: Callable[[int], PostgresServer]) -> None:
