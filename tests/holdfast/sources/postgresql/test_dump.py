@@ -6,11 +6,12 @@ import psycopg
 import pytest
 
 from holdfast.errors import BusyError, HoldfastError, RefusedError
-from holdfast.sources.postgresql import programs
+from holdfast.sources.postgresql import address as addresses
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.dump import dump_schema, script_of
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.sources.postgresql.value_settings import SETTINGS
 from tests.support.command import until
 from tests.support.versions import programs_of
 
@@ -54,7 +55,7 @@ def test_a_dump_is_read_by_a_pg_restore_that_is_as_new_as_it(
 def test_a_schema_that_was_dumped_under_other_settings_is_refused(
     address: Address, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "_SETTINGS", {"standard_conforming_strings": "off"})
+    monkeypatch.setattr(addresses, "SETTINGS", {**SETTINGS, "standard_conforming_strings": "off"})
     made = dump(address, version)
     with pytest.raises(RefusedError, match="was not dumped under standard_conforming_strings = on"):
         script_of(made, "pre-data", server_version=version)
