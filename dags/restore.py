@@ -99,6 +99,13 @@ for name, archive in configured_archives().items():
                 description="Where it was changed between two backups, and it is not known when: the one before, the "
                 "one after, or the one that serves best.",
             ),
+            "strict": Param(
+                False,
+                type="boolean",
+                title="Strict",
+                description="Fail where rows break a condition, or the server refuses an object. Otherwise these are "
+                "left out, or added NOT VALID, and named in not_restored.",
+            ),
             "consistency": Param(
                 archive.consistency,
                 type="string",
@@ -126,6 +133,7 @@ for name, archive in configured_archives().items():
             roles=dag.param("roles"),
             tablespaces=dag.param("tablespaces"),
             schema=dag.param("schema"),
+            strict=dag.param("strict"),
             consistency=dag.param("consistency"),
             only_plan=dag.param("dry_run"),
         )

@@ -21,7 +21,7 @@ from holdfast.sources.postgresql.loose import MisfitError
 from holdfast.sources.postgresql.session import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
@@ -40,12 +40,20 @@ class FileLoader:
     """The work of one Spark task: load a few files. Travels in the task's closure, with password and store settings.
 
     :param tolerated: oids of the tables whose rows need not fit yet.
+    :param labels: of tables whose rows go aside first, by oid.
     """
 
-    def __init__(self, store: ObjectStore, address: Address, tolerated: Collection[int]) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        address: Address,
+        tolerated: Collection[int],
+        labels: Mapping[int, str] | None = None,
+    ) -> None:
         self._store = store
         self._address = address
         self._tolerated = tolerated
+        self._labels = labels or {}
 
     def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[int]:
         """Yield the oids of tables that do not take the rows of a file as they were."""
@@ -58,7 +66,8 @@ class FileLoader:
                     if table.oid in misfits:
                         continue
                     try:
-                        rows = load_file(session, table, record.path, read_batches(store, record))
+                        label = self._labels.get(table.oid, "")
+                        rows = load_file(session, table, record.path, read_batches(store, record), label=label)
                     except MisfitError:
                         if table.oid not in self._tolerated:
                             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING
 from holdfast.moments import history_of
 from holdfast.sources.postgresql import ledger, load, loose
 from holdfast.sources.postgresql.apply import Applied
+from holdfast.sources.postgresql.conditions import OTHER_MOMENT
 from holdfast.sources.postgresql.generated import has_stored, nothing, recomputed, sum_apart, with_changes
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS
 from holdfast.sources.postgresql.partitions import through_roots
+from holdfast.sources.postgresql.search_paths import asked_by, lend, take_back
 from sparkjobs.files import ChangeApplier, ChangedTable, FileHasher, FileLoader
 from sparkjobs.tasks import pack
 
@@ -38,8 +41,10 @@ class Loading:
 
     :param session: of the restore.
     :param tables: those that rows come into, as they are created, each with what makes it up.
-    :param lenient: oids of those whose rows may be of another moment than their conditions, which give way then.
+    :param older: oids of those whose rows may be of another moment than their conditions, which go then.
     :param encoding: of the source.
+    :param is_strict: conditions of all others hold, or the restore ends. Else they are added again when the rows are
+        there, `NOT VALID` where these break them.
     """
 
     def __init__(
@@ -48,15 +53,18 @@ class Loading:
         address: Address,
         session: Any,
         tables: Sequence[tuple[Table, TableParts]],
-        lenient: Collection[int],
+        older: Collection[int],
         encoding: str,
+        *,
+        is_strict: bool = False,
     ) -> None:
         self._job = job
         self._address = address
         self._session = session
         self._tables = tables
-        self._lenient = frozenset(lenient)
+        self._older = frozenset(older)
         self._encoding = encoding
+        self._is_strict = is_strict
 
     @property
     def tables(self) -> Sequence[Table]:
@@ -75,7 +83,7 @@ class Loading:
         :param steps: what the ledger says is done.
         """
         return [
-            (loose.aside(table) if loose.is_aside(table, steps) else table, file)
+            (loose.aside(table, steps) if loose.is_aside(table, steps) else table, file)
             for table, file in files_of(self._tables)
             if not loose.is_loaded(table, file.path, steps)
         ]
@@ -83,12 +91,12 @@ class Loading:
     def run(self, sessions: Sessions) -> None:
         """Load what is not there yet, and apply the changes: aside first, where a table does not take its rows."""
         self._route()
-        tolerated = {each.table.oid for each in self._changed} | self._lenient
-        # Once rows have gone through a root, nobody knows any more which partition they are of.
-        self._set_aside({table.oid for table in self.tables if not table.has_rows} & tolerated)
-        self._put_aside(self._load(self.missing(self._steps()), tolerated))
-        self._put_aside(self._apply())
-        self._apply()
+        every = {table.oid for table in self.tables}
+        # Changes are those of one partition: behind a root, they would find rows of all.
+        self._set_aside({each.table.oid for each in self._changed if not each.table.has_rows}, is_begun=False)
+        self._put_aside(self._load_with_functions(self._load(self.missing(self._steps()), every)))
+        self._put_aside(self._apply(every))
+        self._apply(())
         self._bring_back(sessions)
 
     def left_out(self) -> Iterator[NotRestored]:
@@ -99,7 +107,7 @@ class Loading:
         """
         steps = self._steps()
         for table, _ in reversed(self._tables):
-            yield from reversed(loose.left_out(table, steps))
+            yield from loose.left_out(table, steps)
 
     def expected(self) -> dict[int, ContentHash]:
         """Return what the content hash of each table must be, by oid: what the archive says, and what changes did."""
@@ -107,7 +115,7 @@ class Loading:
         applied = self._applied(steps)
         expected = {}
         for table, parts in self._tables:
-            there = loose.aside(table) if loose.is_aside(table, steps) else table
+            there = loose.aside(table, steps) if loose.is_aside(table, steps) else table
             found = ((steps.get(loose.step_of(there, file.path)) or file.digest) for file in parts.base.files)
             base = sum((ContentHash.parse(each or "0:0") for each in found), ContentHash(0, 0))
             expected[table.oid] = applied[table.oid].after(base) if table.oid in applied else base
@@ -159,6 +167,27 @@ class Loading:
     def _steps(self) -> Mapping[str, str]:
         return ledger.read_steps(self._session)
 
+    def _load_with_functions(self, misfits: set[int]) -> set[int]:
+        """Load again what conditions or formulas of a table did not take that ask functions.
+
+        These may ask other tables, which are there by now, or need a search_path. One that does not help is taken back.
+
+        :return: the oids of the tables that still do not take their rows.
+        """
+        if not misfits:
+            return misfits
+        asked = asked_by(self._session, [table for table, _ in self._tables if table.oid in misfits])
+        failed = self._load_of(asked)
+        needing = {} if self._is_strict else {oid: asked[oid] for oid in failed}
+        lend(self._session, {each for some in needing.values() for each in some})
+        still = self._load_of(needing)
+        helped = {routine for oid in needing.keys() - still for routine, _ in needing[oid]}
+        take_back(self._session, {routine for oid in still for routine, _ in needing[oid]} - helped)
+        return (misfits - asked.keys()) | (failed - needing.keys()) | still
+
+    def _load_of(self, tables: Collection[int]) -> set[int]:
+        return self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in tables], tables)
+
     def _load(self, files: Sequence[tuple[Table, FileRecord]], tolerated: Collection[int]) -> set[int]:
         """Load files; return the oids of the tables that do not take their rows, of those where that is tolerated."""
         objects: dict[str, list[tuple[Table, FileRecord]]] = {}
@@ -166,35 +195,52 @@ class Loading:
             objects.setdefault(file.key, []).append((table, file))
         tasks = pack(objects.values(), lambda some: sum(file.size for _, file in some), room=_TASK_BYTES)
         loads = [[pair for some in task for pair in some] for task in tasks]
-        loader = FileLoader(self._job.store, self._address, frozenset(tolerated) - {LARGE_OBJECTS})
+        if not files:
+            return set()
+        labels = {table.oid: table.label for table, _ in self._tables} if not tolerated else {}
+        loader = FileLoader(self._job.store, self._address, frozenset(tolerated) - {LARGE_OBJECTS}, labels)
         found = self._job.map("loading rows", loads, loader, estimated_rows=sum(file.rows for _, file in files))
         self._job.check()
         return set(found)
 
-    def _apply(self) -> set[int]:
-        """Bring the tables that were loaded to the position that is restored; return the oids of those that refuse."""
+    def _apply(self, tolerated: Collection[int]) -> set[int]:
+        """Bring the tables that were loaded to the position that is restored; return the oids of those that refuse.
+
+        :param tolerated: oids of those that may.
+        """
         steps = self._steps()
         tables = [_where_it_is(each, steps) for each in self._changed if each.step not in steps]
         tables.sort(key=lambda each: int(each.history.table))  # as their changes are packed
         tasks = pack(tables, lambda table: table.size, room=_TASK_BYTES)
         changes = sum(record.rows for table in tables for record in table.history.changes)
-        applier = ChangeApplier(self._job.store, self._address, self._lenient - {LARGE_OBJECTS})
+        applier = ChangeApplier(self._job.store, self._address, frozenset(tolerated) - {LARGE_OBJECTS})
         found = self._job.map("applying changes", tasks, applier, estimated_rows=changes)
         self._job.check()
         return set(found)
 
     def _put_aside(self, misfits: Collection[int]) -> None:
         """Begin anew with tables that do not take rows, aside."""
-        for table in self.tables:
-            if table.oid in misfits:
-                self._job.say(f"{table.label} has conditions that rows break: these come together aside first")
-        self._set_aside(misfits)
-        self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in misfits], ())
+        anew = self._with_same_root(misfits)
+        for label in dict.fromkeys(table.label for table in self.tables if table.oid in anew):
+            self._job.say(f"{label} has conditions that rows break: these come together aside first")
+        self._set_aside(anew)
+        self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in anew], ())
 
-    def _set_aside(self, some: Collection[int]) -> None:
+    def _with_same_root(self, oids: Collection[int]) -> set[int]:
+        """Return tables with all whose rows come through the same root: behind it, nobody can tell them apart."""
+        roots = {_place(table) for table in self.tables if table.oid in oids}
+        return {table.oid for table in self.tables if _place(table) in roots}
+
+    def _set_aside(self, oids: set[int], *, is_begun: bool = True) -> None:
+        computed = oids - {each.table.oid for each in self._changed}
+        together: dict[tuple[str, str], list[tuple[Table, TableParts]]] = {}
         for table, parts in self._tables:
-            if table.oid in some:
-                loose.set_aside(self._session, table, [file.path for _, file in files_of([(table, parts)])])
+            if table.oid in oids:
+                together.setdefault(_place(table), []).append((table, parts))
+        for some in together.values():
+            files = {table.oid: [file.path for _, file in files_of([(table, parts)])] for table, parts in some}
+            tables = [table for table, _ in some]
+            loose.set_aside(self._session, tables, files, keep_computed=computed, is_begun=is_begun)
 
     def _route(self) -> None:
         """Find out which rows go through a table above theirs."""
@@ -207,10 +253,16 @@ class Loading:
         steps = self._steps()
         aside = [table for table, _ in self._tables if loose.is_aside(table, steps)]
         waiting = [table for table in aside if not loose.is_back(table, steps)]
-        sessions.run([table for table in waiting if table.oid not in self._lenient], loose.bring_back)
-        for table in waiting:
-            if table.oid in self._lenient:  # what gives way may be a condition of several tables
-                loose.bring_back(self._session, table, is_lenient=True)
+        sessions.run([table for table in waiting if table.oid not in self._older], self._try_to_bring_back)
+        for table in waiting:  # what gives way may be a condition of several tables
+            loose.bring_back(self._session, table, reason=OTHER_MOMENT if table.oid in self._older else "")
+        for table in reversed(aside):
+            if table.oid not in self._older:
+                loose.put_conditions_back(self._session, table)
+
+    def _try_to_bring_back(self, session: Any, table: Table) -> None:
+        with nullcontext() if self._is_strict else suppress(loose.MisfitError):
+            loose.bring_back(session, table)
 
 
 def files_of(tables: Iterable[tuple[Table, TableParts]]) -> list[tuple[Table, FileRecord]]:
@@ -218,6 +270,11 @@ def files_of(tables: Iterable[tuple[Table, TableParts]]) -> list[tuple[Table, Fi
     return [(table, file) for table, parts in tables for file in parts.base.files if file.rows]
 
 
+def _place(table: Table) -> tuple[str, str]:
+    return table.table_schema, table.name
+
+
 def _where_it_is(changed: ChangedTable, steps: Mapping[str, str]) -> ChangedTable:
     """Return a table that changes are to be applied to, aside where its rows are."""
-    return replace(changed, table=loose.aside(changed.table)) if loose.is_aside(changed.table, steps) else changed
+    table = changed.table
+    return replace(changed, table=loose.aside(table, steps)) if loose.is_aside(table, steps) else changed

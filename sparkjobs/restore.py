@@ -7,6 +7,7 @@ restored before row counts and content hashes of every table, computed by the ta
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -43,11 +44,12 @@ from sparkjobs.loading import Loading, files_of
 from sparkjobs.unlocked import still_there
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import Moment, TableParts
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.hashing import ContentHash
     from holdfast.sources.postgresql.plan import RestorePlan
     from holdfast.sources.postgresql.role_plan import RolePlan
     from holdfast.sources.postgresql.table import Table
@@ -57,6 +59,8 @@ _SESSIONS = max(2, os.cpu_count() or 2)
 
 _FOR_GOOD = (2, 4, 5)
 """Exit codes of errors that come again as often as it is tried: wrong use, damage, refusals of the server's too."""
+
+_COMPARED = "compared with the archive"
 
 _TOLD = 20
 """How many things that are not restored are told before the work begins; all are in the summary."""
@@ -74,6 +78,7 @@ class Wish:
     :param unlocked: no lock keeps a vacuum from deleting what is read.
     :param consistency: what of the archive counts.
     :param schema: which one, where it was changed between two backups, and it is not known when.
+    :param strict: end where rows break a condition of their own moment, or something else cannot be created.
     """
 
     source: str | None
@@ -86,6 +91,7 @@ class Wish:
     unlocked: bool = False
     consistency: Consistency = "eventual"
     schema: Schema = "auto"
+    strict: bool = False
 
     @property
     def is_beside(self) -> bool:
@@ -170,7 +176,7 @@ class Restoring:
         others = self._of_other_moments()
         given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._older())
         given_up |= as_partitions(plan.entries, others)
-        plan = replace(plan, borrowed=plan.borrowed | given_up)
+        plan = replace(plan, borrowed=plan.borrowed | given_up, is_strict=self._wish.strict)
         return plan if self._wish.keep_tablespaces else without_tablespaces(plan)
 
     def _of_other_moments(self) -> set[int]:
@@ -286,7 +292,8 @@ class Restoring:
         job, plan = self._job, self.plan
         steps = self._left.steps if self._left else {}
         tables = tuple(self._restored(plan))
-        loading = Loading(job, self._address, self._session, tables, self._lenient(plan), self._catalog.encoding)
+        older, encoding = self._with_older_rows(plan), self._catalog.encoding
+        loading = Loading(job, self._address, self._session, tables, older, encoding, is_strict=plan.is_strict)
         if loading.missing(steps):
             job.start("sparkjobs.files")
         rows = sum(parts.base.rows for _, parts in tables)
@@ -297,18 +304,18 @@ class Restoring:
             objects.create_tables(sessions, plan)
             kept = self._restore_configuration(plan)
             loading.run(sessions)
+            job.log.progress("comparing with the archive", rows=rows, size=size)
+            expected, different = self._compare(sessions, loading)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
-            late = (*kept, *loading.left_out(), *objects.create_rest(sessions, plan))
+            late = (*kept, *loading.left_out(), *different, *objects.create_rest(sessions, plan))
+            late = (*late, *objects.hide_rows(sessions, plan))
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)
             late = (*late, *load.refresh_views(sessions, plan.materialized_views))
-            job.say(*load.analyze(sessions, plan.to_analyze()))
+            late = (*late, *load.analyze(sessions, plan.to_analyze()), *plan.not_analyzed())
             # Only now: filling a view may have moved one.
             late = (*late, *set_sequences(self._session, plan.sequences))
-            job.log.progress("comparing with the archive", rows=rows, size=size)
-            expected = loading.expected()
-            late = (*late, *loading.compare(sessions, expected))
-        ledger.drop_ledger(self._session)
+        late = (*late, *objects.finish(self._session, plan))
         return late, sum(each.rows for each in expected.values())
 
     def _restore_configuration(self, plan: RestorePlan) -> tuple[NotRestored, ...]:
@@ -317,7 +324,21 @@ class Restoring:
         why |= restore_configuration(self._session, plan.configuration)
         return tuple(NotRestored(what, reason) for what, reason in why.items())
 
-    def _lenient(self, plan: RestorePlan) -> set[int]:
+    def _compare(self, sessions: Sessions, loading: Loading) -> tuple[Mapping[int, ContentHash], Sequence[NotRestored]]:
+        """Compare the rows with the archive, once: what follows them changes none, and may hide them from us.
+
+        :return: what each table must be, and the generated columns that the target computes otherwise.
+        """
+        expected = loading.expected()
+        noted = ledger.read_steps(self._session).get(_COMPARED)
+        if noted is not None:
+            return expected, [NotRestored.from_dict(each) for each in json.loads(noted)]
+        different = loading.compare(sessions, expected)
+        with ledger.once(self._session, _COMPARED):
+            ledger.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in different]))
+        return expected, different
+
+    def _with_older_rows(self, plan: RestorePlan) -> set[int]:
         """Return the oids of the tables whose rows may be of another moment than their conditions."""
         others = self._of_other_moments()
         return {table.target.oid for table in plan.tables if table.source.oid in others}
@@ -447,6 +468,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-lock", action="store_true")
     parser.add_argument("--consistency", choices=get_args(Consistency), default="eventual")
     parser.add_argument("--schema", choices=get_args(Schema), default="auto")
+    parser.add_argument("--strict", action="store_true")
     given = parser.parse_args(arguments)
 
     def work(job: Job) -> dict[str, Any]:
@@ -461,6 +483,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             unlocked=given.no_lock,
             consistency=given.consistency,
             schema=given.schema,
+            strict=given.strict,
         )
         return restore(job, wish)
 

@@ -56,6 +56,10 @@ def restore(
         typer.Option(help="Put everything into the database's own tablespace, or where it was."),
     ] = "drop",
     schema: SchemaTaken = "auto",
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail where a condition, or another object, would be left out and named."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")] = False,
     no_lock: Annotated[
         bool,
@@ -78,6 +82,7 @@ def restore(
     arguments += ["--roles", roles] if roles != "check" else []
     arguments += ["--tablespaces", tablespaces] if tablespaces != "drop" else []
     arguments += ["--schema", schema] if schema != "auto" else []
+    arguments += ["--strict"] if strict else []
     arguments += ["--consistency", opened.consistency] if opened.consistency != "eventual" else []
     for glob in tables or ():
         arguments += ["--tables", glob]

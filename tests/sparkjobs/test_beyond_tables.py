@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.sources.postgresql import load
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.large_objects import LargeObjectGroup, create_large_objects
 from holdfast.sources.postgresql.programs import need
@@ -100,12 +101,14 @@ def test_a_large_object_with_other_contents_is_found(
 ) -> None:
     target = create_database()
 
-    def spoil(*arguments: Any) -> tuple[str, ...]:
+    differences = load.differences
+
+    def spoil(*given: Any) -> Any:
         with connect(target) as other:
             other.execute("select lo_put(50005, 3, 'X')")
-        return ()
+        return differences(*given)
 
-    monkeypatch.setattr("sparkjobs.restore.load.analyze", spoil)
+    monkeypatch.setattr(load, "differences", spoil)
     code, message = failed(run_restore(target))
     assert (code, "pg_catalog.pg_largeobject has" in message) == (4, True)
     assert "rows with other contents" in message

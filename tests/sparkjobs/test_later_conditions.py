@@ -159,7 +159,7 @@ def test_all_conditions_at_once_come_back_beside_other_tables(followed: Followed
     }
 
 
-def test_rows_that_break_a_condition_and_never_change_end_a_restore_with_its_name(
+def test_rows_that_break_a_condition_and_never_change_end_a_strict_restore_with_its_name(
     followed: Followed, new_database: NewDatabase
 ) -> None:
     fine = "create or replace function public.fine(n int) returns boolean language sql as"
@@ -170,7 +170,13 @@ def test_rows_that_break_a_condition_and_never_change_end_a_restore_with_its_nam
     )
 
     with pytest.raises(ReportedError, match=r'public.plain does not take its rows: .*"later"'):
-        followed.restore("latest", new_database())
+        followed.restore("latest", new_database(), strict=True)
+
+    target = new_database()
+    assert left_out(followed.restore("latest", target)) == {
+        "CHECK later of public.plain": 'alter table public.plain validate constraint "later";'
+    }
+    assert rows(target) == rows(followed.address)
 
 
 def left_out(said: dict[str, Any]) -> dict[str, str]:
@@ -214,7 +220,7 @@ def test_conditions_that_may_have_gone_before_the_moment_give_way_to_its_rows(
             assert any("plain_b_fkey" in each for each in left_out(said))
 
 
-def test_keys_that_may_have_gone_before_the_moment_end_a_restore_with_the_schema_to_take(
+def test_keys_that_may_have_gone_before_the_moment_end_a_strict_restore_with_the_schema_to_take(
     followed: Followed, new_database: NewDatabase
 ) -> None:
     followed.make(("alter table plain add constraint had unique (a)",))
@@ -225,9 +231,10 @@ def test_keys_that_may_have_gone_before_the_moment_end_a_restore_with_the_schema
     followed.back_up()
 
     with pytest.raises(ReportedError, match=r"had.*it is not known when.*--schema later takes the other one"):
-        followed.restore(f"lsn:{at}", new_database())
+        followed.restore(f"lsn:{at}", new_database(), strict=True)
 
-    followed.restore(f"lsn:{at}", new_database(), schema="later")
+    assert left_out(followed.restore(f"lsn:{at}", new_database())).keys() == {"constraint public.plain had"}
+    assert not left_out(followed.restore(f"lsn:{at}", new_database(), schema="later", strict=True))
 
 
 def test_a_bound_that_may_have_come_later_gives_way_with_what_is_attached(
@@ -514,7 +521,7 @@ def test_what_is_aside_goes_with_a_restore_of_tables_that_failed(followed: Follo
     target = new_database()
 
     with pytest.raises(ReportedError, match=r"dropped again"):
-        followed.restore("latest", target, "public.keyless")
+        followed.restore("latest", target, "public.keyless", strict=True)
 
     assert nothing_is_left(target)
     with connect(target) as session:
@@ -571,11 +578,11 @@ def test_who_is_late_loads_no_file_into_a_table_whose_rows_are_aside(
     loads: list[tuple[Table, str]] = []
     does = load.load_file
 
-    def noted(session: object, table: Table, file: str, batches: object) -> int:
+    def noted(session: object, table: Table, file: str, batches: object, **options: str) -> int:
         loads.append((table, file))
-        return does(session, table, file, batches)  # type: ignore[arg-type]
+        return does(session, table, file, batches, **options)  # type: ignore[arg-type]
 
-    def late(session: object, table: Table, **options: bool) -> None:
+    def late(session: object, table: Table, **options: str) -> None:
         again = [(each, file) for each, file in loads if each.table_schema == "public" and each.oid == table.oid]
         with connect(target) as other:
             assert [does(other, each, file, iter(())) for each, file in again] == [0] * len(again)

@@ -38,6 +38,9 @@ TABLES = 4
 FILES = 4
 """Of those snapshots."""
 
+BEFORE_FILES = 3
+"""Transactions before those of files: the ledger's, the one within it that sets event triggers off, the tables'."""
+
 NOTICE_S = 30.0
 """Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
 
@@ -114,7 +117,7 @@ def back_up(archive: Path, jobs: SuddenJobs, source: Address) -> tuple[str, Rows
 ONE_OF_EACH = (
     Kill(1, DELETES, "after"),
     Kill(2, STAGED, "after"),
-    Kill(FILES + 3 + 2, "transaction __exit__", "after"),
+    Kill(FILES + 3 + BEFORE_FILES, "transaction __exit__", "after"),
     Kill(4, NOTED),
     Kill(1, "PRIMARY KEY"),
     Kill(1, "drop schema"),
@@ -127,7 +130,8 @@ def the_others() -> list[Kill]:
     kills = [Kill(4, "create runs/"), Kill(2, "COPY __exit__")]
     for table in range(1, TABLES + 1):  # in the midst of it, and when it is done
         kills.append((Kill(table, STAGED, "after"), Kill(table, DELETES, "after"))[table % 2])
-        kills.append((Kill(table, NOTED), Kill(FILES + table + 2, "transaction __exit__", "after"))[table % 2])
+        done = Kill(FILES + table + BEFORE_FILES, "transaction __exit__", "after")
+        kills.append((Kill(table, NOTED), done)[table % 2])
     return [*kills, Kill(1, "setval"), Kill(1, 'analyze "public"')]
 
 

@@ -162,11 +162,13 @@ class Followed:
         assert record.result is not None
         return record.result
 
-    def restore(self, at: str, target: Address, *globs: str, schema: Schema = "auto") -> dict[str, Any]:
+    def restore(
+        self, at: str, target: Address, *globs: str, schema: Schema = "auto", strict: bool = False
+    ) -> dict[str, Any]:
         """Restore into a database, and return what the run says."""
         run = f"run-{next(_numbers)}"
         with job_without_spark(self.store, self.held, run, "target", target) as job:
-            return restore.restore(job, restore.Wish(None, at, globs, schema=schema))
+            return restore.restore(job, restore.Wish(None, at, globs, schema=schema, strict=strict))
 
     def archive(self) -> Archive:
         """Return the archive as it is now."""

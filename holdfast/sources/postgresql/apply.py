@@ -22,8 +22,7 @@ from holdfast.sources.postgresql.conform import is_same_form
 from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.sources.postgresql.hashing import ContentHash, digest
-from holdfast.sources.postgresql.loose import MisfitError
-from holdfast.sources.postgresql.session import server_error
+from holdfast.sources.postgresql.loose import not_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,17 +84,12 @@ def apply_net(session: Connection, table: Table, key: tuple[int, ...], batches: 
         may be in the base; `U` a row of the base, whose columns in `__unchanged` stay; `D` a row that goes, of which
         only the key is there. Without a key: `D` and `I`, whole rows and how many of them.
     :raises DamagedError: a row that changes need is not in the base.
-    :raises MisfitError: the rows break a condition of the table.
-    :raises RefusedError: the table does not take these rows for another reason, and never will.
+    :raises MisfitError: the table does not take the rows: they break a condition, or what it computes of them fails.
     """
     try:
         return _Net(session, table, key).apply(batches)
-    except psycopg.OperationalError:
-        raise
-    except psycopg.IntegrityError as error:
-        raise MisfitError(str(server_error(f"{table.label} does not take its changes", error))) from error
     except psycopg.Error as error:
-        raise server_error(f"{table.label} does not take its changes", error) from error
+        not_taken(session, f"{table.label} does not take its changes", error)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Conditions that give way to rows of another moment: found by what a server says of them, dropped, and named.
+"""Conditions that give way to rows: found by what a server says of them, dropped, named, added again where that works.
 
 Beside other things, only what the restore itself has made gives way.
 """
@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.sources.postgresql.ledger import LEDGER
+from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
+from holdfast.sources.postgresql.session import is_refusal
 from holdfast.sources.postgresql.sql import ident
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-_REASON = "rows of another moment break it"
+OTHER_MOMENT = "rows of another moment break it"
+
+NOT_VALID = "new rows are checked, but those that are there are not (NOT VALID): "
+"""What the reason begins with where a condition is there, but rows break it."""
 
 _ABOVE = f"""
 with recursive above (relation, height) as (
@@ -77,6 +84,39 @@ order by depth desc limit 1
 """The server tells the domain of a column, and what is broken may be a condition of one that it is over."""
 
 
+_USES = """exists (select from pg_catalog.pg_depend d where d.classid = {catalog}::regclass and d.objid = {oid}
+  and d.refclassid in ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass))"""
+"""Whether something uses functions or operators other than PostgreSQL's own, of which it keeps no such account."""
+
+_ASKING = f"""
+{_ABOVE} select c.conname::text from own join pg_catalog.pg_constraint c on c.conrelid = relation and c.contype = 'c'
+where {_USES.format(catalog="'pg_catalog.pg_constraint'", oid="c.oid")} order by height desc, 1 limit 1
+"""
+"""A CHECK of a table that asks functions, which may fail."""
+
+_ASKING_DOMAIN = f"""
+with recursive below (domain) as (
+  select a.atttypid from pg_catalog.pg_attribute a where a.attrelid = %(table)s::regclass and not a.attisdropped
+  union select t.typbasetype from below join pg_catalog.pg_type t on t.oid = domain and t.typtype = 'd'
+)
+select domain::regtype::text, c.conname::text, pg_catalog.pg_get_constraintdef(c.oid)
+from below join pg_catalog.pg_constraint c on c.contypid = domain and c.contype = 'c'
+where {_USES.format(catalog="'pg_catalog.pg_constraint'", oid="c.oid")} and (
+  not exists (select from {LEDGER}.created)
+  or ('pg_catalog.pg_type'::regclass::oid, domain) in (select class, object from {LEDGER}.created))
+order by 1, 2 limit 1
+"""
+
+_FORMULAS = f"""
+{_ABOVE} select a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod),
+  pg_catalog.pg_get_expr(f.adbin, f.adrelid), relation::regclass::text
+from own join pg_catalog.pg_attribute a on a.attrelid = relation and a.attgenerated = 's' and a.attinhcount = 0
+join pg_catalog.pg_attrdef f on f.adrelid = a.attrelid and f.adnum = a.attnum
+where height = 0 and a.attname <> all (%(kept)s)
+  and {_USES.format(catalog="'pg_catalog.pg_attrdef'", oid="f.oid")} order by a.attnum limit 1
+"""
+
+
 @dataclass(frozen=True)
 class _Condition:
     """A condition that rows break.
@@ -84,6 +124,7 @@ class _Condition:
     :param what: it is, for people.
     :param on: what it belongs to, as ALTER names it.
     :param drop: what ends it there; `add` begins it again.
+    :param name: of a constraint, quoted; "" for what is none.
     :param is_bound: it makes a partition of a table.
     """
 
@@ -91,15 +132,46 @@ class _Condition:
     on: str
     drop: str
     add: str
+    name: str = ""
     is_bound: bool = False
 
 
-def drop_condition(session: Connection, table: str, error: psycopg.IntegrityError) -> NotRestored | None:
-    """Drop the condition that rows of a table break; None where it is none that gives way.
+@dataclass(frozen=True)
+class Dropped:
+    """What was dropped since a table did not take its rows otherwise.
+
+    :param not_restored: what it is, why, and the statement that adds it again.
+    :param not_valid: the statement that adds it for new rows only, and `validate` the one that then checks the others;
+        "" where there is no such thing.
+    :param column: whose formula it is; "" for a condition.
+    """
+
+    not_restored: NotRestored
+    not_valid: str = ""
+    validate: str = ""
+    column: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return what another process needs of it."""
+        more = {"not_valid": self.not_valid, "validate": self.validate, "column": self.column}
+        return {**self.not_restored.describe(), **more}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, str]) -> Dropped:
+        """Return what `to_dict` described; an earlier release did not say all of it."""
+        more = (told.get(name, "") for name in ("not_valid", "validate", "column"))
+        return cls(NotRestored.from_dict(told), *more)
+
+
+def drop_condition(session: Connection, table: str, error: psycopg.Error, reason: str = "") -> Dropped | None:
+    """Drop the condition that rows of a table break; None where there is none that gives way.
+
+    Where a server does not say which one it is, since a function of one failed, the first that asks functions goes.
 
     :param table: as the server writes it.
+    :param reason: why it gives way, or else what the server says.
     """
-    condition = _broken(session, table, error)
+    condition = _broken(session, table, error) or _asking(session, table)
     if condition is None:
         return None
     try:
@@ -109,10 +181,69 @@ def drop_condition(session: Connection, table: str, error: psycopg.IntegrityErro
                 session.execute(_DETACHED, {"table": table})
     except psycopg.ProgrammingError:  # it is inherited from what gives no way
         return None
-    return NotRestored(condition.what, _REASON, f"alter {condition.on} {condition.add};")
+    added = f"alter {condition.on} {condition.add}"
+    return Dropped(
+        NotRestored(condition.what, reason or words(error), f"{added};"),
+        f"{added} not valid;" if condition.name else "",
+        f"alter {condition.on} validate constraint {condition.name};" if condition.name else "",
+    )
 
 
-def _broken(session: Connection, table: str, error: psycopg.IntegrityError) -> _Condition | None:
+def drop_expression(session: Connection, table: str, kept: Sequence[str], error: psycopg.Error) -> Dropped | None:
+    """Make an ordinary column of a stored generated one whose functions may fail; None where there is none.
+
+    :param kept: names of those that are so already.
+    """
+    row = session.execute(_FORMULAS, {"table": table, "kept": list(kept)}).fetchone()
+    if row is None:
+        return None
+    name, kind, formula, on = (str(each) for each in row)
+    column = ident(name)
+    session.execute(f"alter table {on} alter column {column} drop expression".encode())
+    again = f"alter table {on} drop column {column}, add column {column} {kind} generated always as ({formula}) stored;"
+    reason = f"the column has the values of the backup, and none is computed any more: {words(error)}"
+    return Dropped(NotRestored(f"formula of {name} of {on}, {formula}", reason, again), column=name)
+
+
+def add_again(session: Connection, dropped: Dropped) -> NotRestored | None:
+    """Add a condition that was dropped, where rows satisfy it by now; for new rows only where they do not.
+
+    :return: what is to be told of it; None where it is as it was.
+    """
+    told = dropped.not_restored
+    if dropped.column:
+        return told
+    error = refusal_of(session, told.statement)
+    if error is None:
+        return None
+    if dropped.not_valid and refusal_of(session, dropped.not_valid) is None:
+        return NotRestored(told.what, NOT_VALID + words(error), dropped.validate)
+    return NotRestored(told.what, words(error), told.statement)
+
+
+def refusal_of(session: Connection, statement: str) -> psycopg.Error | None:
+    """Run a statement in a transaction of its own within the session's; return why the server refuses it."""
+    try:
+        with session.transaction():
+            session.execute(statement.encode())
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        return error
+    return None
+
+
+def _asking(session: Connection, table: str) -> _Condition | None:
+    """Return a condition that asks functions or operators: one of the table itself, or of a domain."""
+    if (row := session.execute(_ASKING, {"table": table}).fetchone()) is not None:
+        return _check(session, table, row[0])
+    if (row := session.execute(_ASKING_DOMAIN, {"table": table}).fetchone()) is not None:
+        domain, name, check = row
+        return _constraint(f"CHECK {name} of domain {domain}", f"domain {domain}", name, check)
+    return None
+
+
+def _broken(session: Connection, table: str, error: psycopg.Error) -> _Condition | None:
     is_check = isinstance(error, psycopg.errors.CheckViolation)
     if not is_check and not isinstance(error, psycopg.errors.NotNullViolation):
         return None
@@ -149,7 +280,7 @@ def _bound(session: Connection, table: str) -> _Condition | None:
     return _Condition(f"{what} of {root}", f"table {root}", f"detach {what}", f"attach {what} {bound}", is_bound=True)
 
 
-def _of_domain(session: Connection, error: psycopg.IntegrityError, *, is_check: bool) -> _Condition | None:
+def _of_domain(session: Connection, error: psycopg.Error, *, is_check: bool) -> _Condition | None:
     named = error.diag
     names = {"name": named.constraint_name, "schema": named.schema_name, "domain": named.datatype_name}
     domain, check = session.execute(_OF_DOMAIN, {**names, "is_check": is_check}).fetchone() or (None, None)
@@ -166,4 +297,5 @@ def _of_domain(session: Connection, error: psycopg.IntegrityError, *, is_check: 
 
 
 def _constraint(what: str, on: str, name: str, definition: str) -> _Condition:
-    return _Condition(what, on, f"drop constraint {ident(name)}", f"add constraint {ident(name)} {definition}")
+    quoted = ident(name)
+    return _Condition(what, on, f"drop constraint {quoted}", f"add constraint {quoted} {definition}", quoted)

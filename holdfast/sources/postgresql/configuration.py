@@ -16,6 +16,7 @@ import psycopg
 from holdfast.sources.postgresql.ledger import note_result, once, read_steps
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.record import Record
+from holdfast.sources.postgresql.session import is_refusal
 from holdfast.sources.postgresql.sql import ident, qualified
 
 if TYPE_CHECKING:
@@ -86,20 +87,18 @@ def read_configuration(session: Connection) -> Iterator[Configuration]:
         try:
             with session.transaction():
                 rows = _read(session, found, condition)
-        except psycopg.OperationalError:
-            raise
-        except (psycopg.Error, _TooManyError) as error:
-            yield found.model_copy(update={"failed": _said(error)})
+        except psycopg.Error as error:
+            if not is_refusal(session, error):
+                raise
+            yield found.model_copy(update={"failed": words(error)})
+        except _TooManyError as error:
+            yield found.model_copy(update={"failed": str(error)})
         else:
             yield found.model_copy(update={"rows": rows})
 
 
 class _TooManyError(Exception):
     """There are more bytes than a record should hold."""
-
-
-def _said(error: Exception) -> str:
-    return words(error) if isinstance(error, psycopg.Error) else str(error)
 
 
 def _read(session: Connection, table: Configuration, condition: str) -> tuple[str, ...]:
@@ -215,8 +214,8 @@ def _refused(session: Connection, tables: Sequence[Configuration], conditions: M
             for each in tables:
                 with session.cursor().copy(f"copy {_name(each)} ({_columns(each)}) from stdin".encode()) as copy:
                     copy.write("".join(f"{row}\n" for row in each.rows).encode())
-    except psycopg.OperationalError:
-        raise
     except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
         return words(error)
     return ""

@@ -49,7 +49,6 @@ _CATALOGS = {
     "pg_ts_template": "true",
     "pg_foreign_data_wrapper": "true",
     "pg_foreign_server": "true",
-    "pg_user_mapping": "true",
     "pg_am": "true",
     "pg_class": "relkind in ('r', 'p', 'v', 'm', 'f', 'S')",
 }
@@ -63,6 +62,12 @@ _OBJECTS = " union all ".join(
     "and d.deptype in ('e', 'i', 'a') and (d.refclassid, d.refobjid) <> (d.classid, d.objid))"
     for name, condition in _CATALOGS.items()
 )
+
+# Their own catalog is for superusers alone. A restore makes one only for a server that it has made itself.
+_OBJECTS += """
+union all select 'pg_catalog.pg_user_mapping'::regclass::oid::int8, m.umid::int8, s.xmin::text
+from pg_catalog.pg_user_mappings m join pg_catalog.pg_foreign_server s on s.oid = m.srvid
+"""
 
 _LEFT = f"""
 select c.class, c.object, i.type, i.identity from {LEDGER}.created c,
@@ -144,7 +149,7 @@ class Unfinished:
 
 def create_ledger(session: Connection, claim: Claim, *, plan: str = "", found: Target | None = None) -> None:
     """Mark a target as unfinished. From now on each step is done once, by `once`."""
-    with session.transaction():
+    with unnoticed(session):
         session.execute(f"create schema {LEDGER}")
         session.execute(f"create table {LEDGER}.done (step text primary key, result text)")
         session.execute(
@@ -168,8 +173,13 @@ def read_ledger(session: Connection) -> Unfinished | None:
     try:
         row = session.execute(f"select claim, plan, found from {LEDGER}.restore").fetchone()
     except psycopg.errors.UndefinedTable:
-        row = None
+        row = ()
     if row is None:
+        raise RefusedError(
+            f"the target has the schema {LEDGER} of a restore that is done, which that one could not drop: drop it "
+            f"(drop schema {LEDGER} cascade), then start again"
+        )
+    if not row:
         raise RefusedError(
             f"the target has a schema {LEDGER} that no restore of this release has made: drop it, or restore into "
             "another database"
@@ -187,14 +197,53 @@ def read_steps(session: Connection) -> Mapping[str, str]:
     return dict(session.execute(f"select step, coalesce(result, '') from {LEDGER}.done").fetchall())
 
 
+def read_result(session: Connection, step: str) -> str:
+    """Return what came of a step that is done; "" where nothing was noted."""
+    row = session.execute(f"select result from {LEDGER}.done where step = %s", (step,)).fetchone()
+    return str(row[0] or "") if row else ""
+
+
 def note_result(session: Connection, step: str, result: str) -> None:
     """Note what comes of a step, in the transaction that does it."""
     session.execute(f"update {LEDGER}.done set result = %s where step = %s", (result, step))
 
 
+def end_ledger(session: Connection) -> None:
+    """Mark the restore as done where the schema cannot be dropped: nobody goes on with it, or takes it back."""
+    session.execute(f"delete from {LEDGER}.restore")
+
+
 def drop_ledger(session: Connection) -> None:
     """Remove it: all that was to be restored is there."""
-    session.execute(f"drop schema {LEDGER} cascade")
+    with unnoticed(session):
+        session.execute(f"drop schema {LEDGER} cascade")
+
+
+@contextmanager
+def unnoticed(session: Connection) -> Iterator[None]:
+    """Do what is our own business in one transaction, where the role may without the target's event triggers."""
+    with session.transaction():
+        changed = _without_event_triggers(session)
+        yield
+        for name, value in changed.items():
+            session.execute("select pg_catalog.set_config(%s, %s, true)", (name, value))
+
+
+def _without_event_triggers(session: Connection) -> dict[str, str]:
+    """Turn them off in the transaction; return what it takes to turn them on again.
+
+    From PostgreSQL 17 on there is a setting for it; before that, a session that replicates fires none. Both are for
+    superusers, and for whom they have granted them to.
+    """
+    for name, value in (("event_triggers", "off"), ("session_replication_role", "replica")):
+        try:
+            with session.transaction():
+                row = session.execute("select pg_catalog.current_setting(%s)", (name,)).fetchone()
+                session.execute("select pg_catalog.set_config(%s, %s, true)", (name, value))
+        except (psycopg.errors.UndefinedObject, psycopg.errors.InsufficientPrivilege):
+            continue
+        return {name: str(row[0])} if row else {}
+    return {}
 
 
 @contextmanager

@@ -15,9 +15,10 @@ from holdfast.sources.postgresql.generated import column_sets
 from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_select
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.sources.postgresql.ledger import note_result, once
-from holdfast.sources.postgresql.loose import MisfitError, step_of
+from holdfast.sources.postgresql.loose import not_taken, step_of
+from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
-from holdfast.sources.postgresql.session import BY_ROWS, connect, server_error
+from holdfast.sources.postgresql.session import connect, is_refusal
 from holdfast.sources.postgresql.sql import qualified
 
 if TYPE_CHECKING:
@@ -115,14 +116,16 @@ def check_empty(session: Connection, address: Address) -> None:
         )
 
 
-def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa.RecordBatch]) -> int:
+def load_file(
+    session: Connection, table: Table, file: str, batches: Iterable[pa.RecordBatch], *, label: str = ""
+) -> int:
     """Load a file's rows in one transaction; a file that is in already is left alone. Returns rows loaded.
 
     Rows of an older form of the table are brought to the one it has here, and the ledger notes their content hash.
     A reply lost at COMMIT makes the caller try again, and the ledger then shows the file as loaded.
 
-    :raises MisfitError: the rows break a condition of the table.
-    :raises RefusedError: the table does not take these rows for another reason, and never will.
+    :param label: of the table, for people, where the rows go aside first.
+    :raises MisfitError: the table does not take these rows: they break a condition, or what it computes of them fails.
     """
     name, step = qualified(table.table_schema, table.name), step_of(table, file)
     try:
@@ -137,12 +140,8 @@ def load_file(session: Connection, table: Table, file: str, batches: Iterable[pa
             if brought.digest.rows:
                 note_result(session, step, str(brought.digest))
             return rows
-    except psycopg.OperationalError:
-        raise
-    except psycopg.IntegrityError as error:
-        raise MisfitError(str(server_error(f"{table.label} does not take its rows", error))) from error
     except psycopg.Error as error:
-        raise server_error(f"{table.label} does not take its rows", error) from error
+        not_taken(session, f"{label or table.label} does not take its rows", error)
 
 
 class _Brought:
@@ -160,42 +159,94 @@ class _Brought:
         return brought
 
 
+_REACHING = """
+with recursive views (name, oid) as (
+  select name, name::regclass::oid from pg_catalog.unnest(%s::text[]) name
+), reads (name, class, object) as (
+  select name, 'pg_catalog.pg_class'::regclass::oid, oid from views
+  union select r.name, found.class, found.object from reads r, lateral (
+    select d.refclassid, d.refobjid from pg_catalog.pg_class c
+      join pg_catalog.pg_rewrite w on w.ev_class = c.oid
+      join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_rewrite'::regclass and d.objid = w.oid
+      where r.class = 'pg_catalog.pg_class'::regclass and c.oid = r.object
+        and (c.relkind = 'v' or c.oid = (select v.oid from views v where v.name = r.name))
+    union all select r.class, i.inhrelid from pg_catalog.pg_inherits i
+      where r.class = 'pg_catalog.pg_class'::regclass and i.inhparent = r.object
+    union all select d.refclassid, d.refobjid from pg_catalog.pg_depend d
+      where r.class = 'pg_catalog.pg_proc'::regclass and d.classid = r.class and d.objid = r.object
+  ) found (class, object)
+  where found.class in ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass)
+)
+select r.name, min(f.oid::regclass::text) from reads r
+join pg_catalog.pg_class f on r.class = 'pg_catalog.pg_class'::regclass and f.oid = r.object and f.relkind = 'f'
+group by 1
+"""
+"""The materialised views that read foreign tables: themselves, by views, or by functions that say what they read."""
+
+
 def refresh_views(sessions: Sessions, views: Sequence[Relation]) -> tuple[NotRestored, ...]:
     """Fill the materialised views that were filled, one after the other: those that others read come first.
 
-    What they hold is not in the archive. Where their query fails on the rows that are here, or a unique index of
-    theirs does not take what comes, they stay empty, and are returned with the server's words.
+    What they hold is not in the archive. Where their query fails, or a unique index of theirs does not take what comes,
+    they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
+    with the server's words. So is what reads a foreign table: its server is not asked.
     """
+    labels = {qualified(each.relation_schema, each.name): f"{each.relation_schema}.{each.name}" for each in views}
+    names = list(labels)
+    (reaching,) = sessions.run([names], _reaching) if names else ({},)
+    waiting, found = [name for name in names if name not in reaching], list[str]()
+    while waiting:
+        found = sessions.run(waiting, _refresh, at_once=1)
+        failed = [name for name, error in zip(waiting, found, strict=True) if error]
+        if len(failed) == len(waiting):
+            break
+        waiting = failed
+    why = dict(zip(waiting, found, strict=True)) if waiting else {}
+    why |= {name: f"it reads foreign table {table}, whose server is not asked" for name, table in reaching.items()}
+    return tuple(
+        NotRestored(f"rows of materialized view {labels[name]}", why[name], f"refresh materialized view {name};")
+        for name in names
+        if name in why
+    )
 
-    def refresh(session: Connection, view: Relation) -> NotRestored | None:
-        name = qualified(view.relation_schema, view.name)
-        statement = f"refresh materialized view {name}"
-        try:
-            with once(session, f"refresh {name}") as is_new:
-                if is_new:
-                    session.execute(statement.encode())
-        except BY_ROWS as error:
-            reason = " ".join(str(error).split())
-            return NotRestored(f"rows of materialized view {view.relation_schema}.{view.name}", reason, f"{statement};")
-        return None
 
-    return tuple(filter(None, sessions.run(views, refresh, at_once=1)))
+def _reaching(session: Connection, names: Sequence[str]) -> dict[str, str]:
+    """Return the views that read foreign tables, each with one of these."""
+    return dict(session.execute(_REACHING, (list(names),)).fetchall())
 
 
-def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+def _refresh(session: Connection, name: str) -> str:
+    """Fill a materialised view; returns what is in the way."""
+    try:
+        with once(session, f"refresh {name}") as is_new:
+            if is_new:
+                session.execute("set local row_security = on")  # as its owner, it has what policies let that one see
+                session.execute(f"refresh materialized view {name}".encode())
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        return words(error)
+    return ""
+
+
+def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[NotRestored, ...]:
     """Give the planner statistics of these relations, by schema and name.
 
-    :return: why some have none: there are values that PostgreSQL itself cannot, such as ranges of very large numbers.
+    :return: those that have none, with the server's words: there are values that PostgreSQL itself cannot, such as
+        ranges of very large numbers, and statistics of expressions that fail.
     """
 
-    def gather(session: Connection, name: tuple[str, str]) -> str:
+    def gather(session: Connection, name: tuple[str, str]) -> NotRestored | None:
+        statement = f"analyze {qualified(*name)}"
         try:
-            session.execute(f"analyze {qualified(*name)}".encode())
+            session.execute(statement.encode())
         except psycopg.errors.UndefinedTable:  # a view that needs what was left out
-            return ""
-        except psycopg.DataError as error:
-            return f"{qualified(*name)} has no statistics: ANALYZE fails on its values ({type(error).__name__})"
-        return ""
+            return None
+        except psycopg.Error as error:
+            if not is_refusal(session, error):
+                raise
+            return NotRestored(f"statistics of {'.'.join(name)}", words(error), f"{statement};")
+        return None
 
     return tuple(filter(None, sessions.run(relations, gather)))
 

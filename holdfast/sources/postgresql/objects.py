@@ -5,6 +5,7 @@ Each step is done once, whoever tries it again (`ledger.once`), so a restore tha
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,26 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql.conditions import NOT_VALID
 from holdfast.sources.postgresql.large_objects import create_large_objects
-from holdfast.sources.postgresql.ledger import noted, once
+from holdfast.sources.postgresql.ledger import (
+    LEDGER,
+    drop_ledger,
+    end_ledger,
+    note_result,
+    noted,
+    once,
+    read_result,
+)
+from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
+from holdfast.sources.postgresql.search_paths import lent
 from holdfast.sources.postgresql.selection import ATTACHED, FOLLOWERS
-from holdfast.sources.postgresql.session import BY_ROWS, server_error
-from holdfast.sources.postgresql.stages import FOREIGN_KEY, after, stages
+from holdfast.sources.postgresql.session import is_refusal, server_error
+from holdfast.sources.postgresql.stages import FOREIGN_KEY, acting, after, hiding, stages
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.sources.postgresql.parallel import Sessions
     from holdfast.sources.postgresql.plan import RestorePlan
@@ -82,14 +94,17 @@ def _create_beside(session: Connection, entries: Sequence[Entry]) -> None:
 
 
 def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Create indexes, constraints and whatever else follows the rows.
+    """Create indexes, constraints and whatever else follows the rows, but for what hides rows or acts on us.
 
-    A foreign key to a table that the target had before may fail for reasons that lie in that table; keys and indexes of
-    a table whose rows are of another moment because of these. They are left out then, with what needs them, and
-    returned with the server's words.
+    Rows are right by now, so what the server refuses is left out, with what needs it, and returned with its words:
+    unless the plan is strict. A foreign key that rows break is there then, but `NOT VALID`, so that new ones are
+    checked, where the server takes that: before version 18 not on a partitioned table.
+
+    One that leads to a table which the target had before, and keys and indexes of a table whose rows are of another
+    moment, give way in any case, and are left out.
 
     :param sessions: with `SETTINGS`; indexes and keys use all of them.
-    :raises HoldfastError: anything else could not be created.
+    :raises HoldfastError: something else could not be created.
     """
     left: list[NotRestored | None] = []
     for stage in stages(plan.entries):
@@ -97,25 +112,117 @@ def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...
         left += sessions.run(
             stage.entries, partial(_create_once, plan), at_once=at_once, after=after(stage, plan.entries)
         )
-    return tuple(each for each in left if each is not None)
+    return tuple(filter(None, left))
+
+
+def hide_rows(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
+    """Let policies apply, also to owners who are to obey them: nobody may read all rows from then on."""
+    return tuple(filter(None, sessions.run(hiding(plan.entries), partial(_create_once, plan), at_once=1)))
+
+
+def finish(session: Connection, plan: RestorePlan) -> tuple[NotRestored, ...]:
+    """Remove what was ours from the target and, in the same transaction, create what may act on what is done there.
+
+    :return: what of it the server refused.
+    """
+    left: list[NotRestored | None] = []
+    with session.transaction():
+        left += [*_give_back(session), _drop_ledger(session)]
+        left += [_create_acting(session, plan, entry) for entry in acting(plan.entries)]
+    return tuple(filter(None, left))
+
+
+def _give_back(session: Connection) -> Iterator[NotRestored]:
+    """Take from functions the search_path that they were lent, and say that they need one."""
+    for routine, path in lent(session).items():
+        session.execute(f"alter function {routine} reset search_path".encode())
+        reason = (
+            f"what conditions or generated columns ask it could be answered only with search_path = {path}, which is "
+            "no part of the backup: rows that come under another one may be refused"
+        )
+        statement = f"alter function {routine} set search_path = {path};"
+        yield NotRestored(f"search_path of function {routine}", reason, statement)
+
+
+def _drop_ledger(session: Connection) -> NotRestored | None:
+    try:
+        with session.transaction():
+            drop_ledger(session)
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        end_ledger(session)
+        return NotRestored(f"(left behind) schema {LEDGER}", words(error), f"drop schema {LEDGER} cascade;")
+    return None
+
+
+def _create_acting(session: Connection, plan: RestorePlan, entry: Entry) -> NotRestored | None:
+    try:
+        with session.transaction():
+            _run(session, entry)
+    except HoldfastError as error:
+        if plan.is_strict or not is_refusal(session, error.__cause__):
+            raise
+        return _left_out(entry, error)
+    return None
 
 
 def _create_once(plan: RestorePlan, session: Connection, entry: Entry) -> NotRestored | None:
     borrowed, is_key = entry.id in plan.borrowed, entry.kind == FOREIGN_KEY
     is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
+    step = f"create {entry.id} {entry.kind}"
     try:
-        with once(session, f"create {entry.id} {entry.kind}") as is_new:
+        with once(session, step) as is_new:
             if not is_new:
-                return None
+                return _noted(session, step)
             if borrowed and is_key:
                 session.execute(f"set local lock_timeout = {int(LOCK_WAIT_S * 1000)}")
             with noted(session) if is_object else nullcontext():
                 _run(session, entry)
     except HoldfastError as error:
-        if session.broken or not (borrowed and (is_key or isinstance(error.__cause__, BY_ROWS))):
+        gives_way = borrowed or not plan.is_strict
+        if session.broken or not ((borrowed and is_key) or (gives_way and is_refusal(session, error.__cause__))):
             raise
-        return NotRestored(entry.label, " ".join(str(error.__cause__ or error).split()), entry.sql)
+        return _not_valid(session, entry, step, error) if is_key and not borrowed else _left_out(entry, error)
     return None
+
+
+_ADDED = """
+select conrelid::regclass::text, pg_catalog.quote_ident(conname) from pg_catalog.pg_constraint
+where contype = 'f' and conparentid = 0 and not convalidated
+  and xmin::text = pg_catalog.pg_current_xact_id()::xid::text
+"""
+
+
+def _not_valid(session: Connection, entry: Entry, step: str, refused: HoldfastError) -> NotRestored:
+    """Create a foreign key that new rows must satisfy, and those that are there need not; else leave it out.
+
+    :param refused: what the server said to the key as it was.
+    """
+    try:
+        with once(session, step) as is_new:
+            if not is_new:
+                return _noted(session, step) or _left_out(entry, refused)
+            session.execute(f"{entry.settings} {entry.sql.rstrip().removesuffix(';')} NOT VALID;".encode())
+            table, name = session.execute(_ADDED).fetchone() or ("", "")
+            reason = f"{NOT_VALID}{words(refused.__cause__ or refused)}"
+            left = NotRestored(entry.label, reason, f"alter table {table} validate constraint {name};")
+            note_result(session, step, json.dumps(left.describe()))
+            return left
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise server_error(f"{entry.label} could not be created", error) from error
+        return _left_out(entry, refused)
+
+
+def _noted(session: Connection, step: str) -> NotRestored | None:
+    """Return what an earlier try of the restore has noted of a step."""
+    result = read_result(session, step)
+    return NotRestored.from_dict(json.loads(result)) if result else None
+
+
+def _left_out(entry: Entry, error: HoldfastError) -> NotRestored:
+    return NotRestored(entry.label, words(error.__cause__ or error), entry.sql)
 
 
 def _run(session: Connection, entry: Entry) -> None:

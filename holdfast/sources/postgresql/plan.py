@@ -13,7 +13,7 @@ from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.naming import name_everything
 from holdfast.sources.postgresql.rename import Maps, check_routines, mentions
 from holdfast.sources.postgresql.selection import ATTACHED, Selection
-from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.sqltext import tokens
 from holdfast.sources.postgresql.tablespaces import leave_tablespaces, used_by
 from holdfast.sources.postgresql.toc import Entry
@@ -59,6 +59,11 @@ class NotRestored:
         """Return it for scripts."""
         return {"object": self.what, "reason": self.reason, "statement": self.statement}
 
+    @classmethod
+    def from_dict(cls, told: Mapping[str, str]) -> NotRestored:
+        """Return what `describe` described."""
+        return cls(told["object"], told["reason"], told["statement"])
+
 
 @dataclass(frozen=True)
 class RestorePlan:
@@ -71,6 +76,7 @@ class RestorePlan:
     :param touches: what of the target's own is locked or changed, in words.
     :param unchanged: what speaks of mapped names in texts that are not rewritten.
     :param beside: other things may be in the target, so what is created must be told from them.
+    :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed.
     """
 
     tables: tuple[PlannedTable, ...]
@@ -87,6 +93,7 @@ class RestorePlan:
     beside: bool = True
     large_objects: tuple[LargeObjectGroup, ...] = ()
     configuration: tuple[Configuration, ...] = ()
+    is_strict: bool = False
 
     @cached_property
     def digest(self) -> str:
@@ -95,14 +102,34 @@ class RestorePlan:
         return hashlib.sha256(json.dumps([*texts]).encode()).hexdigest()
 
     def to_analyze(self) -> list[Name]:
-        """Return the relations to gather statistics of; a partitioned table's include its partitions'."""
-        partitioned = {each.source.oid for each in self.tables if each.source.kind == "p"}
+        """Return the relations to gather statistics of; a partitioned table's include its partitions'.
+
+        Those of a table with a foreign one below it would include what that one's server says.
+        """
+        reaching = {table.oid for table in self._above_foreign}
+        near = [each for each in self.tables if each.source.kind != "f" and each.source.oid not in reaching]
+        roots = {each.source.oid for each in near if each.source.kind == "p"}
         tables = [
-            (each.target.table_schema, each.target.name)
-            for each in self.tables
-            if each.source.kind != "f" and not partitioned.intersection(each.source.parents)
+            (each.target.table_schema, each.target.name) for each in near if not roots.intersection(each.source.parents)
         ]
         return [*tables, *((view.relation_schema, view.name) for view in self.materialized_views)]
+
+    def not_analyzed(self) -> tuple[NotRestored, ...]:
+        """Return the tables that have no statistics, since gathering them would ask foreign servers."""
+        names = [qualified(table.table_schema, table.name) for table in self._above_foreign]
+        reason = "a foreign table is below it, whose server is not asked"
+        return tuple(NotRestored(f"statistics of {name}", reason, f"analyze {name};") for name in names)
+
+    @cached_property
+    def _above_foreign(self) -> tuple[Table, ...]:
+        """The tables, as they are created, that foreign ones are partitions of or inherit from."""
+        parents = {each.source.oid: each.source.parents for each in self.tables}
+        found: set[int] = set()
+        waiting = [parent for each in self.tables if each.source.kind == "f" for parent in each.source.parents]
+        while waiting:
+            found.add(oid := waiting.pop())
+            waiting += [parent for parent in parents.get(oid, ()) if parent not in found]
+        return tuple(each.target for each in self.tables if each.source.oid in found and each.source.kind != "f")
 
     def describe(self) -> dict[str, Any]:
         """Return the plan for people and scripts; the keys are part of the public surface."""

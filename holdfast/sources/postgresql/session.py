@@ -28,15 +28,12 @@ _OPTIONAL = {"transaction_timeout": "0", "idle_session_timeout": "0"}
 NOTICE_CLIENTS = "set client_connection_check_interval = '5s'"
 """Else a long statement goes on for a client that was killed, and keeps its locks, or its slot."""
 
-BY_ROWS = (
-    psycopg.IntegrityError,
-    psycopg.DataError,
-    psycopg.ProgrammingError,
-    psycopg.errors.RaiseException,
-    psycopg.errors.ObjectNotInPrerequisiteState,
-    psycopg.errors.ProgramLimitExceeded,  # an index of a value that is too long for it
-)
-"""What a server says where rows are in the way, or what needs something that is not there; no disk that is full."""
+_MAY_PASS = ("40", "53", "57", "25006", "25P", "55P03", "58030", "XX001", "XX002")
+"""How SQLSTATEs begin of what another try may not meet: conflicts, resources, operators, locks, a standby, disks.
+
+What a foreign server or a function says (08, HV, 58P01, …) lies in the statement. Source: PostgreSQL manual, 'Error
+Codes'.
+"""
 
 _CONNECT_TIMEOUT_S = 15
 
@@ -147,6 +144,16 @@ def server_error(what: str, error: psycopg.Error) -> HoldfastError:
     """
     kind = HoldfastError if isinstance(error, psycopg.OperationalError) else RefusedError
     return kind(": ".join(filter(None, (what, words(error), remedy(error)))))
+
+
+def is_refusal(session: psycopg.Connection[Any], error: BaseException | None) -> bool:
+    """Say whether a server refused a statement for what it says or for the rows it meets, so that it would do so again.
+
+    A lost connection, a full disk, a lock that others hold and the like are none.
+    """
+    if session.broken or not isinstance(error, psycopg.Error) or error.sqlstate is None:
+        return False
+    return not error.sqlstate.startswith(_MAY_PASS)
 
 
 def _tail(said: str) -> str:

@@ -22,13 +22,14 @@ class Stage:
     is_parallel: bool
 
 
-def stages(entries: Iterable[Entry]) -> tuple[Stage, ...]:
+def stages(entries: Sequence[Entry]) -> tuple[Stage, ...]:
     """Return the stages of a dump's post-data: indexes, what stands before foreign keys, those, and what is left.
 
     Whatever is quick keeps the dump's order and is done alone: attaching an index locks two tables in an order of
-    its own, and an event trigger must not see what a restore does.
+    its own. What hides rows, or acts on what a restore does, is not among them: `hiding` and `acting`.
     """
-    waiting = [entry for entry in entries if entry.section == "post-data"]
+    apart = {entry.id for entry in (*hiding(entries), *acting(entries))}
+    waiting = [entry for entry in entries if entry.section == "post-data" and entry.id not in apart]
     built = _built(waiting)
     keys = {entry.id for entry in waiting if entry.kind == FOREIGN_KEY}
     slow = built | keys
@@ -42,6 +43,17 @@ def stages(entries: Iterable[Entry]) -> tuple[Stage, ...]:
         Stage(tuple(entry for entry in waiting if entry.id in keys), is_parallel=True),
         Stage(tuple(entry for entry in rest if entry.id not in early), is_parallel=False),
     )
+
+
+def hiding(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return what lets policies hide rows, from the owner of a table, too: it comes when no row is read any more."""
+    return tuple(entry for entry in entries if entry.kind == "ROW SECURITY")
+
+
+def acting(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return event triggers, and what is said of them: they come last, so that they see nothing a restore does."""
+    triggers = {entry.id for entry in entries if entry.kind == "EVENT TRIGGER"}
+    return tuple(entry for entry in entries if entry.id in triggers or triggers.intersection(entry.needs))
 
 
 def keys_of(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int]:

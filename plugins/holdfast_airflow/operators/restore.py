@@ -38,6 +38,8 @@ class RestoreOperator(DatabaseJobOperator):
         target has them. (templated)
     :param schema: `earlier` or `later`, where it was changed between two backups, and it is not known when: see
         `schema_note`. `auto` for the one that serves best. (templated)
+    :param strict: fail where rows break a condition, or the server refuses an object, that are otherwise left out, or
+        added `NOT VALID`, and named under `not_restored`. (templated)
     :param consistency: `sequential`, from a replica that has every backup whose quorum has succeeded, and without those
         that wait for it or have failed: where no `replica` is named, the first one that has. Or `eventual`, what the
         replica has. Without it, what archives.yaml says. (templated)
@@ -55,6 +57,7 @@ class RestoreOperator(DatabaseJobOperator):
         "roles",
         "tablespaces",
         "schema",
+        "strict",
         "consistency",
         "only_plan",
     )
@@ -69,6 +72,7 @@ class RestoreOperator(DatabaseJobOperator):
         roles: str = "check",
         tablespaces: str = "drop",
         schema: str = "auto",
+        strict: bool | str = False,
         consistency: str | None = None,
         only_plan: bool | str = False,
         **kwargs: Any,
@@ -81,6 +85,7 @@ class RestoreOperator(DatabaseJobOperator):
         self.roles = roles
         self.tablespaces = tablespaces
         self.schema = schema
+        self.strict = strict
         self.consistency = consistency
         self.only_plan = only_plan
 
@@ -112,6 +117,7 @@ class RestoreOperator(DatabaseJobOperator):
         arguments += ["--roles", self.roles] if self.roles != "check" else []
         arguments += ["--tablespaces", self.tablespaces] if self.tablespaces != "drop" else []
         arguments += ["--schema", self.schema] if self.schema != "auto" else []
+        arguments += ["--strict"] if is_yes(self.strict) else []
         consistency = self._consistency(archive)
         arguments += ["--consistency", consistency] if consistency != "eventual" else []
         for glob in self.tables or ():

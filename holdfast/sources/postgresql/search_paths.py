@@ -1,0 +1,104 @@
+"""Functions that need a search_path: lent to them while rows are loaded, where these are refused without it.
+
+A session of ours has none, as pg_restore's has none, so that no name means anything else than what it says. Functions
+that conditions and generated columns ask may have been called under one that the application had set. It is set on the
+function itself, for as long as the restore takes: what our own statements mean does not depend on it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from holdfast.sources.postgresql.ledger import LEDGER, note_result, once, read_steps
+from holdfast.sources.postgresql.sql import ident, qualified
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import psycopg
+
+    from holdfast.sources.postgresql.table import Table
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_STEP = "search_path of "
+
+_ASKED = f"""
+with recursive named (name) as (select * from pg_catalog.unnest(%s::text[])),
+above (name, relation) as (
+  select name, name::regclass::oid from named
+  union select name, p.relid from named, pg_catalog.pg_partition_tree(name::regclass) p
+  union select name, i.inhparent from above join pg_catalog.pg_inherits i on i.inhrelid = relation
+), types (name, type) as (
+  select name, a.atttypid from above join pg_catalog.pg_attribute a on a.attrelid = relation and not a.attisdropped
+  union select name, t.typbasetype from types join pg_catalog.pg_type t on t.oid = type and t.typtype = 'd'
+), asking (name, class, object) as (
+  select name, 'pg_catalog.pg_attrdef'::regclass::oid, f.oid from above
+    join pg_catalog.pg_attribute a on a.attrelid = relation and a.attgenerated <> ''
+    join pg_catalog.pg_attrdef f on f.adrelid = a.attrelid and f.adnum = a.attnum
+  union select name, 'pg_catalog.pg_constraint'::regclass::oid, c.oid from above
+    join pg_catalog.pg_constraint c on c.conrelid = relation and c.contype = 'c'
+  union select name, 'pg_catalog.pg_constraint'::regclass::oid, c.oid from types
+    join pg_catalog.pg_constraint c on c.contypid = type and c.contype = 'c'
+  union select name, 'pg_catalog.pg_class'::regclass::oid, relation from above
+    join pg_catalog.pg_partitioned_table p on p.partrelid = relation and p.partexprs is not null
+), asked (name, routine) as (
+  select name, d.refobjid from asking join pg_catalog.pg_depend d on d.classid = class and d.objid = object
+    and d.refclassid = 'pg_catalog.pg_proc'::regclass
+  union select name, o.oprcode from asking join pg_catalog.pg_depend d on d.classid = class and d.objid = object
+    and d.refclassid = 'pg_catalog.pg_operator'::regclass join pg_catalog.pg_operator o on o.oid = d.refobjid
+)
+select name, p.oid::regprocedure::text, n.nspname from asked
+join pg_catalog.pg_proc p on p.oid = routine join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+where n.nspname <> 'pg_catalog'
+  and not exists (select from pg_catalog.unnest(p.proconfig) s where s like 'search_path=%%')
+  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_proc'::regclass
+    and d.objid = p.oid and d.deptype = 'e')
+  and (not exists (select from {LEDGER}.created)
+    or ('pg_catalog.pg_proc'::regclass::oid, p.oid) in (select class, object from {LEDGER}.created))
+"""
+"""Which functions of the restore's own the conditions, formulas and partition keys of tables ask.
+
+Rows of some partitions come through a table above theirs, and meet what any of its partitions asks.
+"""
+
+
+def asked_by(session: Connection, tables: Collection[Table]) -> Mapping[int, Sequence[tuple[str, str]]]:
+    """Return the functions that rows of tables meet on their way in, and that have no search_path of their own.
+
+    :return: by the table's oid, as the server writes them, each with the path to try.
+    """
+    called: dict[str, list[Table]] = {}
+    for table in tables:
+        called.setdefault(qualified(table.table_schema, table.name), []).append(table)
+    found: dict[int, list[tuple[str, str]]] = {}
+    for name, routine, schema in session.execute(_ASKED, (list(called),)).fetchall():
+        for table in called[name]:
+            path = dict.fromkeys((schema, "public", table.table_schema))
+            found.setdefault(table.oid, []).append((routine, ", ".join(map(ident, path))))
+    return found
+
+
+def lend(session: Connection, functions: Collection[tuple[str, str]]) -> None:
+    """Give functions a search_path until the restore has come to its end."""
+    for routine, path in functions:
+        with once(session, f"{_STEP}{routine}") as is_new:
+            if is_new:
+                session.execute(f"alter function {routine} set search_path = {path}".encode())
+                note_result(session, f"{_STEP}{routine}", json.dumps(path))
+
+
+def take_back(session: Connection, routines: Collection[str]) -> None:
+    """Take from functions what was lent to them."""
+    for routine in routines:
+        with session.transaction():
+            gone = session.execute(f"delete from {LEDGER}.done where step = %s", (f"{_STEP}{routine}",))
+            if gone.rowcount:
+                session.execute(f"alter function {routine} reset search_path".encode())
+
+
+def lent(session: Connection) -> Mapping[str, str]:
+    """Return the functions that have a search_path of ours, each with that."""
+    steps = read_steps(session)
+    return {step.removeprefix(_STEP): json.loads(path) for step, path in steps.items() if step.startswith(_STEP)}
