@@ -202,7 +202,7 @@ def parts_of(
     before: dict[str, Catalog] = {}
     fit: dict[str, TableParts] = {}
     unfit: dict[str, TableParts] = {}
-    for name, parts in moment.tables().items():
+    for name, parts in moment.tables({name: table.label for name, table in now.items()}).items():
         if name in now and _are_of_other_form(moment, parts, now[name]):
             fit[name] = replace(parts.without_changes(), stale=_OTHER_FORM)
             continue

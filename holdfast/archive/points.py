@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import cuts
 from holdfast.archive.model import iso
-from holdfast.archive.timeline import Chain, Moment, chains, to_of, told
+from holdfast.archive.timeline import Chain, Moment, chains, names_of, to_of, told, why_left
 from holdfast.archive.waiting import waiting_tables
 from holdfast.errors import DamagedError, RefusedError, UsageError
 from holdfast.position import between_records, parse_position, show_position
@@ -156,12 +156,12 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     # Changes from before the first snapshot are in it, and none of their moments is restorable.
     since = (interval.first, True)
     blocks = [placed for placed in _in_order(chain) if (to_of(placed.head), placed.head.kind == "snapshot") >= since]
-    labels = {record.id: record.label for placed in chain.snapshots for record in placed.head.tables}
+    names = names_of(chain)
     told = [(placed, {record.id for record in placed.head.tables}) for placed in _telling(blocks)]
     return [
         {**gap, "from": max(gap["from"], iso(interval.start)), "to": gap.get("to", iso(interval.end))}
-        for table, label in labels.items()
-        for gap in _gaps_of(table, label, told)
+        for table, known in names.items()
+        for gap in _gaps_of(table, tuple(known), told)
     ]
 
 
@@ -176,9 +176,10 @@ def _telling(blocks: Iterable[Placed]) -> Iterator[Placed]:
         before = now
 
 
-def _gaps_of(table: str, label: str, told: Iterable[tuple[Placed, Collection[str]]]) -> list[dict[str, Any]]:
+def _gaps_of(table: str, names: Sequence[str], told: Iterable[tuple[Placed, Collection[str]]]) -> list[dict[str, Any]]:
     """Return the gaps of a table; the last one may have no end.
 
+    :param names: of it, the newest first.
     :param told: blocks, each with the ids of the tables that it has rows of.
     """
     found: list[dict[str, Any]] = []
@@ -192,10 +193,10 @@ def _gaps_of(table: str, label: str, told: Iterable[tuple[Placed, Collection[str
                 found[-1]["to"] = iso(block.covers.to_time)
             is_open, has_rows = False, True
         elif block.kind == "changes" and stream is not None and not is_open and not is_followed:
-            reason = stream.not_followed.get(label)
-            if was_followed or (reason and not has_rows):
+            is_told = not stream.not_followed.keys().isdisjoint(names)
+            if was_followed or (is_told and not has_rows):
                 start = iso(block.covers.from_time)
-                found.append({"table": label, "from": start, "reason": reason or "it left the publication"})
+                found.append({"table": names[0], "from": start, "reason": why_left(stream, names)})
                 is_open = True
         if placed.begins:  # of other tables it tells what is so behind the block that it begins
             continue

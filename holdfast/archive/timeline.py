@@ -8,6 +8,7 @@ are here from their first row on need no snapshot: that they were empty stands f
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from holdfast.archive.live import Live
@@ -17,11 +18,13 @@ from holdfast.errors import UsageError
 from holdfast.position import parse_position, show_position
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from holdfast.archive.model import Block, FileRecord, TableRecord
+    from holdfast.archive.model import Block, FileRecord, Stream, TableRecord
     from holdfast.archive.state import State
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -238,14 +241,24 @@ class Moment:
         used = (self.schema, self.sequences, *before, *self._snapshots(), *self.changes)
         return tuple({placed.id: placed for placed in used}.values())
 
-    def tables(self) -> Mapping[str, TableParts]:
-        """Return the parts of every table that has rows here, by the table's id."""
+    def tables(self, labels: Mapping[str, str] = _NONE) -> Mapping[str, TableParts]:
+        """Return the parts of every table that has rows here, by the table's id.
+
+        :param labels: what tables are called here, by their ids, where that is known.
+        """
         changes = self.changes
         snapshots = {placed.id: placed for _, placed in self._bases().values()}
         load((*snapshots.values(), *changes))
         records = {(placed.id, record.id): record for placed in snapshots.values() for record in placed.block.tables}
+        names = names_of(self.chain)
         found = [
-            _Followed.since(placed, records[placed.id, table], self.position, self.at)
+            _Followed.since(
+                placed,
+                records[placed.id, table],
+                (*filter(None, [labels.get(table)]), *names[table]),
+                self.position,
+                self.at,
+            )
             for table, (_, placed) in self._bases().items()
         ]
         # A snapshot of this very position has all rows: a window of changes around it tells what became of them later.
@@ -286,12 +299,14 @@ class Moment:
 class _Followed:
     """A table while it is followed from its snapshot on, block by block.
 
+    :param names: under which the snapshots have it, the newest first.
     :param start: position of the snapshot.
     :param entry: of the publication, by which it was followed then; None where it was not.
     :param upto: position up to which it is followed; `as_of`: when that was reached.
     """
 
     record: TableRecord
+    names: Collection[str]
     base: Block
     start: int
     entry: int | None
@@ -301,18 +316,18 @@ class _Followed:
     changes: list[TableRecord] = field(default_factory=list)
 
     @classmethod
-    def since(cls, base: Placed, record: TableRecord, position: int, at: datetime) -> _Followed:
+    def since(cls, base: Placed, record: TableRecord, names: Collection[str], position: int, at: datetime) -> _Followed:
         block, start = base.head, to_of(base.head)
-        stale = "" if position == start else why_not_followed(block, record)
+        stale = "" if position == start else why_not_followed(block, record, names)
         upto, as_of = (start, block.covers.to_time) if stale else (position, at)
-        return cls(record, block, start, _entry(block, record), stale, upto, as_of)
+        return cls(record, names, block, start, _entry(block, record), stale, upto, as_of)
 
     def add(self, block: Block, records: Sequence[TableRecord]) -> None:
         if self.stale:
             return
         now = _entry(block, self.record)
         if now is None or now != self.entry:
-            self.stale = why_not_followed(block, self.record)
+            self.stale = why_not_followed(block, self.record, self.names)
             reached = max(self.base.covers.to_time, block.covers.from_time)
             self.upto, self.as_of = max(self.start, from_of(block)), reached
             return
@@ -344,10 +359,28 @@ def _by_table(block: Block) -> Mapping[str, Sequence[TableRecord]]:
     return found
 
 
-def why_not_followed(block: Block, record: TableRecord) -> str:
+def names_of(chain: Chain) -> Mapping[str, Collection[str]]:
+    """Return under which names the snapshots of a chain have each table, the newest first, by the table's id."""
+    found: dict[str, dict[str, None]] = {}
+    for placed in reversed(chain.snapshots):
+        for record in placed.head.tables:
+            found.setdefault(record.id, {})[record.label] = None
+    return found
+
+
+def why_left(stream: Stream, names: Collection[str]) -> str:
+    """Return why a table that was followed is not, as the stream tells; it may have been renamed since its snapshot.
+
+    :param names: of it, as `names_of` returns them.
+    """
+    told = (stream.not_followed[name] for name in names if name in stream.not_followed)
+    return next(told, "it is not in the publication any more")
+
+
+def why_not_followed(block: Block, record: TableRecord, names: Collection[str]) -> str:
     """Return why a block does not follow a table; "" where it does."""
     if block.stream is None:
         return "its changes are not backed up"
     if int(record.id) in block.stream.followed and record.label not in block.stream.not_followed:
         return "" if block.kind == "snapshot" else "it left the publication and was added to it again"
-    return block.stream.not_followed.get(record.label, "it is not in the publication any more")
+    return why_left(block.stream, names)

@@ -233,8 +233,30 @@ def test_a_table_that_was_renamed_keeps_its_rows_through_a_full_backup_of_others
         target = new_database()
         (stale,) = followed.restore(at, target)["stale"]
         assert stale["table"] == "public.k2"
+        assert stale["reason"].startswith("it has no primary key")
         with connect(target) as session:
             assert session.execute("select count(*) from public.k2").fetchone() == (2,)
+
+
+def test_a_table_that_was_renamed_and_then_retyped_is_stale_for_the_reason_that_points_has(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.run("create table k (id int primary key, a int)", "insert into k values (1, 1)")
+    followed.back_up()
+    followed.run("alter table k rename to k2")
+    followed.back_up()
+    followed.run("alter table k2 alter a type bigint")
+    followed.run("insert into k2 values (2, 2)")
+    at = followed.note()
+    followed.run("insert into k2 values (3, 3)")
+    followed.back_up()
+
+    (stale,) = followed.restore(f"lsn:{at}", new_database())["stale"]
+
+    (told,) = points.describe(followed.archive().state)["sources"]
+    (gap,) = [gap for gap in told["gaps"] if gap.get("table") == "public.k2"]
+    assert stale["reason"].startswith(gap["reason"])
+    assert "not in the publication" not in gap["reason"]
 
 
 @pytest.mark.parametrize(
