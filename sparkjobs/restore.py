@@ -31,6 +31,7 @@ from holdfast.sources.postgresql.outages import explained
 from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
+from holdfast.sources.postgresql.rights import within_rights
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.session import connect, without_event_triggers
 from holdfast.sources.postgresql.set_sequences import set_sequences
@@ -177,7 +178,8 @@ class Restoring:
         given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._older())
         given_up |= as_partitions(plan.entries, others)
         plan = replace(plan, borrowed=plan.borrowed | given_up, is_strict=self._wish.strict)
-        return plan if self._wish.keep_tablespaces else without_tablespaces(plan)
+        plan = plan if self._wish.keep_tablespaces else without_tablespaces(plan)
+        return within_rights(self._session, plan, strict=self._wish.strict)
 
     def _of_other_moments(self) -> set[int]:
         """Return the oids of the tables whose rows may be of another moment than what is defined, and not fit it."""
@@ -301,13 +303,12 @@ class Restoring:
         with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions:
             job.log.progress("creating tables")
             self._create_roles()
-            objects.create_tables(sessions, plan)
-            kept = self._restore_configuration(plan)
+            late = (*objects.create_tables(sessions, plan), *self._restore_configuration(plan))
             loading.run(sessions)
             job.log.progress("comparing with the archive", rows=rows, size=size)
             expected, different = self._compare(sessions, loading)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
-            late = (*kept, *loading.left_out(), *different, *objects.create_rest(sessions, plan))
+            late = (*late, *loading.left_out(), *different, *objects.create_rest(sessions, plan))
             late = (*late, *objects.hide_rows(sessions, plan))
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)

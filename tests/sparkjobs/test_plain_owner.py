@@ -9,9 +9,10 @@ import pytest
 
 from holdfast.sources.postgresql import objects
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from tests.sparkjobs.test_rows_first import lost, rows
-from tests.support.jobs import RunJob
+from tests.support.jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 
@@ -104,3 +105,113 @@ def test_an_owner_takes_back_what_an_ended_restore_left(
     restored(run_restore(target, "--tables", "s.*", "--map", "s=other"))
 
     assert rows(target, "select relname::text from pg_class where relnamespace = (select to_regnamespace('s'))") == []
+
+
+def test_rows_that_their_owner_may_not_see_by_policy_are_compared(
+    run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address]
+) -> None:
+    forced = (
+        "create materialized view s.seen as select who from s.t",
+        "alter table s.t enable row level security",
+        "alter table s.t force row level security",
+        "create policy p on s.t using (who = current_user)",
+    )
+    source, target = owned_by("dbo", *OWNED, *forced), owned_by("dbo")
+    assert run_backup(as_superuser(source))[0] == 0
+
+    assert restored(run_restore(target)) == {}
+
+    assert rows(as_superuser(target), "select who from s.t order by 1") == [("a",), ("b",)]
+    assert rows(target, "select * from s.seen") == []
+    query = "select relrowsecurity, relforcerowsecurity from pg_class where oid = 's.t'::regclass"
+    assert rows(target, query) == [(True, True)]
+
+
+def as_superuser(address: Address) -> Address:
+    user = address.url.partition("://")[2].partition("@")[0]
+    return Address(address.url.replace(f"{user}@", "postgres@"), SUPERUSER[0])
+
+
+SUPERUSER: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def superuser(server_of: Callable[[int], PostgresServer], major: int) -> None:
+    """The password of the server's own role."""
+    SUPERUSER[:] = [server_of(major).password]
+
+
+FOR_SUPERUSERS = (
+    "create function s.log_ddl() returns event_trigger language plpgsql as 'begin end'",
+    "create event trigger watch on ddl_command_end execute function s.log_ddl()",
+    "comment on event trigger watch is 'watches'",
+    "create publication every for all tables",
+    "create function s.quiet() returns int language sql set work_mem to '8MB' "
+    "set session_replication_role to 'replica' as 'select 1'",
+    "create extension pg_trgm schema public",
+    "comment on extension pg_trgm is 'ours'",
+    "create table s.of_stranger (id int)",
+    "insert into s.of_stranger values (7)",
+    "alter table s.of_stranger owner to stranger",
+    "grant select on s.of_stranger to dbo",
+)
+
+
+def test_what_only_a_superuser_may_is_told_before_anything_is_written_and_all_else_comes_back(
+    run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address]
+) -> None:
+    owned_by("stranger")
+    source, target = owned_by("dbo", *OWNED), owned_by("dbo")
+    with connect(as_superuser(source)) as session:
+        for statement in FOR_SUPERUSERS:
+            session.execute(statement.encode())
+        for name in ("function s.log_ddl()", "function s.quiet()"):
+            session.execute(f"alter {name} owner to dbo".encode())
+    with connect(as_superuser(target)) as session:
+        session.execute("create extension pg_trgm schema public")
+    assert run_backup(as_superuser(source))[0] == 0
+    _, planned = run_restore(target, "--dry-run")
+    assert planned.result is not None, planned.error
+    code, refused = failed(run_restore(target, "--strict"))
+
+    left = restored(run_restore(target))
+
+    assert (code, "event trigger watch" in refused) == (5, True)
+    told = {each["object"] for each in planned.result["plan"]["not_restored"]}
+    assert told == left.keys() - {"privileges s.TABLE of_stranger"}
+    assert told == {
+        "event trigger watch",
+        "comment EVENT TRIGGER watch",
+        "publication every",
+        "setting session_replication_role of function s.quiet()",
+        "comment EXTENSION pg_trgm",
+        "owner of table s.of_stranger",
+    }
+    assert left["owner of table s.of_stranger"]["statement"] == "ALTER TABLE s.of_stranger OWNER TO stranger;"
+    assert rows(target, "select id from s.of_stranger") == [(7,)]
+    assert rows(target, "select proconfig from pg_proc where proname = 'quiet'") == [(["work_mem=8MB"],)]
+    with connect(as_superuser(target)) as session:
+        for each in left.values():
+            session.execute(each["statement"].encode())
+    assert rows(target, "select evtname::text from pg_event_trigger") == [("watch",)]
+    assert rows(target, "select proconfig from pg_proc where proname = 'quiet'") == [
+        (["work_mem=8MB", "session_replication_role=replica"],)
+    ]
+
+
+def test_an_owner_that_may_not_create_in_the_schema_is_named_and_the_rows_are_there(
+    run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address]
+) -> None:
+    owned_by("clerk")
+    source = owned_by("dbo", *OWNED, "create table s.lent (id int)", "insert into s.lent values (1)")
+    target = owned_by("dbo")
+    with connect(as_superuser(source)) as session:
+        session.execute("alter table s.lent owner to clerk")
+        session.execute("grant clerk to dbo")
+    assert run_backup(as_superuser(source))[0] == 0
+
+    left = restored(run_restore(target))
+
+    assert left["owner of table s.lent"]["statement"] == "ALTER TABLE s.lent OWNER TO clerk;"
+    assert "permission denied for schema s" in left["owner of table s.lent"]["reason"]
+    assert rows(target, "select * from s.lent") == [(1,)]

@@ -56,7 +56,7 @@ _CATALOGS = {
 
 # What is part of another object, or of an extension, goes with it.
 _OBJECTS = " union all ".join(
-    f"select '{name}'::regclass::oid::int8 as class, t.oid::int8 as object, t.xmin::text as made_by "
+    f"select '{name}'::regclass::oid::int8 as class, t.oid::int8 as object, t.xmin as made_by "
     f"from pg_catalog.{name} t where ({condition}) and not exists (select from pg_catalog.pg_depend d "
     f"where d.classid = '{name}'::regclass and d.objid = t.oid and d.objsubid = 0 "
     "and d.deptype in ('e', 'i', 'a') and (d.refclassid, d.refobjid) <> (d.classid, d.objid))"
@@ -65,8 +65,15 @@ _OBJECTS = " union all ".join(
 
 # Their own catalog is for superusers alone. A restore makes one only for a server that it has made itself.
 _OBJECTS += """
-union all select 'pg_catalog.pg_user_mapping'::regclass::oid::int8, m.umid::int8, s.xmin::text
+union all select 'pg_catalog.pg_user_mapping'::regclass::oid::int8, m.umid::int8, s.xmin
 from pg_catalog.pg_user_mappings m join pg_catalog.pg_foreign_server s on s.oid = m.srvid
+"""
+
+# What is visible and not yet committed is this transaction's own, also what it did behind a savepoint, by another id.
+_YOUNGER = "(pg_catalog.age(pg_catalog.pg_current_xact_id()::xid)::int8 - pg_catalog.age(made_by))"
+_OWN = f"""
+case when {_YOUNGER} >= 0 then pg_catalog.pg_xact_status(
+  (pg_catalog.pg_current_xact_id()::text::int8 + {_YOUNGER})::text::xid8) = 'in progress' end
 """
 
 _LEFT = f"""
@@ -266,8 +273,7 @@ def noted(session: Connection) -> Iterator[None]:
     """
     before = {row[:2] for row in session.execute(_OBJECTS)}
     yield
-    own = "pg_catalog.pg_current_xact_id()::xid::text"
-    after = session.execute(f"select class, object from ({_OBJECTS}) o where made_by = {own} order by 2").fetchall()
+    after = session.execute(f"select class, object from ({_OBJECTS}) o where {_OWN} order by 2").fetchall()
     with session.cursor() as cursor:
         cursor.executemany(
             f"insert into {LEDGER}.created (class, object) values (%s, %s)", [row for row in after if row not in before]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from holdfast.errors import HoldfastError
-from holdfast.sources.postgresql.conditions import NOT_VALID
+from holdfast.errors import HoldfastError, RefusedError
+from holdfast.sources.postgresql.conditions import NOT_VALID, refusal_of
 from holdfast.sources.postgresql.large_objects import create_large_objects
 from holdfast.sources.postgresql.ledger import (
     LEDGER,
@@ -26,10 +26,12 @@ from holdfast.sources.postgresql.ledger import (
 )
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
+from holdfast.sources.postgresql.rights import owner_statements
 from holdfast.sources.postgresql.search_paths import lent
 from holdfast.sources.postgresql.selection import ATTACHED, FOLLOWERS
 from holdfast.sources.postgresql.session import is_refusal, server_error
 from holdfast.sources.postgresql.stages import FOREIGN_KEY, acting, after, hiding, stages
+from holdfast.sources.postgresql.toc import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,35 +64,72 @@ where a.grantee <> c.relowner and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
 """
 
 
-def create_tables(sessions: Sessions, plan: RestorePlan) -> None:
+def create_tables(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
     """Create everything that rows need.
 
     :param sessions: with `SETTINGS`.
+    :return: what a role that is no superuser could not, and what needs that, unless rows need it.
     :raises HoldfastError: something could not be created. Beside other things, nothing is, then.
     """
     entries = [entry for entry in plan.entries if entry.section == "pre-data"]
     size = len(entries) if plan.beside else _BATCH
 
-    def create(session: Connection, start: int) -> None:
-        with once(session, f"create {start}") as is_new:
-            if is_new:
-                (_create_beside if plan.beside else _create)(session, entries[start : start + size])
+    def create(session: Connection, start: int) -> list[NotRestored]:
+        step = f"create {start}"
+        with once(session, step) as is_new:
+            if not is_new:
+                return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
+            left = (_create_beside if plan.beside else _create)(session, plan, entries[start : start + size])
+            if left:
+                note_result(session, step, json.dumps([each.describe() for each in left]))
+            return left
 
-    sessions.run(range(0, len(entries), size or 1), create, at_once=1)
+    created = sessions.run(range(0, len(entries), size or 1), create, at_once=1)
     sessions.run(plan.large_objects, create_large_objects)
+    return tuple(each for left in created for each in left)
 
 
-def _create(session: Connection, entries: Sequence[Entry]) -> None:
+def _create(session: Connection, plan: RestorePlan, entries: Sequence[Entry]) -> list[NotRestored]:
+    left: list[NotRestored] = []
     for entry in entries:
-        _run(session, entry)
+        if plan.is_limited and not plan.is_strict:
+            _create_as_allowed(session, plan, entry, left)
+        else:
+            _run(session, plan, entry)
+    return left
 
 
-def _create_beside(session: Connection, entries: Sequence[Entry]) -> None:
+def _create_as_allowed(session: Connection, plan: RestorePlan, entry: Entry, left: list[NotRestored]) -> None:
+    """Create an entry, or as much of it as the server allows: without its owner, or not at all unless it is a table."""
+    try:
+        with session.transaction():
+            _run(session, plan, entry)
+        return
+    except HoldfastError as error:
+        if not is_refusal(session, error.__cause__):
+            raise
+        refused = error
+    owners = [statement for statement, _ in owner_statements(plan.sql_of(entry))]
+    bare = plan.sql_of(entry)
+    for statement in owners:
+        bare = bare.replace(statement, "", 1)
+    if owners and refusal_of(session, f"{entry.settings} {bare}") is None:
+        tried = ((statement, refusal_of(session, statement)) for statement in owners)
+        left += [NotRestored(f"owner of {entry.label}", words(why), each) for each, why in tried if why is not None]
+    elif entry.kind in TABLES:
+        raise RefusedError(
+            "; before that: ".join([str(refused), *(f"{each.what}: {each.reason}" for each in left[-1:])])
+        )
+    else:
+        left.append(_left_out(entry, refused))
+
+
+def _create_beside(session: Connection, plan: RestorePlan, entries: Sequence[Entry]) -> list[NotRestored]:
     with noted(session):
-        _create(session, [entry for entry in entries if entry.kind != "ACL"])
+        left = _create(session, plan, [entry for entry in entries if entry.kind != "ACL"])
     for kind, name, role in session.execute(_GRANTED_BY_DEFAULT).fetchall():
         session.execute(f"revoke all on {kind} {name} from {role}".encode())
-    _create(session, [entry for entry in entries if entry.kind == "ACL"])
+    return [*left, *_create(session, plan, [entry for entry in entries if entry.kind == "ACL"])]
 
 
 def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
@@ -159,7 +198,7 @@ def _drop_ledger(session: Connection) -> NotRestored | None:
 def _create_acting(session: Connection, plan: RestorePlan, entry: Entry) -> NotRestored | None:
     try:
         with session.transaction():
-            _run(session, entry)
+            _run(session, plan, entry)
     except HoldfastError as error:
         if plan.is_strict or not is_refusal(session, error.__cause__):
             raise
@@ -178,7 +217,7 @@ def _create_once(plan: RestorePlan, session: Connection, entry: Entry) -> NotRes
             if borrowed and is_key:
                 session.execute(f"set local lock_timeout = {int(LOCK_WAIT_S * 1000)}")
             with noted(session) if is_object else nullcontext():
-                _run(session, entry)
+                _run(session, plan, entry)
     except HoldfastError as error:
         gives_way = borrowed or not plan.is_strict
         if session.broken or not ((borrowed and is_key) or (gives_way and is_refusal(session, error.__cause__))):
@@ -225,9 +264,9 @@ def _left_out(entry: Entry, error: HoldfastError) -> NotRestored:
     return NotRestored(entry.label, words(error.__cause__ or error), entry.sql)
 
 
-def _run(session: Connection, entry: Entry) -> None:
+def _run(session: Connection, plan: RestorePlan, entry: Entry) -> None:
     try:
         # Names that all databases of a server share may be in no encoding at all.
-        session.execute(f"{entry.settings} {entry.sql}".encode("utf-8", "surrogateescape"))
+        session.execute(f"{entry.settings} {plan.sql_of(entry)}".encode("utf-8", "surrogateescape"))
     except psycopg.Error as error:
         raise server_error(f"{entry.label} could not be created", error) from error

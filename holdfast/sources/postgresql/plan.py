@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,8 @@ class RestorePlan:
     :param unchanged: what speaks of mapped names in texts that are not rewritten.
     :param beside: other things may be in the target, so what is created must be told from them.
     :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed.
+    :param runs: what is run of entries that the role may not run as they are, by their numbers.
+    :param is_limited: the role is no superuser, and may meet more that it may not.
     """
 
     tables: tuple[PlannedTable, ...]
@@ -94,12 +96,18 @@ class RestorePlan:
     large_objects: tuple[LargeObjectGroup, ...] = ()
     configuration: tuple[Configuration, ...] = ()
     is_strict: bool = False
+    runs: Mapping[int, str] = field(default_factory=dict)
+    is_limited: bool = False
 
     @cached_property
     def digest(self) -> str:
         """Return what tells it from a plan that creates anything else, or in another order."""
         texts = ((entry.id, entry.settings, entry.sql) for entry in self.entries)
         return hashlib.sha256(json.dumps([*texts]).encode()).hexdigest()
+
+    def sql_of(self, entry: Entry) -> str:
+        """Return what is run of an entry."""
+        return self.runs.get(entry.id, entry.sql)
 
     def to_analyze(self) -> list[Name]:
         """Return the relations to gather statistics of; a partitioned table's include its partitions'.

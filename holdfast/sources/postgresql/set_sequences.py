@@ -82,6 +82,8 @@ def set_sequences(session: Connection, values: Sequence[SequenceValue]) -> tuple
     unknown = []
     rows = session.execute(_DEFINED, (names,)).fetchall()
     for name, value, (may, increment, least, most, cycles, table, column) in zip(names, values, rows, strict=True):
+        if increment is None and not value.extension:  # it was left out, and is named
+            continue
         if value.extension and not may:  # it is not ours to create it, or to grant the right
             unknown.append(_named(name, value, f"extension {value.extension} has none here that this role may set"))
             continue
