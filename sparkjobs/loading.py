@@ -40,7 +40,7 @@ class Loading:
     """Brings rows into the tables of a target; what it has done is in the target's ledger, by which it goes on.
 
     :param session: of the restore.
-    :param tables: those that rows come into, as they are created, each with what makes it up.
+    :param tables: those that rows come into, each with what makes it up; they are there.
     :param older: oids of those whose rows may be of another moment than their conditions, which go then.
     :param encoding: of the source.
     :param is_strict: conditions of all others hold, or the restore ends. Else they are added again when the rows are
@@ -61,10 +61,9 @@ class Loading:
         self._job = job
         self._address = address
         self._session = session
-        self._tables = tables
         self._older = frozenset(older)
-        self._encoding = encoding
         self._is_strict = is_strict
+        self._tables = self._routed(tables, encoding)
 
     @property
     def tables(self) -> Sequence[Table]:
@@ -90,7 +89,6 @@ class Loading:
 
     def run(self, sessions: Sessions) -> None:
         """Load what is not there yet, and apply the changes: aside first, where a table does not take its rows."""
-        self._route()
         every = {table.oid for table in self.tables}
         # Changes are those of one partition: behind a root, they would find rows of all.
         self._set_aside({each.table.oid for each in self._changed if not each.table.has_rows}, is_begun=False)
@@ -242,11 +240,11 @@ class Loading:
             tables = [table for table, _ in some]
             loose.set_aside(self._session, tables, files, keep_computed=computed, is_begun=is_begun)
 
-    def _route(self) -> None:
+    def _routed(self, tables: Sequence[tuple[Table, TableParts]], encoding: str) -> Sequence[tuple[Table, TableParts]]:
         """Find out which rows go through a table above theirs."""
         here = self._session.info.parameter_status("server_encoding")
-        roots = through_roots(self._session, self.tables, same_encoding=here == self._encoding)
-        self._tables = [(roots.get(table.oid, table), parts) for table, parts in self._tables]
+        roots = through_roots(self._session, [table for table, _ in tables], same_encoding=here == encoding)
+        return [(roots.get(table.oid, table), parts) for table, parts in tables]
 
     def _bring_back(self, sessions: Sessions) -> None:
         """Put the rows that are aside where they belong."""

@@ -26,10 +26,11 @@ from holdfast.replication.reading import open_to_read
 from holdfast.sources.postgresql import ledger, load, loose, objects
 from holdfast.sources.postgresql.configuration import restore_configuration
 from holdfast.sources.postgresql.large_objects import check_comparable
+from holdfast.sources.postgresql.loader import make_loader
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import explained
 from holdfast.sources.postgresql.parallel import Sessions
-from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_tablespaces
+from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_superusers, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.rights import within_rights
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
@@ -75,6 +76,7 @@ class Wish:
     :param tables: globs; none means everything.
     :param dry_run: only plan.
     :param create_roles: make those that the target lacks; else they must be there.
+    :param harmless_roles: none of those that are made may do more than any owner of tables: for drills.
     :param keep_tablespaces: create everything in the tablespace it was in; else in the database's own.
     :param unlocked: no lock keeps a vacuum from deleting what is read.
     :param consistency: what of the archive counts.
@@ -88,6 +90,7 @@ class Wish:
     maps: Maps = field(default_factory=Maps)
     dry_run: bool = False
     create_roles: bool = False
+    harmless_roles: bool = False
     keep_tablespaces: bool = False
     unlocked: bool = False
     consistency: Consistency = "eventual"
@@ -178,6 +181,8 @@ class Restoring:
         given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._older())
         given_up |= as_partitions(plan.entries, others)
         plan = replace(plan, borrowed=plan.borrowed | given_up, is_strict=self._wish.strict)
+        if self._wish.harmless_roles:
+            plan = without_superusers(plan)
         plan = plan if self._wish.keep_tablespaces else without_tablespaces(plan)
         return within_rights(self._session, plan, strict=self._wish.strict)
 
@@ -197,7 +202,14 @@ class Restoring:
     def _check_server(self, plan: RestorePlan) -> RolePlan:
         """Make sure that there is what belongs to no database: roles, or a plan to make them, tablespaces, rights."""
         details = self._catalog.role_details
-        roles = plan_roles(self._session, self._address, plan.roles, details, create=self._wish.create_roles)
+        roles = plan_roles(
+            self._session,
+            self._address,
+            plan.roles,
+            details,
+            create=self._wish.create_roles,
+            harmless=self._wish.harmless_roles,
+        )
         check_tablespaces(self._session, self._address, used_by(plan.entries))
         if plan.large_objects:
             check_comparable(self._session, self._address)
@@ -294,9 +306,7 @@ class Restoring:
         job, plan = self._job, self.plan
         steps = self._left.steps if self._left else {}
         tables = tuple(self._restored(plan))
-        older, encoding = self._with_older_rows(plan), self._catalog.encoding
-        loading = Loading(job, self._address, self._session, tables, older, encoding, is_strict=plan.is_strict)
-        if loading.missing(steps):
+        if [file for table, file in files_of(tables) if not loose.is_loaded(table, file.path, steps)]:
             job.start("sparkjobs.files")
         rows = sum(parts.base.rows for _, parts in tables)
         size = sum(table.size for table in plan.tables)
@@ -304,7 +314,7 @@ class Restoring:
             job.log.progress("creating tables")
             self._create_roles()
             late = (*objects.create_tables(sessions, plan), *self._restore_configuration(plan))
-            loading.run(sessions)
+            loading = self._load(tables, sessions)
             job.log.progress("comparing with the archive", rows=rows, size=size)
             expected, different = self._compare(sessions, loading)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
@@ -338,6 +348,21 @@ class Restoring:
         with ledger.once(self._session, _COMPARED):
             ledger.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in different]))
         return expected, different
+
+    def _load(self, tables: Sequence[tuple[Table, TableParts]], sessions: Sessions) -> Loading:
+        """Bring the rows in; in a drill's server by a log-in that has no right beyond the database."""
+        if not self._wish.harmless_roles:
+            loading = self._loading(self._address, self._session, tables)
+            loading.run(sessions)
+            return loading
+        loader = make_loader(self._session, self._address, [ledger.LEDGER])
+        with connect(loader) as session, Sessions(loader, _SESSIONS) as of_loader:
+            self._loading(loader, session, tables).run(of_loader)
+        return self._loading(self._address, self._session, tables)
+
+    def _loading(self, address: Address, session: Any, tables: Sequence[tuple[Table, TableParts]]) -> Loading:
+        older, encoding = self._with_older_rows(self.plan), self._catalog.encoding
+        return Loading(self._job, address, session, tables, older, encoding, is_strict=self.plan.is_strict)
 
     def _with_older_rows(self, plan: RestorePlan) -> set[int]:
         """Return the oids of the tables whose rows may be of another moment than their conditions."""
@@ -464,7 +489,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", action="append", default=[])
     parser.add_argument("--map", action="append", default=[])
     parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--roles", choices=("check", "create"), default="check")
+    parser.add_argument("--roles", choices=("check", "create", "harmless"), default="check")
     parser.add_argument("--tablespaces", choices=("drop", "keep"), default="drop")
     parser.add_argument("--no-lock", action="store_true")
     parser.add_argument("--consistency", choices=get_args(Consistency), default="eventual")
@@ -479,7 +504,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tuple(given.tables),
             Maps.parse(given.map),
             given.dry_run,
-            create_roles=given.roles == "create",
+            create_roles=given.roles != "check",
+            harmless_roles=given.roles == "harmless",
             keep_tablespaces=given.tablespaces == "keep",
             unlocked=given.no_lock,
             consistency=given.consistency,

@@ -24,7 +24,8 @@ from holdfast.jobs import new_run_id
 from holdfast.moments import catalog_of
 from holdfast.position import show_position
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import without_event_triggers
+from holdfast.sources.postgresql.loader import make_loader
+from holdfast.sources.postgresql.session import connect, without_event_triggers
 
 if TYPE_CHECKING:
     from holdfast.archive.state import State
@@ -132,10 +133,13 @@ class Drill:
         return server.address
 
     def _arguments(self) -> list[str]:
-        roles = [] if self.to else ["--roles", "create"]
+        roles = [] if self.to else ["--roles", "harmless"]
         return ["--source", self.name, "--at", self.chosen, *roles]
 
     def _check(self, address: Address, found: dict[str, Any]) -> None:
+        if self.asserted and self.to is None:
+            with connect(without_event_triggers(address)) as session:
+                address = make_loader(session, address)
         checked = assertions.check(without_event_triggers(address), self.asserted)
         found["assertions"] = [each.describe() for each in checked]
         failed = [each for each in checked if not each.holds]

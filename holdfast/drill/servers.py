@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import signal
 import stat
@@ -60,6 +61,8 @@ class DrillServer(PostgresServer):
         self._outer.chmod(0o711)  # the server's own user, where that is another one, has to come to its folder
         self._encoding = encoding
         super().__init__(programs=found, settings=_SETTINGS, inside=self._outer)
+        # Roles of any name are made here, none of them a superuser: the source's own, postgres as a rule, too.
+        self.user = f"holdfast_drill_{secrets.token_hex(4)}"
 
     @property
     def address(self) -> Address:

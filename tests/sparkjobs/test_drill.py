@@ -102,6 +102,63 @@ def test_a_random_moment_comes_back_from_a_copy_alone(followed: ObjectStore, tem
     assert list(temporary.iterdir()) == []
 
 
+HOSTILE = r"""
+create role hostile superuser;
+create function public.take(n int) returns bool language plpgsql as $$
+  begin
+    if current_database() <> 'drill' then return true; end if;
+    reset role;
+    reset session authorization;
+    execute 'create role taken superuser';
+    return true;
+  exception when insufficient_privilege then return true;
+  end $$;
+alter function public.take(int) owner to hostile;
+create table public.bait (
+  id int primary key, n int check (public.take(n)), twice int generated always as (n * 2) stored);
+alter table public.bait owner to hostile;
+alter table public.bait enable row level security;
+alter table public.bait force row level security;
+create table public.changed (id int primary key, n int check (public.take(n)));
+alter table public.changed owner to hostile;
+insert into public.bait select i, i from generate_series(1, 10) i;
+insert into public.changed select i, i from generate_series(1, 20) i;
+create materialized view public.sums as select sum(n) as n from public.changed where public.take(n);
+create index on public.changed ((n + 1));
+create function public.note() returns event_trigger language plpgsql as $$ begin null; end $$;
+create event trigger hostile_trigger on ddl_command_end execute function public.note();
+select lo_from_bytea(0, 'a large object');
+"""
+
+
+def test_code_of_a_source_has_no_superusers_rights_in_a_drill(
+    postgres: PostgresServer, store: ObjectStore, run_backup: RunJob, run_restore: RunJob, temporary: Path
+) -> None:
+    address = create_database(postgres)
+    with connect(address) as session:
+        session.execute(HOSTILE.encode())
+    for change in ("update public.changed set n = n + 1", "insert into public.changed values (21, 21)"):
+        assert run_backup(address, "--kind", "changes")[0] == 0
+        with connect(address) as session:
+            session.execute(change.encode())
+    assert run_backup(address, "--kind", "changes")[0] == 0
+    holds = (
+        "select count(*) = 0 from pg_roles where rolsuper and rolname !~ '^holdfast_drill_'",
+        "select count(*) = 10 from bait",
+        "select count(*) = 21 from changed",
+        "select n > 0 from sums",
+        "select count(*) = 1 from pg_event_trigger",
+        "select not rolsuper and current_setting('is_superuser') = 'off' from pg_roles where rolname = session_user",
+        "select count(*) = 0 from pg_roles where rolname = 'taken'",
+    )
+    found = drill(store, run_restore, at="latest", asserted=holds)
+    assert [each["holds"] for each in found["assertions"]] == [True] * len(holds)
+    drop_slots(address)
+    with connect(Address(postgres.url(), postgres.password)) as session:
+        session.execute(f"drop database {address.database} with (force)".encode())
+        session.execute("drop role hostile")
+
+
 def test_an_assertion_that_does_not_hold_is_told_and_no_server_stays(
     followed: ObjectStore, run_restore: RunJob, temporary: Path
 ) -> None:

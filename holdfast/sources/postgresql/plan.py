@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -406,6 +407,17 @@ def _not_restored(selection: Selection, names: Names) -> Iterator[NotRestored]:
 def _large_objects(catalog: Catalog) -> Iterator[NotRestored]:
     if count := sum(group.count for group in catalog.large_object_groups):
         yield NotRestored(f"{count} large objects", "they come with everything only, under its own names")
+
+
+_OWNED_BY_SUPERUSERS = re.compile(
+    r"^ALTER (EVENT TRIGGER|FOREIGN DATA WRAPPER|PUBLICATION|SUBSCRIPTION) .* OWNER TO .*;$", re.MULTILINE
+)
+
+
+def without_superusers(plan: RestorePlan) -> RestorePlan:
+    """Return a plan in which what only superusers may own belongs to whoever restores, where no other is one."""
+    entries = tuple(replace(entry, sql=_OWNED_BY_SUPERUSERS.sub("", entry.sql)) for entry in plan.entries)
+    return replace(plan, entries=entries)
 
 
 def without_tablespaces(plan: RestorePlan) -> RestorePlan:

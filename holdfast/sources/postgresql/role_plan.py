@@ -68,18 +68,27 @@ class RolePlan:
 
 
 def plan_roles(
-    session: Connection, address: Address, names: Collection[str], recorded: Roles | None, *, create: bool
+    session: Connection,
+    address: Address,
+    names: Collection[str],
+    recorded: Roles | None,
+    *,
+    create: bool,
+    harmless: bool = False,
 ) -> RolePlan:
     """Make sure that the roles are there that own or may use what is restored, or plan to make them.
 
     :param names: of those that must be there.
     :param recorded: with the backup; None where that was made by a release that did not record them.
     :param create: make those that are missing, with what they are members of and their members.
+    :param harmless: make all that are missing, and none of them a superuser.
     :raises RefusedError: names those that are missing.
     """
     there = read_roles(session)
     known = {role.name for role in there.roles}
     wanted = recorded.of(names) if create and recorded else Roles()
+    if harmless:
+        wanted = wanted.harmless(set(names) - known)
     missing = sorted(set(names) - known - {role.name for role in wanted.roles})
     if missing:
         raise RefusedError(_what_is_missing(address, missing, create=create))

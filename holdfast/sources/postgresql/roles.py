@@ -45,6 +45,11 @@ class RoleRecord(Record):
     valid_until: str | None
     settings: tuple[str, ...]
 
+    def harmless(self) -> RoleRecord:
+        """Return the same role without what reaches beyond its database."""
+        lacks = dict.fromkeys(("superuser", "createdb", "createrole", "replication"), False)
+        return self.model_copy(update={**lacks, "bypassrls": self.bypassrls or self.superuser})
+
     def attributes(self) -> dict[str, str]:
         """Return what it is, in the words of CREATE ROLE."""
         said = {key: word if getattr(self, key) else f"NO{word}" for key, word in _ATTRIBUTES.items()}
@@ -79,6 +84,27 @@ class Roles(Record):
     roles: tuple[RoleRecord, ...] = ()
     memberships: tuple[Membership, ...] = ()
 
+    def harmless(self, names: Iterable[str]) -> Roles:
+        """Return these roles, and those that are not recorded, as a server may have them that trusts none of them.
+
+        Of PostgreSQL's own groups only the two are kept that give rights in a database: others run programs, and read
+        and write files. Superusers become members of both, since what they own needs to read and write as it could.
+
+        :param names: of those that must be there.
+        """
+        unrecorded = sorted(set(names) - {role.name for role in self.roles})
+        kept = [each for each in self.memberships if not each.role.startswith("pg_") or each.role in _DATA]
+        lent = [
+            Membership(role=group, member=role.name, admin=False)
+            for role in self.roles
+            if role.superuser
+            for group in _DATA
+        ]
+        return Roles(
+            roles=tuple(role.harmless() for role in (*self.roles, *map(_plain, unrecorded))),
+            memberships=(*kept, *lent),
+        )
+
     def of(self, names: Iterable[str]) -> Roles:
         """Return the part that has to do with these roles."""
         known = {role.name for role in self.roles}
@@ -91,6 +117,25 @@ class Roles(Record):
             roles=tuple(role for role in self.roles if role.name in found),
             memberships=tuple(each for each in self.memberships if {each.role, each.member} <= found),
         )
+
+
+_DATA = ("pg_read_all_data", "pg_write_all_data")
+
+
+def _plain(name: str) -> RoleRecord:
+    return RoleRecord(
+        name=name,
+        superuser=False,
+        createdb=False,
+        createrole=False,
+        inherit=True,
+        login=False,
+        replication=False,
+        bypassrls=False,
+        connection_limit=-1,
+        valid_until=None,
+        settings=(),
+    )
 
 
 def _closure(names: Iterable[str], edges: dict[str, set[str]]) -> set[str]:

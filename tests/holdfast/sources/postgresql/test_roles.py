@@ -154,6 +154,21 @@ def test_roles_of_which_a_backup_says_nothing_are_refused(
         plan_roles(session, address, [f"{prefix}clerk"], recorded, create=True)
 
 
+def test_no_role_of_a_drill_reaches_beyond_its_database(session: Any, address: Address, prefix: str) -> None:
+    boss, clerk = f"{prefix}boss", f"{prefix}clerk"
+    recorded = Roles(
+        roles=(plain(boss).model_copy(update={"superuser": True, "createrole": True}),),
+        memberships=(Membership(role="pg_execute_server_program", member=boss, admin=False),),
+    )
+    plan = plan_roles(session, address, [boss, clerk], recorded, create=True, harmless=True)
+    create_roles(session, plan)
+    made = {role.name: role for role in read_roles(session).roles}
+    assert (made[boss].superuser, made[boss].createrole, made[boss].bypassrls) == (False, False, True)
+    assert not made[clerk].bypassrls
+    groups = {each.role for each in read_roles(session).memberships if each.member == boss}
+    assert groups == {"pg_read_all_data", "pg_write_all_data"}
+
+
 def test_where_one_cannot_be_made_none_is(session: Any, address: Address, prefix: str) -> None:
     recorded = Roles(roles=(plain(f"{prefix}a"), plain(f"{prefix}b", settings=("work_mem=lots",))))
     plan = plan_roles(session, address, [f"{prefix}a", f"{prefix}b"], recorded, create=True)

@@ -32,6 +32,14 @@ def test_a_server_is_ready_when_it_starts_and_gone_without_a_trace_when_it_stops
     server.stop()  # twice does no harm
 
 
+def test_a_server_has_none_of_our_secrets_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    with PostgresServer() as server:
+        had = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
+    names = {each.partition(b"=")[0].decode() for each in had if each}
+    assert names <= {"LC_ALL", "LD_LIBRARY_PATH", "LOCPATH", "PATH", "TMPDIR", "TZ", "TZDIR", "PG_GRANDPARENT_PID"}
+
+
 def test_a_server_wants_its_password() -> None:
     with PostgresServer() as server, pytest.raises(psycopg.OperationalError, match="no password supplied"):
         psycopg.connect(server.url(), passfile="/nowhere")
