@@ -121,6 +121,10 @@ alter table public.bait enable row level security;
 alter table public.bait force row level security;
 create table public.changed (id int primary key, n int check (public.take(n)));
 alter table public.changed owner to hostile;
+create table public.looped (id int primary key);
+create function public.take(public.looped) returns bool language plpgsql as $$ begin return public.take($1.id); end $$;
+alter table public.looped add check (public.take(looped.*));
+insert into public.looped select i from generate_series(1, 5) i;
 insert into public.bait select i, i from generate_series(1, 10) i;
 insert into public.changed select i, i from generate_series(1, 20) i;
 create materialized view public.sums as select sum(n) as n from public.changed where public.take(n);
@@ -147,6 +151,7 @@ def test_code_of_a_source_has_no_superusers_rights_in_a_drill(
         "select count(*) = 10 from bait",
         "select count(*) = 21 from changed",
         "select n > 0 from sums",
+        "select count(*) = 1 from pg_constraint where conrelid = 'looped'::regclass and contype = 'c' and convalidated",
         "select count(*) = 1 from pg_event_trigger",
         "select not rolsuper and current_setting('is_superuser') = 'off' from pg_roles where rolname = session_user",
         "select count(*) = 0 from pg_roles where rolname = 'taken'",
