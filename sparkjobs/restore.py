@@ -35,7 +35,7 @@ from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.rights import within_rights
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.session import connect, without_event_triggers
-from holdfast.sources.postgresql.set_sequences import set_sequences
+from holdfast.sources.postgresql.set_sequences import find_places, set_sequences
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.stages import as_partitions, built_on, keys_of
 from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
@@ -321,13 +321,14 @@ class Restoring:
             job.log.progress("building indexes and constraints", rows=rows, size=size)
             rest = replace(plan, entries=tuple(entry for entry in plan.entries if not self._is_evaluated(entry)))
             late = (*late, *loading.left_out(), *different, *checked, *objects.create_rest(sessions, rest))
+            find_places(self._session, plan.sequences)  # by now there are indexes, and all rows may be read
             late = (*late, *objects.hide_rows(sessions, plan))
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)
             late = (*late, *load.refresh_views(sessions, plan.materialized_views))
             late = (*late, *load.analyze(sessions, plan.to_analyze()), *plan.not_analyzed())
             # Only now: filling a view may have moved one.
-            late = (*late, *set_sequences(self._session, plan.sequences))
+            late = (*late, *set_sequences(self._session))
         late = (*late, *objects.finish(self._session, plan))
         return late, sum(each.rows for each in expected.values())
 

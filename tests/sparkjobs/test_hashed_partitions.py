@@ -12,8 +12,9 @@ from holdfast.errors import ReportedError
 from holdfast.sources.postgresql import loose
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
+from tests.sparkjobs.test_rows_first import brought_back
 from tests.support.followed import Followed, open_followed
-from tests.support.jobs import RunJob
+from tests.support.jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 
@@ -139,3 +140,119 @@ def test_text_that_has_other_bytes_in_the_target_comes_back_through_its_root(
     target = create_on(18)
     assert run_restore(target)[0] == 0
     assert rows(target, "words") == rows(source, "words")
+
+
+ASKING = (
+    "create function fine(n int) returns bool language plpgsql as 'begin return true; end'",
+    "create function known(n int) returns bool language plpgsql as 'begin return true; end'",
+    "alter table he add constraint of_all check (fine(id))",
+    *(f"alter table he{n} add constraint of_one check (known(id))" for n in range(4)),
+    "create or replace function fine(n int) returns bool language plpgsql as 'begin return n > 5; end'",
+    "create or replace function known(n int) returns bool language plpgsql as "
+    "$$ begin raise exception 'not known any more: %', n; end $$",
+)
+
+
+OF_ALL = "CHECK of_all of public.he"
+
+
+def broken(address: Address) -> set[str]:
+    """Return the conditions that rows break: where they are is the database's own affair."""
+    with connect(address) as session:
+        places = session.execute("select distinct tableoid::regclass::text from public.he").fetchall()
+    return {OF_ALL, *(f"CHECK of_one of {place}" for (place,) in places)}
+
+
+def test_conditions_that_such_rows_break_give_way_and_are_named(
+    create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
+) -> None:
+    source, target = create_database(*ENUM, *ASKING), create_database()
+
+    left = brought_back(run_backup, run_restore, source, target)
+
+    assert rows(target, "he") == rows(source, "he")
+    assert left.keys() == broken(target)
+    for name, each in left.items():
+        table, condition = ("he", "of_all") if name == OF_ALL else (name.rpartition(".")[2], "of_one")
+        assert each["statement"] == f'alter table public.{table} validate constraint "{condition}";'
+        assert name == OF_ALL or "not known any more" in each["reason"]
+
+
+def test_strict_refuses_them_and_a_restore_without_it_goes_on(
+    create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
+) -> None:
+    source, target = create_database(*ENUM, *ASKING), create_database()
+    assert run_backup(source)[0] == 0
+
+    code, message = failed(run_restore(target, "--strict"))
+
+    assert code == 5
+    assert "public.he does not take its rows" in message
+    assert run_restore(target)[0] == 0
+    assert rows(target, "he") == rows(source, "he")
+
+
+def test_rows_of_changed_partitions_and_of_others_of_a_root_break_a_condition(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.run(*ASKING[:-2])
+    followed.back_up()
+    followed.run("insert into he0 select c, id + 5000 from he0", *ASKING[-2:])
+    followed.back_up()
+    target = new_database()
+
+    said = followed.restore("latest", target)
+
+    assert said["equal"]
+    assert rows(target, "he") == rows(followed.address, "he")
+    assert {each["object"] for each in said["not_restored"]} == broken(target)
+
+
+FORMULA = (
+    "create function tax(n int) returns int language plpgsql immutable as 'begin return n * 2; end'",
+    "create table parted (c {type} not null, id int, gross int generated always as (tax(id)) stored) "
+    "partition by hash (c)",
+    "create or replace function tax(n int) returns int language plpgsql immutable as "
+    "$$ begin raise exception 'no tax any more'; end $$",
+)
+
+
+@pytest.mark.parametrize("how", ["through its root", "as they are"])
+def test_a_formula_that_fails_leaves_the_values_of_all_partitions(
+    create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob, how: str
+) -> None:
+    kind, value = ("col", "(enum_range(null::col))[1 + i % 4]") if how == "through its root" else ("int", "i")
+    source = create_database(
+        TYPES[0],
+        FORMULA[0],
+        FORMULA[1].format(type=kind),
+        *(f"create table parted{n} partition of parted for values with (modulus 3, remainder {n})" for n in range(3)),
+        f"insert into parted select {value}, i from generate_series(1, 60) i",
+        FORMULA[2],
+    )
+    target = create_database()
+
+    left = brought_back(run_backup, run_restore, source, target)
+
+    with connect(target) as session:
+        found = session.execute("select count(*), bool_and(gross = id * 2) from public.parted").fetchone()
+    assert found == (60, True)
+    assert left.keys() == {"formula of gross of public.parted, public.tax(id)"}
+
+
+def test_functions_that_such_rows_meet_get_a_search_path_for_them(
+    create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
+) -> None:
+    source = create_database(
+        *ENUM,
+        "create function inner_one(n int) returns bool language sql as 'select true'",
+        "create function outer_one(n int) returns bool language plpgsql as 'begin return inner_one(n); end'",
+        "alter table he1 add constraint asks check (outer_one(id))",
+        "alter table he3 add constraint asks_too check (outer_one(id))",
+    )
+    target = create_database()
+
+    left = brought_back(run_backup, run_restore, source, target)
+
+    assert rows(target, "he") == rows(source, "he")
+    assert left.keys() == {"search_path of function public.outer_one(integer)"}

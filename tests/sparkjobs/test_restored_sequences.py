@@ -146,3 +146,30 @@ def test_chosen_tables_under_other_names_have_their_sequences_where_these_stood(
     target = new_database()
     followed.restore(f"lsn:{position}", target, "public.sentinel", "public.back")
     assert standing(target) == {"sentinel_id_seq": (4, True), "back_id_seq": (9, True)}
+
+
+def test_rows_that_policies_hide_from_their_owner_still_tell_where_a_sequence_that_was_set_back_is(
+    followed: Followed, new_database: NewDatabase, address: Address
+) -> None:
+    followed.run(
+        "create role keeper login password 'keeper'",
+        "alter table back owner to keeper",
+        "alter table back enable row level security",
+        "alter table back force row level security",
+    )
+    followed.back_up()
+    position = followed.run(*BETWEEN)
+    followed.run(*AFTER)
+    followed.back_up("changes")
+    target = new_database()
+    with connect(target) as session:
+        session.execute("grant create on schema public to keeper")
+        session.execute(f"grant create on database {target.database} to keeper".encode())
+    as_keeper = Address(target.url.replace("postgres@", "keeper@"), "keeper")
+
+    said = followed.restore(f"lsn:{position}", as_keeper, "public.back")
+
+    assert standing(target) == {"back_id_seq": (9, True)}
+    assert unknown(said).keys() == {"back_id_seq"}
+    with connect(target) as session:
+        assert session.execute("select count(*) from public.back").fetchone() == (9,)

@@ -112,9 +112,10 @@ _FORMULAS = f"""
   pg_catalog.pg_get_expr(f.adbin, f.adrelid), relation::regclass::text
 from own join pg_catalog.pg_attribute a on a.attrelid = relation and a.attgenerated = 's' and a.attinhcount = 0
 join pg_catalog.pg_attrdef f on f.adrelid = a.attrelid and f.adnum = a.attnum
-where height = 0 and a.attname <> all (%(kept)s)
-  and {_USES.format(catalog="'pg_catalog.pg_attrdef'", oid="f.oid")} order by a.attnum limit 1
+where a.attname <> all (%(kept)s)
+  and {_USES.format(catalog="'pg_catalog.pg_attrdef'", oid="f.oid")} order by height desc, a.attnum limit 1
 """
+"""A formula that a partition has from its root gives way there, and so for all others, whose rows keep their values."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ by hand would put it at its end, or beyond. Only where two backups contradict ea
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from holdfast.sources.postgresql.ledger import note_result, once, read_result
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.sequences import Reading, SequenceBetween, SequenceValue
 from holdfast.sources.postgresql.sql import ident, literal, qualified
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     Connection = psycopg.Connection[tuple[Any, ...]]
+
+_STEP = "sequences"
+"""What the ledger calls it."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +74,33 @@ from unnest(%s::text[], %s::int8[], %s::bool[]) s (name, value, is_called)
 """
 
 
-def set_sequences(session: Connection, values: Sequence[SequenceValue]) -> tuple[NotRestored, ...]:
-    """Put each sequence where it stood, never outside of its bounds; return those of which that is not known.
+def find_places(session: Connection, values: Sequence[SequenceValue]) -> None:
+    """Find out where each sequence stood, once, while all rows may be read: `set_sequences` puts it there.
+
+    It is never outside of its bounds.
 
     What a backup recorded at its end stands. Between two, the later one's record does. Where that lies behind the
     earlier one's, somebody has set the sequence back, and nobody knows when: then it stands at the farther of both, or
     at the farthest number of its column that lies within its bounds. So it does where the later one has no such
     sequence, or one of other bounds. One that cycles goes back by itself: the later record is as good as any.
     """
+    with once(session, _STEP) as is_new:
+        if is_new:
+            put, unknown = _places(session, values)
+            note_result(session, _STEP, json.dumps([put, [each.describe() for each in unknown]]))
+
+
+def set_sequences(session: Connection) -> tuple[NotRestored, ...]:
+    """Put sequences where they stood; return those of which that is not known."""
+    put, unknown = json.loads(read_result(session, _STEP))
+    session.execute(_SET, tuple(list(each) for each in zip(*put, strict=True)) if put else ([], [], []))
+    return tuple(map(NotRestored.from_dict, unknown))
+
+
+def _places(
+    session: Connection, values: Sequence[SequenceValue]
+) -> tuple[list[tuple[str, int, bool]], list[NotRestored]]:
+    """Return where sequences are to stand, and those of which that is not known."""
     names = [qualified(value.sequence_schema, value.name) for value in values]
     put: list[tuple[str, int, bool]] = []
     unknown = []
@@ -95,8 +119,7 @@ def set_sequences(session: Connection, values: Sequence[SequenceValue]) -> tuple
             unknown.append(
                 _named(name, value, f"{why}. It stands at {reading.last_value}", may_be_set=definition.holds(value))
             )
-    session.execute(_SET, tuple(list(each) for each in zip(*put, strict=True)) if put else ([], [], []))
-    return tuple(unknown)
+    return put, unknown
 
 
 def _why_unknown(definition: _Definition, value: SequenceValue) -> str:
@@ -145,7 +168,8 @@ def _of_rows(session: Connection, definition: _Definition) -> Iterator[Reading]:
     for (relation,) in session.execute(_WITH_ROWS, (table,)).fetchall():
         query = f"select pg_catalog.{found}({quoted}) from only {relation} where {quoted} {within} {last}"
         try:
-            row = session.execute(query.encode()).fetchone()
+            with session.transaction():
+                row = session.execute(query.encode()).fetchone()
         except psycopg.errors.InsufficientPrivilege:  # then the backups alone have to do
             return
         if row is not None and row[0] is not None:

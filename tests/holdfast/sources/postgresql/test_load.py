@@ -18,7 +18,7 @@ from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.set_sequences import set_sequences
+from holdfast.sources.postgresql.set_sequences import find_places, set_sequences
 from holdfast.sources.postgresql.snapshot import hold_snapshot
 from holdfast.sources.postgresql.table import Table
 from tests.support.command import until
@@ -180,7 +180,8 @@ def test_sequences_and_views_come_back_in_their_order(
 ) -> None:
     load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2, 3))
     session.execute("select setval('public.numbers', 1, false)")
-    set_sequences(session, catalog.sequences)
+    find_places(session, catalog.sequences)
+    assert set_sequences(session) == ()
     with Sessions(address, 2) as sessions:
         load.refresh_views(sessions, catalog.materialized_views)
     assert session.execute("select nextval('public.numbers')").fetchone() == (42,)
