@@ -117,9 +117,8 @@ def _create_as_allowed(session: Connection, plan: RestorePlan, entry: Entry, lef
         tried = ((statement, refusal_of(session, statement)) for statement in owners)
         left += [NotRestored(f"owner of {entry.label}", words(why), each) for each, why in tried if why is not None]
     elif entry.kind in TABLES:
-        raise RefusedError(
-            "; before that: ".join([str(refused), *(f"{each.what}: {each.reason}" for each in left[-1:])])
-        )
+        before = (f"; before that, {each.what}: {each.reason}" for each in left[-1:])
+        raise RefusedError("".join((str(refused), *before))) from refused.__cause__
     else:
         left.append(_left_out(entry, refused))
 

@@ -41,6 +41,8 @@ select rolname::text from pg_catalog.pg_roles
 where rolname = any(%s) and not pg_catalog.pg_has_role(oid, case when {version} >= 160000 then 'SET' else 'MEMBER' end)
 """
 
+_SCHEMAS = "select nspname::text, pg_catalog.pg_get_userbyid(nspowner)::text from pg_catalog.pg_namespace"
+
 _OTHERS_EXTENSIONS = """
 select extname::text from pg_catalog.pg_extension where not pg_catalog.pg_has_role(extowner, 'USAGE')
 """
@@ -56,15 +58,14 @@ def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> Re
         return plan
     asked = _Asked(session, plan.entries)
     denied = [each for entry in plan.entries for each in asked.denied(entry)]
-    if strict and denied:
-        what = named([left.what for _, _, left in denied])
+    if strict and (what := named([told.what for _, _, told in denied if told is not None])):
         raise RefusedError(
             f"{session.info.user} may not create all of it: {what}. Restore as a superuser, or without --strict"
         )
     runs: dict[int, str] = {}
     for entry, text, _ in denied:
         runs[entry.id] = runs.get(entry.id, entry.sql).replace(text, "", 1)
-    left = tuple(told for _, _, told in denied)
+    left = tuple(told for _, _, told in denied if told is not None)
     return replace(plan, runs=runs, is_limited=True, not_restored=(*plan.not_restored, *left))
 
 
@@ -92,16 +93,19 @@ class _Asked:
         query = _STRANGERS.format(version=session.info.server_version)
         self._strangers: Collection[str] = {row[0] for row in session.execute(query.encode(), (list(owners),))}
         self._extensions: Collection[str] = {row[0] for row in session.execute(_OTHERS_EXTENSIONS)}
+        self._schemas: dict[str, str] = dict(session.execute(_SCHEMAS).fetchall())
         self._out: set[int] = set()
 
-    def denied(self, entry: Entry) -> Iterator[tuple[Entry, str, NotRestored]]:
-        """Yield what of an entry's SQL is not run, and what is to be told of it."""
+    def denied(self, entry: Entry) -> Iterator[tuple[Entry, str, NotRestored | None]]:
+        """Yield what of an entry's SQL is not run, and what is to be told of it; None where it is so already."""
         if reason := self._why_not(entry):
             self._out.add(entry.id)
             yield entry, entry.sql, NotRestored(entry.label, reason, entry.sql)
             return
         for statement, owner in owner_statements(entry.sql):
-            if owner in self._strangers:
+            if entry.kind == "SCHEMA" and self._schemas.get(entry.name) == owner:
+                yield entry, statement, None
+            elif owner in self._strangers:
                 reason = f"{self._user} may not give things to {owner}, since it is no member of that role"
                 yield entry, statement, NotRestored(f"owner of {entry.label}", reason, statement)
         if entry.kind in ROUTINES:
@@ -155,12 +159,5 @@ def _settings(sql: str) -> Iterator[str]:
         if token.word == "AS" or token.word in ("BEGIN", "RETURN"):
             return
         if token.word == "SET" and place and "\n" in found[place - 1].text:
-            end = next(
-                (
-                    later
-                    for later in range(place, len(found))
-                    if found[later].kind == SPACE and "\n" in found[later].text
-                ),
-                len(found),
-            )
-            yield "".join(each.text for each in found[place:end])
+            rest = "".join(each.text for each in found[place:])
+            yield rest.partition("\n")[0]
