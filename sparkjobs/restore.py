@@ -313,8 +313,7 @@ class Restoring:
         size = sum(table.size for table in plan.tables)
         with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions:
             job.log.progress("creating tables")
-            self._create_roles()
-            late = (*objects.create_tables(sessions, plan), *self._restore_configuration(plan))
+            late = (*self._create_roles(), *objects.create_tables(sessions, plan), *self._restore_configuration(plan))
             loading, checked = self._load(tables, sessions)
             job.log.progress("comparing with the archive", rows=rows, size=size)
             expected, different = self._compare(sessions, loading)
@@ -386,15 +385,16 @@ class Restoring:
         others = self._of_other_moments()
         return {table.target.oid for table in plan.tables if table.source.oid in others}
 
-    def _create_roles(self) -> None:
+    def _create_roles(self) -> tuple[NotRestored, ...]:
         """Make the roles that are missing. They stay, whatever becomes of the restore: they belong to the server."""
         roles = self.roles
-        create_roles(self._session, roles)
+        left = create_roles(self._session, roles)
         if roles.created:
             self._job.say(f"created roles: {named([role.name for role in roles.created])}")
         if roles.without_password:
             self._job.say(f"roles that need a password to log in: {named(roles.without_password)}")
         self._job.say(*(f"left as it is: role {each}" for each in roles.differences[:_TOLD]))
+        return left
 
     def _in_doubt(self, error: Exception) -> str:
         """Say that there is another schema, where rows were refused by the one that was taken."""

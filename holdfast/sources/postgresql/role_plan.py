@@ -14,6 +14,8 @@ import psycopg
 
 from holdfast.errors import HoldfastError, RefusedError
 from holdfast.sources.postgresql.obstacles import named
+from holdfast.sources.postgresql.outages import words
+from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.roles import Roles, read_roles
 from holdfast.sources.postgresql.sql import ident, literal
 
@@ -36,6 +38,10 @@ _LISTS = frozenset(
     }
 )
 """Settings whose values are lists of identifiers. Source: variable_is_guc_list_quote() of pg_dump."""
+
+_ATTRIBUTES_OF_MINE = """
+select rolsuper, rolcreatedb, rolreplication, rolbypassrls from pg_catalog.pg_roles where rolname = current_user
+"""
 
 _ELEMENT = re.compile(r'"(?P<quoted>(?:[^"]|"")*)"|(?P<bare>[^,\s]+)')
 
@@ -96,11 +102,28 @@ def plan_roles(
         return RolePlan()
     created = tuple(role for role in wanted.roles if role.name not in known)
     new = {role.name for role in created}
+    may_not = _may_not_give(session)
+    lacking = [
+        f"{role.name}: {each.upper()} in the backup" for role in created for each in may_not if getattr(role, each)
+    ]
     return RolePlan(
-        created=created,
+        created=tuple(role.model_copy(update=dict.fromkeys(may_not, False)) for role in created),
         granted=tuple(each for each in wanted.memberships if new.intersection((each.role, each.member))),
-        differences=tuple(_differences(wanted, there)),
+        differences=(
+            *_differences(wanted, there),
+            *(f"{each}, which {session.info.user} may not give" for each in lacking),
+        ),
     )
+
+
+def _may_not_give(session: Connection) -> tuple[str, ...]:
+    """Return the attributes that the session's role may not give to a new one: before 16, a superuser only may them."""
+    row = session.execute(_ATTRIBUTES_OF_MINE).fetchone()
+    if row is None or row[0]:
+        return ()
+    is_shared = session.info.server_version >= 160000
+    has = {"createdb": row[1] or not is_shared, "replication": is_shared and row[2], "bypassrls": is_shared and row[3]}
+    return ("superuser", *(each for each, is_given in has.items() if not is_given))
 
 
 def _what_is_missing(address: Address, missing: list[str], *, create: bool) -> str:
@@ -133,9 +156,10 @@ def _differences(wanted: Roles, there: Roles) -> Iterator[str]:
                 yield f"{each.member}: other options as a member of {each.role} in the target than in the backup"
 
 
-def create_roles(session: Connection, plan: RolePlan) -> None:
+def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]:
     """Make the roles of a plan, in one transaction, without passwords.
 
+    :return: the memberships that the session's role may not grant.
     :raises HoldfastError: the server does not let it; then none is made.
     """
     try:
@@ -144,13 +168,22 @@ def create_roles(session: Connection, plan: RolePlan) -> None:
                 session.execute(f"CREATE ROLE {ident(role.name)} {' '.join(role.attributes().values())}".encode())
                 for setting in role.settings:
                     session.execute(f"ALTER ROLE {ident(role.name)} SET {_assignment(setting)}".encode())
-            for each in plan.granted:
-                session.execute(each.statement().encode())
+            return tuple(filter(None, (_grant(session, each) for each in plan.granted)))
     except psycopg.Error as error:
         raise HoldfastError(
             f"the roles could not be created ({' '.join(str(error).split())}), and none was: create them by hand, or "
             "restore as a superuser"
         ) from error
+
+
+def _grant(session: Connection, membership: Membership) -> NotRestored | None:
+    try:
+        with session.transaction():
+            session.execute(membership.statement().encode())
+    except psycopg.errors.InsufficientPrivilege as error:
+        what = f"membership of {membership.member} in {membership.role}"
+        return NotRestored(what, words(error), f"{membership.statement()};")
+    return None
 
 
 def _assignment(setting: str) -> str:
