@@ -25,47 +25,64 @@ from locking import LockError
 from locking.store import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import FrameType
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def start(
+    stack: ExitStack,
+    screen: Screen,
+    server: PostgresServer,
+    folder: Path,
+    scale: float,
+    *,
+    port: int | None = None,
+    dags: Path = ROOT / "dags",
+    archives: Mapping[str, object] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Story:
+    """Start everything in `folder`, on a server that is not started yet; what was started ends with the stack.
+
+    :param archives: more of them for archives.yaml, beside the story's.
+    :param env: more environment variables for Airflow.
+    """
+    check_java()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    archive = folder / "archive"
+    stack.enter_context(server)
+    with screen.step("Start PostgreSQL and Airflow, create the shop database and an archive") as show:
+        airflow = AirflowStandalone(
+            home=folder / "airflow",
+            dags=dags,
+            plugins=ROOT / "plugins",
+            port=port,
+            env={
+                "HOLDFAST_ARCHIVES": str(configure(folder, archive, server.url(DATABASE), archives or {})),
+                f"AIRFLOW_CONN_{CONNECTION.upper()}": server.conninfo(DATABASE),
+                "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": DEFAULT_MASTER}),
+                **(env or {}),
+            },
+            say=show,
+        )
+        airflow.start()
+        stack.callback(airflow.stop)
+        shop.create(server.conninfo(), DATABASE, scale)
+        Archive.create(open_store(str(archive)), name=ARCHIVE)
+        airflow.wait_until_healthy()
+    return Story(screen, server, airflow, archive)
 
 
 def tell(
     screen: Screen, server: PostgresServer, folder: Path, scale: float, *, keep: bool = False, port: int | None = None
 ) -> bool:
     """Run the whole demo in `folder`, on a server that is not started yet; returns whether everything held."""
-    check_java()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    archive = folder / "archive"
     with ExitStack() as stack:
-        stack.enter_context(server)
-        with screen.step("Start PostgreSQL and Airflow, create the shop database and an archive") as show:
-            airflow = AirflowStandalone(
-                home=folder / "airflow",
-                dags=ROOT / "dags",
-                plugins=ROOT / "plugins",
-                port=port,
-                env={
-                    "HOLDFAST_ARCHIVES": str(configure(folder, archive, server.url(DATABASE))),
-                    f"AIRFLOW_CONN_{CONNECTION.upper()}": server.conninfo(DATABASE),
-                    "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": DEFAULT_MASTER}),
-                },
-                say=show,
-            )
-            airflow.start()
-            stack.callback(airflow.stop)
-            shop.create(server.conninfo(), DATABASE, scale)
-            Archive.create(open_store(str(archive)), name=ARCHIVE)
-            airflow.wait_until_healthy()
-        story = Story(screen, server, airflow, archive)
-        first, second = story.back_up_twice()
-        story.refuse_a_gap(first, second)
-        between = story.back_up_changes()
-        story.look_back()
-        for moment in (first, second, between):
-            story.lose_and_restore(moment)
-        story.bring_a_table_back(between)
+        story = start(stack, screen, server, folder, scale, port=port)
+        story.play()
+        airflow, archive = story.airflow, story.archive
         where = [
             ("Archive", f"{archive}  (try: .venv/bin/holdfast status {archive})"),
             ("Airflow's and Spark's logs", str(airflow.home / "logs")),

@@ -24,7 +24,7 @@ from holdfast.errors import HoldfastError
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from demo.airflow import AirflowStandalone
     from holdfast.sources.postgresql.server import PostgresServer
@@ -73,6 +73,19 @@ class Story:
     archive: Path
     lines: list[Line] = field(default_factory=list)
     _last_run: str = ""
+
+    def play(self, *, every_moment: bool = True) -> None:
+        """Tell it from its beginning to its end.
+
+        :param every_moment: else only the moment between is restored, for which the second backup and changes are read.
+        """
+        first, second = self.back_up_twice()
+        self.refuse_a_gap(first, second)
+        between = self.back_up_changes()
+        self.look_back()
+        for moment in (first, second, between) if every_moment else (between,):
+            self.lose_and_restore(moment)
+        self.bring_a_table_back(between)
 
     def back_up_twice(self) -> tuple[Moment, Moment]:
         """Back up, while rows are written; back up again, and follow the changes from there on."""
@@ -282,13 +295,15 @@ class _Writer:
         return self._written
 
 
-def configure(folder: Path, archive: Path, url: str) -> Path:
+def configure(folder: Path, archive: Path, url: str, more: Mapping[str, object]) -> Path:
     """Write the demo's archives.yaml and return it.
 
     :param url: of the database, for the command; without a password.
+    :param more: archives beside the story's.
     """
     path = folder / CONFIGURATION
     sources = {SOURCE: {"connection": CONNECTION, "url": url, "tables": ["*.*"]}}
     # JSON is YAML, too.
-    path.write_text(json.dumps({"archives": {ARCHIVE: {"url": str(archive), "sources": sources}}}, indent=2) + "\n")
+    archives = {ARCHIVE: {"url": str(archive), "sources": sources}, **more}
+    path.write_text(json.dumps({"archives": archives}, indent=2) + "\n")
     return path

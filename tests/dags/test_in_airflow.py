@@ -1,30 +1,40 @@
-"""What a running Airflow does: locks of people's DAGs, and the maintenance of an encrypted archive and of replicas.
+"""What a running Airflow does: the demo, locks of people's DAGs, and looking after an encrypted archive and replicas.
 
-All of it in one Airflow, since starting one takes longer than most of its tests.
+All of it in one Airflow, the demo's, since starting one takes longer than most of its tests.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import yaml
+from rich.console import Console
 
+from demo.__main__ import start
 from demo.airflow import AirflowStandalone
 from demo.airflow_api import AirflowApiError
+from demo.screen import Screen
+from demo.story import Story
 from demo.supervisor import descendants
 from holdfast.archive import Archive
 from holdfast.archive.points import intervals
 from holdfast.archive.verify import verify
+from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.replication.membership import found
 from holdfast.replication.replicas import mark_lost, replica
 from holdfast.replication.store import CoordinationStore
+from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
@@ -32,6 +42,7 @@ from holdfast.storage.key_source import ENVIRONMENT, new_key
 from locking import Owner, RWLock, inspect
 from tests.support.command import until
 from tests.support.followed import open_followed
+from tests.support.leftovers import check_demo_archive, files_with, processes_of
 from tests.support.replicated import Replicas
 from tests.support.servers import create_database, passing_database
 
@@ -39,10 +50,9 @@ pytestmark = pytest.mark.service
 
 ROOT = Path(__file__).parents[2]
 
-CONFIGURATION = """
-archives:
-  shop:
-    url: archive
+ARCHIVES = """
+  books:
+    url: {folder}/archive
     encryption: {{key: "file:{key}"}}
     compaction: {{min_blocks: 2, min_age: 0s}}
     vacuum: {{grace: 0s}}
@@ -115,26 +125,64 @@ with DAG("reaper", schedule=None):
     ReapLocks(task_id="reap", archive={url!r})
 '''
 
+POLICY = '''
+"""Airflow asks this of each task: those that wait for a quorum do so with or without Spark."""
+
+def task_policy(task):
+    if task.dag_id == "backup_pair" and hasattr(task, "job_executor"):
+        task.job_executor = "inline"
+'''
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where all of it happens.
+
+    :param story: of the demo, with its Airflow.
+    :param folder: of the demo.
+    :param words: what the demo says.
+    """
+
+    story: Story
+    folder: Path
+    words: io.StringIO
+
+
+@pytest.fixture(scope="module")
+def crm(postgres: PostgresServer) -> Address:
+    """A database with one table."""
+    made = create_database(postgres)
+    with connect(made) as session:
+        session.execute("create table public.customers as select i as id from generate_series(1, 50) i")
+    return made
+
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> ObjectStore:
-    """An encrypted archive with a full backup and four of changes, and archives.yaml beside it."""
+    """An encrypted archive with a full backup and four of changes."""
     folder = tmp_path_factory.mktemp("maintenance")
     (folder / "key").write_text(new_key())
     with pytest.MonkeyPatch.context() as patch, passing_database(postgres) as source:
         patch.setenv(ENVIRONMENT, f"file:{folder / 'key'}")
-        crm = create_database(postgres)
-        words = {"key": folder / "key", "url": source.url, "crm": crm.url, "folder": folder}
-        (folder / "archives.yaml").write_text(CONFIGURATION.format(**words))
         with open_followed(source, folder / "archive") as followed:
             followed.run("create table orders (id int primary key, word text)")
             followed.run("insert into orders select i, 'new' from generate_series(1, 100) i")
             for number in range(5):
                 followed.run(f"update orders set word = 'after {number}'")
                 followed.back_up("changes")
-    with connect(crm) as session:
-        session.execute("create table public.customers as select i as id from generate_series(1, 50) i")
     return open_store(str(folder / "archive"), f"file:{folder / 'key'}")
+
+
+@pytest.fixture(scope="module")
+def pair(archive: ObjectStore) -> Iterator[Replicas]:
+    """An empty archive with two replicas, which are there before Airflow's first sync."""
+    folder = Path(archive.url).parent
+    with CoordinationStore.open(f"sqlite:///{folder}/coordination.db") as coordination:
+        made = Replicas(folder, coordination)
+        made.archive = Archive.create(made.place("near"), name="pair").identity.id
+        found(coordination, made.place("near"), "near")
+        made.add("far")
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -144,40 +192,78 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> ObjectStore:
 
 
 @pytest.fixture(scope="module")
-def airflow(
-    tmp_path_factory: pytest.TempPathFactory, archive: ObjectStore, locked: ObjectStore, postgres: PostgresServer
-) -> Iterator[AirflowStandalone]:
-    """A running Airflow with our DAGs and three of somebody else's."""
-    folder = tmp_path_factory.mktemp("airflow")
-    shutil.copytree(ROOT / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+def stage(
+    tmp_path_factory: pytest.TempPathFactory,
+    archive: ObjectStore,
+    pair: Replicas,
+    crm: Address,
+    locked: ObjectStore,
+    postgres: PostgresServer,
+) -> Iterator[Stage]:
+    """The demo's servers, with more archives, and three of somebody else's DAGs."""
+    settings = tmp_path_factory.mktemp("airflow")
+    (settings / "airflow_local_settings.py").write_text(POLICY)
+    dags = settings / "dags"
+    shutil.copytree(ROOT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in {"report": LOCKED_DAG, "ledger": KEPT_DAG, "reaper": REAPER_DAG}.items():
-        (folder / "dags" / f"{name}.py").write_text(text.format(url=locked.url))
-    with AirflowStandalone(
-        home=folder / "home",
-        dags=folder / "dags",
-        plugins=ROOT / "plugins",
-        env={
-            "HOLDFAST_ARCHIVES": str(Path(archive.url).with_name("archives.yaml")),
-            "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
-            "PGPASSWORD": postgres.password,
-            "PYTHONPATH": str(ROOT),  # where the notifier is
-        },
-    ) as running:
+        (dags / f"{name}.py").write_text(text.format(url=locked.url))
+    # Of a source that is gone: what looks after an archive asks its sources nothing.
+    words = {"key": pair.folder / "key", "url": postgres.url("gone"), "crm": crm.url, "folder": pair.folder}
+    folder, said = tmp_path_factory.mktemp("demo") / "demo", io.StringIO()
+    with ExitStack() as stack:
+        story = start(
+            stack,
+            Screen(Console(file=said, width=200)),
+            PostgresServer(),
+            folder,
+            0.05,
+            dags=dags,
+            archives=yaml.safe_load(ARCHIVES.format(**words)),
+            env={
+                "PGPASSWORD": postgres.password,
+                "PYTHONPATH": os.pathsep.join([str(settings), str(ROOT)]),  # the policy, and the notifier
+                # No file changes here: reading all of them again takes seven CPU seconds.
+                "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+            },
+        )
         for name in ("report", "ledger", "reaper"):
-            running.api.wait_for_dag(name)
-        yield running
+            story.airflow.api.wait_for_dag(name)
+        yield Stage(story, folder, said)
 
 
-def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "shop", **form: Any) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def airflow(stage: Stage) -> AirflowStandalone:
+    """A running Airflow."""
+    return stage.story.airflow
+
+
+def ended(airflow: AirflowStandalone, name: str, run_id: str, timeout: float = 120) -> str:
+    """Wait until a run has ended and return its state; each look takes Airflow's CPU time."""
+    return airflow.api.wait_for_run(name, run_id, timeout=timeout, poll=1)
+
+
+def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "books", **form: Any) -> dict[str, Any]:
     """Run a DAG with what its form says; return what a task passed on."""
     name = f"{operation}_{archive}"
     airflow.api.wait_for_dag(name)
     run_id = airflow.api.trigger(name, form)
-    state = airflow.api.wait_for_run(name, run_id, timeout=240)
+    state = ended(airflow, name, run_id, timeout=240)
     assert state == "success", airflow.api.task_log(name, run_id, task)[-3000:]
     passed_on = airflow.api.xcom(name, run_id, task)
     assert isinstance(passed_on, dict)
     return passed_on
+
+
+@pytest.mark.e2e
+def test_everything_in_the_demo_holds(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Backups and restores are by Airflow's operators and Spark; the one restore by the command is inline."""
+    story = stage.story
+    monkeypatch.setenv(FORCED_VARIABLE, "inline")
+    story.play(every_moment=False)
+    assert story.screen.report(story.lines, []), stage.words.getvalue()
+    assert "reading tables" in stage.words.getvalue()
+    assert len([line for line in story.lines if line.what.startswith("restore of a time between two writes")]) == 1
+    check_demo_archive(story.archive)
 
 
 def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, archive: ObjectStore) -> None:
@@ -208,10 +294,10 @@ def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, arch
 def test_who_is_named_in_the_configuration_is_told_of_a_failure(
     airflow: AirflowStandalone, archive: ObjectStore
 ) -> None:
-    name = "restore_drill_shop"
+    name = "restore_drill_books"
     airflow.api.wait_for_dag(name)
     run_id = airflow.api.trigger(name, {"at": "1999-01-01T00:00:00Z"})
-    assert airflow.api.wait_for_run(name, run_id, timeout=120) == "failed"
+    assert ended(airflow, name, run_id) == "failed"
     told = Path(archive.url).with_name("alerts").read_text()
     assert told.startswith(f"{name}: ")
     assert "1999" in told
@@ -233,82 +319,76 @@ def waits_without_a_worker(airflow: AirflowStandalone, place: Path) -> dict[str,
         time.sleep(0.5)
     away.rename(place)
     run(airflow, "replica_sync", "sync_far", "pair")
-    assert airflow.api.wait_for_run(name, run_id, timeout=120) == "success"
+    assert ended(airflow, name, run_id) == "success"
     passed_on = airflow.api.xcom(name, run_id, "backup_crm")
     assert isinstance(passed_on, dict)
     return passed_on
 
 
-def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, archive: ObjectStore) -> None:
-    folder = Path(archive.url).parent
-    with CoordinationStore.open(f"sqlite:///{folder}/coordination.db") as coordination:
-        pair = Replicas(folder, coordination)
-        pair.archive = Archive.create(pair.place("near"), name="pair").identity.id
-        found(coordination, pair.place("near"), "near")
-        pair.add("far")
+def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, pair: Replicas) -> None:
+    done = waits_without_a_worker(airflow, pair.folder / "far")
+    assert (done["rows"], done["quorum"]["replicas"], done["quorum"]["entry"]) == (50, ["far", "near"], 1)
+    # The backup has begun a sync, too.
+    assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 1
+    assert pair.state("far").blocks.keys() == pair.state("near").blocks.keys()
+    assert pair.is_whole("far")
 
-        done = run(airflow, "backup", "backup_crm", "pair", source="crm")
-        assert (done["rows"], done["quorum"]["replicas"]) == (50, ["far", "near"])
-        # The backup has begun a sync, too. Were the replica away then, it would be tried again only a minute later.
-        assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 1
-        assert waits_without_a_worker(airflow, folder / "far")["quorum"]["entry"] == 2
-        assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 2
-        assert pair.state("far").blocks.keys() == pair.state("near").blocks.keys()
-        assert pair.is_whole("far")
+    for path in (pair.folder / "far" / "data").rglob("*.parquet"):
+        path.unlink()
+    pair.coordination.run(lambda c: mark_lost(c, pair.archive, "far", "its disk was changed"))
+    # A run that the schedule has begun in the same moment may have done it: then there is nothing left.
+    made = run(airflow, "lost_replica_recovery", "recover", "pair")["recovered"]
+    assert [(each["replica"], each["from"], each["index"]) for each in made] in ([("far", "near", 1)], [])
+    assert pair.is_whole("far")
+    assert not pair.coordination.run(lambda c: replica(c, pair.archive, "far")).is_lost
 
-        for path in (folder / "far" / "data").rglob("*.parquet"):
-            path.unlink()
-        coordination.run(lambda c: mark_lost(c, pair.archive, "far", "its disk was changed"))
-        # A run that the schedule has begun in the same moment may have done it: then there is nothing left.
-        made = run(airflow, "lost_replica_recovery", "recover", "pair")["recovered"]
-        assert [(each["replica"], each["from"], each["index"]) for each in made] in ([("far", "near", 2)], [])
-        assert pair.is_whole("far")
-        assert not coordination.run(lambda c: replica(c, pair.archive, "far")).is_lost
-
-        trimmed = run(airflow, "replica_log_trimming", "trim", "pair", min_keep=0, max_keep=10)
-        assert (trimmed["log_start"], trimmed["lost"]) == (3, [])
+    trimmed = run(airflow, "replica_log_trimming", "trim", "pair", min_keep=0, max_keep=10)
+    assert (trimmed["log_start"], trimmed["lost"]) == (2, [])
     assert airflow.api.import_errors() == {}
 
 
-def test_lock_of_a_run_is_held_over_its_tasks_and_released_at_the_end(
-    airflow: AirflowStandalone, locked: ObjectStore
-) -> None:
-    run_id = airflow.api.trigger("report")
-    assert airflow.api.wait_for_run("report", run_id, timeout=120) == "success"
-    assert airflow.api.xcom("report", run_id, "look") == [["report", "W", "run", run_id]]
-    assert {task.task_id: task.state for task in airflow.api.tasks("report", run_id)} == {
-        "lock": "success",
-        "look": "success",
-        "unlock": "success",
-    }
-    assert [info for info in inspect(locked) if info.state != "dead"] == []
+@pytest.fixture(scope="module")
+def report(airflow: AirflowStandalone, locked: ObjectStore) -> str:
+    """A run of `report`, which has ended well after it waited for its lock; its id."""
 
-
-def test_lock_is_released_when_the_work_fails(airflow: AirflowStandalone, locked: ObjectStore) -> None:
-    run_id = airflow.api.trigger("report", {"fail": True})
-    assert airflow.api.wait_for_run("report", run_id, timeout=120) == "failed"
-    states = {task.task_id: task.state for task in airflow.api.tasks("report", run_id)}
-    assert states == {"lock": "success", "look": "failed", "unlock": "success"}
-    assert "RuntimeError: asked to fail" in airflow.api.task_log("report", run_id, "look")
-    assert [info for info in inspect(locked) if info.state != "dead"] == []
-
-
-def test_waiting_for_a_lock_is_deferred_until_it_is_free(airflow: AirflowStandalone, locked: ObjectStore) -> None:
     def state() -> str | None:
         return next((task.state for task in airflow.api.tasks("report", run_id) if task.task_id == "lock"), None)
 
     with RWLock(locked, "report").write(purpose="a person reads it"):
         run_id = airflow.api.trigger("report")
         until(lambda: state() == "deferred", "the lock to be waited for", 90)
-    assert airflow.api.wait_for_run("report", run_id, timeout=120) == "success"
-    assert "a person reads it" in airflow.api.task_log("report", run_id, "lock")
+    assert ended(airflow, "report", run_id) == "success", airflow.api.task_log("report", run_id, "lock")[-3000:]
+    assert [info for info in inspect(locked) if info.resource == "report" and info.state != "dead"] == []
+    return run_id
+
+
+def test_lock_of_a_run_is_held_over_its_tasks_and_released_at_the_end(airflow: AirflowStandalone, report: str) -> None:
+    assert airflow.api.xcom("report", report, "look") == [["report", "W", "run", report]]
+    assert {task.task_id: task.state for task in airflow.api.tasks("report", report)} == {
+        "lock": "success",
+        "look": "success",
+        "unlock": "success",
+    }
+
+
+def test_lock_is_released_when_the_work_fails(airflow: AirflowStandalone, locked: ObjectStore) -> None:
+    run_id = airflow.api.trigger("report", {"fail": True})
+    assert ended(airflow, "report", run_id) == "failed"
+    states = {task.task_id: task.state for task in airflow.api.tasks("report", run_id)}
+    assert states == {"lock": "success", "look": "failed", "unlock": "success"}
+    assert "RuntimeError: asked to fail" in airflow.api.task_log("report", run_id, "look")
+    assert [info for info in inspect(locked) if info.state != "dead"] == []
+
+
+def test_waiting_for_a_lock_is_deferred_until_it_is_free(airflow: AirflowStandalone, report: str) -> None:
+    assert "a person reads it" in airflow.api.task_log("report", report, "lock")
 
 
 def test_lock_of_a_block_is_renewed_by_a_trigger_while_the_block_runs(
     airflow: AirflowStandalone, locked: ObjectStore
 ) -> None:
     run_id = airflow.api.trigger("ledger")
-    assert airflow.api.wait_for_run("ledger", run_id, timeout=120) == "success"
+    assert ended(airflow, "ledger", run_id) == "success"
     assert {task.task_id: task.state for task in airflow.api.tasks("ledger", run_id)} == {
         "acquire_ledger": "success",
         "keep_ledger": "success",
@@ -329,7 +409,7 @@ def test_lock_of_a_run_that_is_ended_by_hand_is_given_back(
     working = {"keep_ledger": "deferred", "work": "running"}
     until(lambda: working.items() <= states().items(), "the lock to be kept", 90)
     airflow.api.end_run("ledger", run_id)
-    assert airflow.api.wait_for_run("ledger", run_id, timeout=120) == "failed"
+    assert ended(airflow, "ledger", run_id) == "failed"
     assert states() == {
         "acquire_ledger": "success",
         "keep_ledger": "success",
@@ -339,18 +419,16 @@ def test_lock_of_a_run_that_is_ended_by_hand_is_given_back(
     assert [info for info in inspect(locked) if info.state != "dead"] == []
 
 
-def test_reaper_asks_airflow_who_has_finished(airflow: AirflowStandalone, locked: ObjectStore) -> None:
-    ended = airflow.api.trigger("report")
-    assert airflow.api.wait_for_run("report", ended, timeout=120) == "success"
+def test_reaper_asks_airflow_who_has_finished(airflow: AirflowStandalone, locked: ObjectStore, report: str) -> None:
     leases = {}
-    for resource, run_id in {"of an ended run": ended, "of a run nobody knows": "no such run"}.items():
+    for resource, run_id in {"of an ended run": report, "of a run nobody knows": "no such run"}.items():
         owner = Owner(scope="run", dag_id="report", run_id=run_id, task_id="lock", map_index=-1)
         name = resource.replace(" ", "-")
         leases[resource] = RWLock(locked, name, owner=owner).write(wait=0, renew=False)
         path = Path(locked.url) / f"locks/{name}/WRIT.{leases[resource].txn}"
         os.utime(path, (time.time() - 125,) * 2)  # of a lease of 120 s, with a grace of 60 s
     reaper = airflow.api.trigger("reaper")
-    assert airflow.api.wait_for_run("reaper", reaper, timeout=120) == "success"
+    assert ended(airflow, "reaper", reaper) == "success"
     found = airflow.api.xcom("reaper", reaper, "reap")
     reasons = {each["txn"]: each["reason"] for each in found}
     left = leases["of a run nobody knows"]
@@ -363,7 +441,7 @@ def test_reaper_asks_airflow_who_has_finished(airflow: AirflowStandalone, locked
 def test_backup_of_one_source_leaves_the_others_alone_and_says_what_is_missing(airflow: AirflowStandalone) -> None:
     airflow.api.wait_for_dag("backup_pair")
     run_id = airflow.api.trigger("backup_pair", {"source": "other"})
-    assert airflow.api.wait_for_run("backup_pair", run_id, timeout=120) == "failed"
+    assert ended(airflow, "backup_pair", run_id) == "failed"
     states = {task.task_id: task.state for task in airflow.api.tasks("backup_pair", run_id)}
     assert states == {"choose_sources": "success", "backup_crm": "skipped", "backup_other": "failed"}
     log = airflow.api.task_log("backup_pair", run_id, "backup_other")
@@ -379,7 +457,9 @@ def test_nobody_gets_in_without_the_password(airflow: AirflowStandalone) -> None
     stranger.close()
 
 
-def test_stop_leaves_no_process_even_with_a_task_running(airflow: AirflowStandalone, locked: ObjectStore) -> None:
+def test_stop_leaves_no_process_even_with_a_task_running_and_has_told_no_password(
+    stage: Stage, airflow: AirflowStandalone, locked: ObjectStore
+) -> None:
     with RWLock(locked, "report").write():
         airflow.api.trigger("report")
         supervisor = airflow.pid
@@ -391,3 +471,6 @@ def test_stop_leaves_no_process_even_with_a_task_running(airflow: AirflowStandal
     assert timedelta(seconds=time.monotonic() - began) < timedelta(seconds=30)
     assert not any(psutil.pid_exists(pid) for pid in {*below, supervisor})
     assert airflow.pid is None
+    assert processes_of(stage.folder) == []
+    # Neither the demo's archive nor any log, XCom or rendered field of Airflow's database tells it.
+    assert files_with(stage.story.server.password, stage.folder) == []

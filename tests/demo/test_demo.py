@@ -3,48 +3,28 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from rich.console import Console
 
 from demo.__main__ import ROOT, tell
 from demo.screen import Screen
 from holdfast.archive import Archive
-from holdfast.archive.verify import verify
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import open_store
-from locking import inspect
+from tests.support.leftovers import check_demo_archive, files_with, processes_of
 
 pytestmark = pytest.mark.e2e
 
 
-def processes_of(folder: Path) -> list[str]:
-    """Every process that was started with the demo's Airflow home, or is told a path in its folder."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            words = [*process.cmdline(), process.environ().get("AIRFLOW_HOME", "")]
-        except psutil.Error:
-            continue
-        if process.pid != os.getpid() and any(str(folder) in word for word in words):
-            found.append(" ".join(words))
-    return found
-
-
-def files_with(secret: str, folder: Path) -> list[str]:
-    """Every file below a folder that holds the secret."""
-    wanted = secret.encode()
-    return [str(path) for path in folder.rglob("*") if path.is_file() and wanted in path.read_bytes()]
-
-
+@pytest.mark.exhaustive
 def test_everything_holds_and_nothing_is_left_running_or_told(tmp_path: Path) -> None:
+    """In `make test`, tests/dags/test_in_airflow.py does so in its Airflow, which is dear to start."""
     folder = tmp_path / "demo"
     words = io.StringIO()
     server = PostgresServer()
@@ -56,15 +36,7 @@ def test_everything_holds_and_nothing_is_left_running_or_told(tmp_path: Path) ->
     assert processes_of(folder) == []
     assert server.pid is None
 
-    store = open_store(str(folder / "archive"))
-    archive = Archive.open(store)
-    kinds = [block.kind for commit in archive.commits() for block in commit.add]
-    assert kinds == ["snapshot", "snapshot", *["changes"] * (len(kinds) - 2)]
-    assert len(kinds) > 2
-    assert all(commit.fence for commit in archive.commits())
-    assert verify(archive, deep=True).damage == ()
-    assert inspect(store) == []
-
+    check_demo_archive(folder / "archive")
     # Neither the archive nor any log, XCom or rendered field of Airflow's database tells the password.
     assert files_with(server.password, folder) == []
 
