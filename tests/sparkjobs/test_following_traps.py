@@ -349,7 +349,7 @@ def test_a_source_that_is_another_server_now_is_named(followed: Followed, prepar
     with connect(elsewhere) as session:
         session.execute("create table public.t (id int primary key)")
     followed.address = elsewhere
-    assert followed.back_up()["kind"] == "full"
+    assert followed.back_up("changes", "--moved")["kind"] == "full"
     drop_slots(elsewhere)
     (gap,) = points.describe(followed.archive().state)["sources"][0]["gaps"]
     assert gap["reason"].startswith("the server is another one: system ")
