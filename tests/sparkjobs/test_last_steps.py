@@ -54,7 +54,7 @@ def test_event_triggers_of_the_source_see_nothing_of_the_restore(
 
 
 @pytest.mark.parametrize("major", [pytest.param(major, marks=pytest.mark.exhaustive) for major in (14, 16)] + [18])
-def test_event_triggers_of_the_target_see_what_is_restored_and_nothing_of_ours(
+def test_event_triggers_of_the_target_see_what_is_restored_at_most_and_nothing_of_ours(
     run_backup: RunJob, run_restore: RunJob, create_on: CreateDatabase, major: int
 ) -> None:
     source = create_on(major, *AUDIT[:3])
@@ -65,7 +65,7 @@ def test_event_triggers_of_the_target_see_what_is_restored_and_nothing_of_ours(
     brought_back(run_backup, run_restore, source, target, "--tables", "public.t")
 
     tags = [tag for (tag,) in rows(target, "select tag from public.seen_log")]
-    assert "CREATE TABLE" in tags
+    assert ("CREATE TABLE" in tags) == (major < 17)  # since then a restore has them off
     assert not {"CREATE SCHEMA", "DROP SCHEMA"}.intersection(tags)
 
 

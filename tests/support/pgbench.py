@@ -111,7 +111,7 @@ def running(address: Address) -> Iterator[Load]:
     with (
         tempfile.TemporaryFile() as words,
         subprocess.Popen(
-            [_program(), *options, address.link()], env=address.environment(), stdout=words, stderr=words
+            [_program(), *options, address.url], env=address.environment(), stdout=words, stderr=words
         ) as process,
     ):
         try:
@@ -181,6 +181,6 @@ def _program() -> str:
 
 def _run(address: Address, *options: str) -> None:
     done = subprocess.run(
-        [_program(), *options, address.link()], env=address.environment(), capture_output=True, check=False
+        [_program(), *options, address.url], env=address.environment(), capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
