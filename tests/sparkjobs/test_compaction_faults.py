@@ -32,7 +32,7 @@ from tests.support.sudden_compaction import compact_and_die
 
 pytestmark = pytest.mark.service
 
-BLOCKS = [7, 3]
+BLOCKS = [5, 3]
 """In each of the two groups."""
 
 _numbers = itertools.count(1)

@@ -204,7 +204,7 @@ def test_a_sequential_restore_that_was_ended_goes_on_from_another_replica_to_the
         raise HoldfastError("ended from outside")
 
     with monkeypatch.context() as ended:
-        ended.setattr(load, "compare", end)
+        ended.setattr(load, "differences", end)
         with pytest.raises(ReportedError, match="ended from outside"):
             bring_back(shop.near, "run-1", at)
     shop.near.run("insert into t values (3, 'three')")
