@@ -206,17 +206,17 @@ def test_what_only_a_superuser_may_is_told_before_anything_is_written_and_all_el
 def test_an_owner_that_may_not_create_in_the_schema_is_named_and_the_rows_are_there(
     run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address]
 ) -> None:
-    owned_by("clerk")
+    owned_by("lender")
     source = owned_by("dbo", *OWNED, "create table s.lent (id int)", "insert into s.lent values (1)")
     target = owned_by("dbo")
     with connect(as_superuser(source)) as session:
-        session.execute("alter table s.lent owner to clerk")
-        session.execute("grant clerk to dbo")
+        session.execute("alter table s.lent owner to lender")
+        session.execute("grant lender to dbo")
     assert run_backup(as_superuser(source))[0] == 0
 
     left = restored(run_restore(target))
 
-    assert left["owner of table s.lent"]["statement"] == "ALTER TABLE s.lent OWNER TO clerk;"
+    assert left["owner of table s.lent"]["statement"] == "ALTER TABLE s.lent OWNER TO lender;"
     assert "permission denied for schema s" in left["owner of table s.lent"]["reason"]
     assert rows(target, "select * from s.lent") == [(1,)]
 
@@ -224,25 +224,25 @@ def test_an_owner_that_may_not_create_in_the_schema_is_named_and_the_rows_are_th
 def test_roles_are_made_as_far_as_who_restores_may_make_them(
     run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address], major: int
 ) -> None:
-    owned_by("clerk")
-    source, target = owned_by("dbo", *OWNED, "grant select on s.t to clerk"), owned_by("maker")
+    owned_by("lender")
+    source, target = owned_by("dbo", *OWNED, "grant select on s.t to lender"), owned_by("maker")
     with connect(as_superuser(source)) as session:
-        session.execute("alter role clerk bypassrls")
-        session.execute("grant pg_monitor to clerk")
+        session.execute("alter role lender bypassrls")
+        session.execute("grant pg_monitor to lender")
         assert run_backup(as_superuser(source))[0] == 0
         session.execute("alter role maker createrole; grant dbo to maker")
-        session.execute("alter role clerk rename to gone")
+        session.execute("alter role lender rename to gone")
         try:
             _, record = run_restore(target, "--roles", "create")
         finally:
-            for statement in ("drop owned by clerk", "drop role if exists clerk", "alter role gone rename to clerk"):
+            for statement in ("drop owned by lender", "drop role if exists lender", "alter role gone rename to lender"):
                 with connect(as_superuser(target)) as other:
                     other.execute(statement.encode())
 
     assert record.result is not None, record.error
     left = {each["object"]: each["statement"] for each in record.result["not_restored"]}
     if major >= 16:  # before that, who may make roles may grant any
-        assert left["membership of clerk in pg_monitor"].startswith('GRANT "pg_monitor" TO "clerk"')
-    assert record.result["roles"]["created"] == ["clerk"]
-    assert "clerk: BYPASSRLS in the backup, which maker may not give" in record.result["roles"]["differences"]
+        assert left["membership of lender in pg_monitor"].startswith('GRANT "pg_monitor" TO "lender"')
+    assert record.result["roles"]["created"] == ["lender"]
+    assert "lender: BYPASSRLS in the backup, which maker may not give" in record.result["roles"]["differences"]
     assert rows(as_superuser(target), "select count(*) from s.t") == [(2,)]

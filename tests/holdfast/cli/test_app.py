@@ -99,6 +99,7 @@ def status_of(store: ObjectStore) -> dict[str, object]:
                 "changes": 0,
                 "restorable_to": "2026-03-01T12:00:00.000000Z",
                 "rows": 3,
+                "waiting": [],
             },
         ],
     }
