@@ -44,11 +44,11 @@ CHECKS = (
     Check(
         "bench",
         "backup_restore",
-        ("--rows", "300000", "--tables", "2000", "--large-rows", "2", "--large-value", "8", "--rounds", "2"),
+        ("--rows", "150000", "--tables", "1000", "--large-rows", "2", "--large-value", "8", "--rounds", "2"),
     ),
-    Check("bench.changes", "changes", ("--rows", "200000", "--many", "400000", "--rounds", "2")),
+    Check("bench.changes", "changes", ("--rows", "100000", "--many", "200000", "--rounds", "2")),
     Check(
-        "bench.compaction", "compaction", ("--changes", "800000", "--rows", "400000", "--blocks", "16", "--rounds", "2")
+        "bench.compaction", "compaction", ("--changes", "400000", "--rows", "200000", "--blocks", "8", "--rounds", "2")
     ),
 )
 
@@ -93,6 +93,9 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write what is measured as what is to be")
     parser.add_argument("--known", type=Path, default=KNOWN, help="file of what it was")
     given = parser.parse_args()
+    if not given.record and not given.known.exists():
+        print(f"bench.check: {given.known} is not there: record first what the ratios are (--record)", file=sys.stderr)
+        return 1
     try:
         now = measure()
     except RuntimeError as error:

@@ -49,6 +49,9 @@ def test_it_records_compares_and_fails(
     small: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known = ["bench.check", "--known", str(tmp_path / "check.json")]
+    monkeypatch.setattr("sys.argv", known)
+    assert check.main() == 1
+    assert "is not there: record first what the ratios are" in capsys.readouterr().err
     monkeypatch.setattr("sys.argv", [*known, "--record"])
     assert check.main() == 0
     monkeypatch.setattr("sys.argv", known)
