@@ -53,7 +53,7 @@ CHECKS = (
 )
 
 Ratios = dict[str, float]
-"""How many times faster ours is than its peer, by the bench and what is compared."""
+"""Ratios of our speed to the peer's, by bench and comparison."""
 
 
 def measure() -> Ratios:

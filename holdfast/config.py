@@ -153,7 +153,7 @@ class _Section(BaseModel):
 
 
 Restart = Literal["no", "stuck", "now"]
-"""Whether a backup begins a new stream of changes though the old one is whole: where it cannot get on, or at once."""
+"""A new stream of changes though the old one is whole: never, where backups are stuck, or at once."""
 
 
 class SourceConfig(_Section):

@@ -1,4 +1,4 @@
-"""Which tables of a source wait to begin anew: their newest rows are in no backup."""
+"""Tables of a source that wait to begin anew: their newest rows are in no backup."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _LABEL = re.compile("label ([0-9]+)")
 """What `types` calls one."""
 
 _OF_LABEL = re.compile("label (?:row )?([0-9]+)")
-"""What `types` calls one, and its row."""
+"""Pattern of the names that `types` has for a label and for its row."""
 
 _ROWS = "type rows "
 """What `types` calls the attributes of a composite type that columns are of, before its oid."""
@@ -175,7 +175,7 @@ class Catalog(Record):
 
 @dataclass(frozen=True)
 class TypesSince:
-    """What became of types between two records.
+    """Differences of types between two records.
 
     :param labels: those that enums have and had not before, by type as in `Catalog.enums`; only of types with such.
     :param composites: columns are of a composite type that none was of before: nobody knows what was altered in it.

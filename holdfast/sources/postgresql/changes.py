@@ -151,7 +151,7 @@ _TOO_LARGE: Final = re.compile(
     r".*in the \w+ callback(?:, associated LSN (?P<position>[0-9A-F]+/[0-9A-F]+))?",
     re.IGNORECASE | re.DOTALL,
 )
-"""What a server says where a row, as decoding writes it, is larger than the gigabyte that it has for one."""
+"""Server's error where a row, as decoding writes it, is larger than the gigabyte that it has for one."""
 
 
 @contextmanager
