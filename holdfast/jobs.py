@@ -21,10 +21,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
+from holdfast.cleanup import tidied
 from holdfast.errors import HoldfastError
 from holdfast.operations.executor_choice import check_hand_over, is_inline
 from holdfast.storage.key_source import ENVIRONMENT as KEY_VARIABLE
-from holdfast.tidying import tidied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -19,8 +19,8 @@ from holdfast.fields import field_id, numbered
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.columns import Column
-from holdfast.sources.postgresql.configuration import of_moment
 from holdfast.sources.postgresql.conform import conform
+from holdfast.sources.postgresql.extension_rows import of_moment
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.sequences import SequenceValue, at_end, between
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.archive.model import Block
     from holdfast.archive.state import State
     from holdfast.archive.timeline import Moment, TableParts
-    from holdfast.sources.postgresql.configuration import Configuration
+    from holdfast.sources.postgresql.extension_rows import Configuration
     from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 

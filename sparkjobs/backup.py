@@ -21,7 +21,7 @@ from holdfast.jobs import DECISION_VARIABLE
 from holdfast.replication.backing_up import QUORUM_TIMEOUT_S, Wish
 from holdfast.sources.postgresql.obstacles import choice_obstacles, refuse
 from sparkjobs.driver import Job, run_application
-from sparkjobs.snapshots import NO_LIMITS, Limits, SnapshotReader, given_snapshot
+from sparkjobs.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, given_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.locks import AttachedLocks, attach
 from holdfast.archive.runs import RunLog
+from holdfast.cleanup import tidied
 from holdfast.errors import HoldfastError, SparkNeededError, UsageError, exit_code_of, sentence
 from holdfast.jobs import (
     LOCAL_VARIABLE,
@@ -31,7 +32,6 @@ from holdfast.replication.backing_up import Wish, open_to_write
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
-from holdfast.tidying import tidied
 from locking import LockError, LockStateUnknown
 from locking.store import StoreError
 

@@ -14,7 +14,7 @@ from holdfast.archive.engine import open_engine
 from holdfast.archive.net import net_changes
 from holdfast.archive.packs import AtHand
 from holdfast.sources.postgresql.apply import apply_net
-from holdfast.sources.postgresql.generated import hash_apart
+from holdfast.sources.postgresql.generated_columns import hash_apart
 from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.load import load_file
 from holdfast.sources.postgresql.loose import MisfitError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.generated import Apart
+    from holdfast.sources.postgresql.generated_columns import Apart
     from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 

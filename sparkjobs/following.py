@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.session import connect
 from sparkjobs.changes import ChangeReader, Stretch
 from sparkjobs.driver import Job, database_address
 from sparkjobs.segments import Segment, compare, known_cut, read_now, snapshot_segment
-from sparkjobs.snapshots import NO_LIMITS, Limits, SnapshotReader
+from sparkjobs.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,10 +11,10 @@ from holdfast.moments import history_of
 from holdfast.sources.postgresql import ledger, load, loose
 from holdfast.sources.postgresql.apply import Applied
 from holdfast.sources.postgresql.conditions import OTHER_MOMENT
-from holdfast.sources.postgresql.generated import has_stored, nothing, recomputed, sum_apart, with_changes
+from holdfast.sources.postgresql.generated_columns import has_stored, nothing, recomputed, sum_apart, with_changes
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS
-from holdfast.sources.postgresql.partitions import through_roots
+from holdfast.sources.postgresql.partition_routing import through_roots
 from holdfast.sources.postgresql.search_paths import asked_by, lend, take_back
 from sparkjobs.files import ChangeApplier, ChangedTable, FileHasher, FileLoader
 from sparkjobs.tasks import pack
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import TableParts
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.generated import Apart, Recomputed
+    from holdfast.sources.postgresql.generated_columns import Apart, Recomputed
     from holdfast.sources.postgresql.parallel import Sessions
     from holdfast.sources.postgresql.plan import NotRestored
     from holdfast.sources.postgresql.table import Table

@@ -24,18 +24,18 @@ from holdfast.moments import Schema, catalog_of, parts_of, resolve
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read
 from holdfast.sources.postgresql import ledger, load, loose, objects
-from holdfast.sources.postgresql.configuration import restore_configuration
+from holdfast.sources.postgresql.extension_rows import restore_configuration
 from holdfast.sources.postgresql.large_objects import check_comparable
-from holdfast.sources.postgresql.loader import make_loader
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import explained
 from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_superusers, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
-from holdfast.sources.postgresql.rights import within_rights
+from holdfast.sources.postgresql.restore_rights import within_rights
+from holdfast.sources.postgresql.restore_sequences import find_places, set_sequences
+from holdfast.sources.postgresql.restricted_login import make_loader
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.session import connect, without_event_triggers
-from holdfast.sources.postgresql.set_sequences import find_places, set_sequences
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.stages import as_partitions, built_on, keys_of
 from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.table import Table
     from sparkjobs.driver import Job
-    from sparkjobs.snapshots import SnapshotReader
+    from sparkjobs.snapshot_reader import SnapshotReader
 
 _LOOKS = 2
 """At the schema of a moment: temporary tables that come and go make it look changed, too."""

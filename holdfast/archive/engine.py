@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from holdfast.tidying import tidied
+from holdfast.cleanup import tidied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import cuts
 from holdfast.archive.model import iso
 from holdfast.archive.timeline import Chain, Moment, chains, names_of, to_of, told, why_left
-from holdfast.archive.waiting import waiting_tables
+from holdfast.archive.waiting_tables import waiting_tables
 from holdfast.errors import DamagedError, RefusedError, UsageError
 from holdfast.position import between_records, parse_position, show_position
 

@@ -24,8 +24,8 @@ from holdfast.archive.model import iso
 from holdfast.archive.named import content_problem, files_of, size_problem, wrong_size
 from holdfast.archive.runs import RunRecord
 from holdfast.archive.scrub import Progress, Scrub, read_progress, write_progress
+from holdfast.cleanup import tidy
 from holdfast.errors import DamagedError
-from holdfast.tidying import tidy
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import typer
 from holdfast import jobs
 from holdfast.archive import Archive, points
 from holdfast.archive.model import iso
-from holdfast.archive.waiting import waiting_tables
+from holdfast.archive.waiting_tables import waiting_tables
 from holdfast.cli import places
 from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.output import Output

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from holdfast.archive import Archive, points
 from holdfast.archive.model import iso
-from holdfast.archive.waiting import waiting_tables
+from holdfast.archive.waiting_tables import waiting_tables
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size, told_waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive import Archive
-from holdfast.archive.waiting import waiting_tables
+from holdfast.archive.waiting_tables import waiting_tables
 from holdfast.cli import places
 from holdfast.following import expected_stream, newest_with_stream
 from holdfast.sources.postgresql.session import connect

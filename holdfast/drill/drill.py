@@ -24,7 +24,7 @@ from holdfast.jobs import new_run_id
 from holdfast.moments import catalog_of
 from holdfast.position import show_position
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.loader import make_loader
+from holdfast.sources.postgresql.restricted_login import make_loader
 from holdfast.sources.postgresql.session import connect, without_event_triggers
 
 if TYPE_CHECKING:

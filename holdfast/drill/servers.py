@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.cleanup import tidy
 from holdfast.errors import HoldfastError
 from holdfast.jobs import process_start
 from holdfast.sources.postgresql import programs
@@ -24,7 +25,6 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import literal
-from holdfast.tidying import tidy
 
 if TYPE_CHECKING:
     from typing import Self

@@ -19,10 +19,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
+from holdfast.cleanup import tidy
 from holdfast.errors import OutcomeUnknownError, UsageError
 from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast.replication.errors import StoreAwayError
-from holdfast.tidying import tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace as with_changes
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from holdfast.cleanup import tidy
 from holdfast.errors import DamagedError, UsageError
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.key_source import ENVIRONMENT, shown
@@ -20,7 +21,6 @@ from holdfast.storage.keyring import KEYS, KeyRing, create_ring, open_ring, read
 from holdfast.storage.keys import check_key
 from holdfast.storage.parts import AHEAD_BYTES, RangeReader
 from holdfast.storage.sealing import HEADER_BYTES, SealingWriter, Unsealer, content_size, key_id, seal, unseal
-from holdfast.tidying import tidy
 from locking.store import Listing
 
 if TYPE_CHECKING:

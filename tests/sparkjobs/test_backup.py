@@ -17,7 +17,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
 from sparkjobs.driver import Job
-from sparkjobs.snapshots import Limits
+from sparkjobs.snapshot_reader import Limits
 from tests.support.jobs import RunJob, failed
 
 pytestmark = pytest.mark.service

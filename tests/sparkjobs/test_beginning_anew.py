@@ -12,7 +12,7 @@ import pytest
 from holdfast import backups
 from holdfast.archive import points
 from holdfast.archive.model import iso
-from holdfast.archive.waiting import waiting_tables
+from holdfast.archive.waiting_tables import waiting_tables
 from holdfast.errors import BusyError, ReportedError
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect

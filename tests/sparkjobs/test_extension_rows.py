@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.sources.postgresql import configuration
+from holdfast.sources.postgresql import extension_rows
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
@@ -157,7 +157,7 @@ def test_what_a_role_may_not_read_or_is_too_much_is_named_and_stops_no_backup(
             "grant select on runs, jobs to reader",
         )
     )
-    monkeypatch.setattr(configuration, "MOST_BYTES", 10)
+    monkeypatch.setattr(extension_rows, "MOST_BYTES", 10)
     url = followed.address.url.replace("postgres@", "reader@")
     with hold_snapshot(Address(url, "reader")) as held:
         found = [(each.label, each.failed) for each in held.catalog.configuration]

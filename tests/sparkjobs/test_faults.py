@@ -23,7 +23,7 @@ from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.read import cut
 from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore
-from sparkjobs import driver, snapshots
+from sparkjobs import driver, snapshot_reader
 from tests.support.command import until
 from tests.support.jobs import RunJob, failed
 from tests.support.proxy import Fault, faulty_network
@@ -59,7 +59,7 @@ def target(server: RestartedServer) -> Address:
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small pieces, one after the other; and little patience with a server that is gone."""
-    monkeypatch.setattr(snapshots, "cut", partial(cut, piece_bytes=PIECE_BYTES))
+    monkeypatch.setattr(snapshot_reader, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     monkeypatch.setattr(backups, "_PATIENTLY", backups._PATIENTLY.copy(stop=stop_after_delay(0.5)))
 
 
@@ -162,7 +162,7 @@ def test_tables_that_are_emptied_when_somebody_has_ended_the_session_that_kept_t
             session.execute("truncate public.one, public.other")
             session.execute("insert into public.one values (1)")
 
-    monkeypatch.setattr(snapshots, "pack", lambda pieces, weight, **how: [[piece] for piece in pieces])
+    monkeypatch.setattr(snapshot_reader, "pack", lambda pieces, weight, **how: [[piece] for piece in pieces])
     between_pieces(monkeypatch, empty_them, after_task=True)
     code, record = run_backup(source)
     assert (code, record.result and record.result["rows"]) == (0, 1), record.error

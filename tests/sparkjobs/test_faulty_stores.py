@@ -23,7 +23,7 @@ from holdfast.sources.postgresql.read import cut
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock
 from locking.store import StoreError
-from sparkjobs import driver, snapshots
+from sparkjobs import driver, snapshot_reader
 from tests.support.command import until
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.jobs import RunJob
@@ -51,7 +51,7 @@ def shop(create_database: Callable[..., Address]) -> Address:
 
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "cut", partial(cut, piece_bytes=PIECE_BYTES))
+    monkeypatch.setattr(snapshot_reader, "cut", partial(cut, piece_bytes=PIECE_BYTES))
 
 
 OF_EACH_KIND = (

@@ -29,7 +29,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
-from sparkjobs import backup, restore, snapshots
+from sparkjobs import backup, restore, snapshot_reader
 from tests.support.generator.databases import databases
 from tests.support.generator.trials import many, same_few
 from tests.support.jobs import job_without_spark
@@ -48,7 +48,7 @@ def there_and_back(
     plain_postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], None]:
     """Makes the database of a script, backs it up, restores it into another one and compares the two."""
-    monkeypatch.setattr(snapshots, "cut", partial(cut, piece_bytes=PIECE_BYTES))
+    monkeypatch.setattr(snapshot_reader, "cut", partial(cut, piece_bytes=PIECE_BYTES))
 
     def check(script: str) -> None:
         store = Archive.create(open_store(str(tmp_path / f"archive-{next(_numbers)}")), name="shop").store

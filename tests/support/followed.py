@@ -33,7 +33,7 @@ from holdfast.sources.postgresql.table import Table
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
-from sparkjobs.snapshots import Limits
+from sparkjobs.snapshot_reader import Limits
 from tests.support.jobs import job_without_spark
 from tests.support.servers import passing_database
 

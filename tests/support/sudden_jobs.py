@@ -29,7 +29,7 @@ from holdfast.sources.postgresql.programs import need
 from holdfast.sources.postgresql.read import cut
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs import backup, changes, driver, following, pieces, restore, snapshots
+from sparkjobs import backup, changes, driver, following, pieces, restore, snapshot_reader
 from tests.support.jobs import SteadyExecutor
 from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
 
@@ -136,7 +136,7 @@ def _work(order: Order, steps: Steps) -> int:
         count_file_steps(steps)
     _replace(driver, "open_store", lambda url: store)
     _replace(driver, "make_executor", lambda operation: SteadyExecutor())
-    _replace(snapshots, "cut", partial(cut, piece_bytes=PIECE_BYTES))
+    _replace(snapshot_reader, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     # Threads make no steps beside each other, or they would come now in one order, now in another.
     if order.packs:
         _replace(pieces, "_PACKED_FROM", 0)

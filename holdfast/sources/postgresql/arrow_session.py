@@ -15,9 +15,9 @@ import pyarrow as pa
 from adbc_driver_manager import AdbcConnection, AdbcStatement
 from adbc_driver_manager import Error as DriverError
 
+from holdfast.cleanup import tidied, tidy
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql.outages import words
-from holdfast.tidying import tidied, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -17,7 +17,7 @@ from pydantic import Field, PrivateAttr
 
 from holdfast.errors import UsageError
 from holdfast.sources.postgresql.columns import read_columns
-from holdfast.sources.postgresql.configuration import CONFIGURED, READABLE, Configuration, read_configuration
+from holdfast.sources.postgresql.extension_rows import CONFIGURED, READABLE, Configuration, read_configuration
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, LargeObjectGroup, read_groups
 from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.record import Record

@@ -11,7 +11,7 @@ import psycopg
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.sources.postgresql.conform import conform, is_same_form
 from holdfast.sources.postgresql.copy_in import copy_in
-from holdfast.sources.postgresql.generated import column_sets
+from holdfast.sources.postgresql.generated_columns import column_sets
 from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_select
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.sources.postgresql.ledger import note_result, once
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Catalog, Relation
     from holdfast.sources.postgresql.columns import Column
-    from holdfast.sources.postgresql.generated import Apart
+    from holdfast.sources.postgresql.generated_columns import Apart
     from holdfast.sources.postgresql.parallel import Sessions
     from holdfast.sources.postgresql.table import Table
 

@@ -26,7 +26,7 @@ from holdfast.sources.postgresql.ledger import (
 )
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
-from holdfast.sources.postgresql.rights import owner_statements
+from holdfast.sources.postgresql.restore_rights import owner_statements
 from holdfast.sources.postgresql.search_paths import lent
 from holdfast.sources.postgresql.selection import ATTACHED, FOLLOWERS
 from holdfast.sources.postgresql.session import is_refusal, server_error

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.sources.postgresql.catalog import Catalog, Relation
-    from holdfast.sources.postgresql.configuration import Configuration
+    from holdfast.sources.postgresql.extension_rows import Configuration
     from holdfast.sources.postgresql.large_objects import LargeObjectGroup
     from holdfast.sources.postgresql.rename import Name, Names
     from holdfast.sources.postgresql.sequences import SequenceValue

@@ -23,8 +23,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cleanup import tidied, tidy
 from holdfast.errors import HoldfastError
-from holdfast.tidying import tidied, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -26,8 +26,8 @@ from holdfast.sources.postgresql.catalog import (
     read_catalog,
     read_tables,
 )
-from holdfast.sources.postgresql.configuration import CONFIGURED, READABLE
 from holdfast.sources.postgresql.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
+from holdfast.sources.postgresql.extension_rows import CONFIGURED, READABLE
 from holdfast.sources.postgresql.obstacles import obstacles, refuse
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.session import connect

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
+from holdfast.cleanup import tidy
 from holdfast.errors import BusyError, HoldfastError
 from holdfast.sources.postgresql.definitions import told
 from holdfast.sources.postgresql.export import SLOT_WAIT_S, why_no_slot
@@ -39,7 +40,6 @@ from holdfast.sources.postgresql.stream_state import (
     retention_warning,
     why_broken,
 )
-from holdfast.tidying import tidy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,6 +19,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException
 
+from holdfast.cleanup import tidied
 from holdfast.config import find_archive
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.jobs import (
@@ -34,7 +35,6 @@ from holdfast.jobs import (
 )
 from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
 from holdfast.replication.backing_up import STORE_VARIABLE
-from holdfast.tidying import tidied
 from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
 from holdfast_airflow.coordination import coordination_address

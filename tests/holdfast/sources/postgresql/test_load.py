@@ -17,8 +17,8 @@ from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.hashing import ContentHash
 from holdfast.sources.postgresql.parallel import Sessions
+from holdfast.sources.postgresql.restore_sequences import find_places, set_sequences
 from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.set_sequences import find_places, set_sequences
 from holdfast.sources.postgresql.snapshot import hold_snapshot
 from holdfast.sources.postgresql.table import Table
 from tests.support.command import until

@@ -15,10 +15,10 @@ import pytest
 
 from holdfast import jobs
 from holdfast.archive import engine
+from holdfast.cleanup import tidied, tidy
 from holdfast.replication.store import CoordinationStore
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.storage import folder
-from holdfast.tidying import tidied, tidy
 from holdfast_airflow.operators.job import ArchiveJobOperator
 
 
