@@ -7,44 +7,46 @@ was committed before a crash is let go of first by the next run.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.files import read_file
-from holdfast.archive.live import Live
-from holdfast.archive.model import BORN_IN, PACKED_SINCE, Block, Coverage, Waiting, summary
+from holdfast.archive.model import BORN_IN, PACKED_SINCE, Block, Coverage, summary
 from holdfast.archive.timeline import chains, stream_tip, to_of, told
 from holdfast.errors import HoldfastError, RefusedError, SparkEndedError, SparkNeededError, TooMuchError, sentence
 from holdfast.following import Postponed, newest_with_stream
-from holdfast.moments import fits
 from holdfast.operations.executor_choice import INLINE_CHANGES
 from holdfast.position import between_records, parse_position, show_position
 from holdfast.replication.backing_up import until_kept
 from holdfast.sources.postgresql import stream as streams
-from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import max_value_bytes
-from holdfast.sources.postgresql.obstacles import table_obstacles
 from holdfast.sources.postgresql.session import connect
 from sparkjobs.changes import ChangeReader, Stretch
 from sparkjobs.driver import Job, database_address
 from sparkjobs.segments import Segment, compare, known_cut, read_now, snapshot_segment
 from sparkjobs.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
+from sparkjobs.start_over import (
+    Restarted,
+    SegmentEnd,
+    as_waiting,
+    put_off,
+    tables_to_restart,
+    why_not_joined,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from holdfast.archive.model import Stream
+    from holdfast.archive.model import Stream, Waiting
     from holdfast.archive.placed import Placed
     from holdfast.archive.timeline import Chain
-    from holdfast.archive.unfinished import FinishedPiece
     from holdfast.following import Decision
     from holdfast.replication.backing_up import Wish
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.table import Table
+    from holdfast.sources.postgresql.catalog import Catalog
     from sparkjobs.changes import FinishedWindow
     from sparkjobs.segments import Following
 
@@ -139,7 +141,8 @@ class Run:
         self._address = address
         self._at_once = at_once
         self._done: list[Block] = []
-        self._to_begin: dict[int, str] = {}
+        self._catalog: tuple[str, Catalog] | None = None
+        self._to_begin: Mapping[str, str] = {}
 
     @property
     def is_done(self) -> bool:
@@ -174,10 +177,7 @@ class Run:
         """
         if now.end - self._position() > WINDOW_BYTES:
             return {}
-        following = self._compared(now)
-        begin = self._beginning(following, now.cut.catalog)
-        readable = {table.oid for table in now.cut.catalog.with_rows() if not any(table_obstacles(table))}
-        return {_label(now.cut.catalog, oid): reason for oid, reason in begin.items() if oid in readable}
+        return _startable(self._waiting(now, self._compared(now, self._before())))
 
     def known_segments(self, flushed: int) -> Iterator[Segment]:
         """Yield what ends where a full backup was taken since: there, the objects are known, too."""
@@ -187,9 +187,15 @@ class Run:
             if is_cut and block.stream and self._position() < to_of(block) <= flushed:
                 yield Segment(to_of(block), block.covers.to_time, known_cut(self._job, block), block.stream)
 
-    def _compared(self, segment: Segment) -> Following:
+    def _before(self) -> Catalog:
+        """Return what the objects were where the archive's changes end; read once for each block."""
         last = self._newest().block
-        before = known_cut(self._job, last).catalog
+        if self._catalog is None or self._catalog[0] != last.catalog.path:
+            self._catalog = last.catalog.path, known_cut(self._job, last).catalog
+        return self._catalog[1]
+
+    def _compared(self, segment: Segment, before: Catalog) -> Following:
+        last = self._newest().block
         begins = last.is_cut and self._archive.state.format >= BORN_IN
         return compare(segment, self._followed_here(last), before, begins=begins)
 
@@ -200,8 +206,8 @@ class Run:
         :param reader: reads the tables that begin anew in the snapshot that the segment ends with.
         """
         last = self._newest()
-        before = known_cut(self._job, last.block).catalog
-        following = self._compared(segment)
+        before = self._before()
+        following = self._compared(segment, before)
         room = WINDOW_BYTES
         while True:
             stretches = self._next(segment.end, room, block)
@@ -313,7 +319,7 @@ class Run:
         segment: Segment,
         last: Block,
         following: Following,
-        end: _End | None,
+        end: SegmentEnd | None,
     ) -> None:
         """Commit a window, and with it the snapshot of what begins anew where it ends.
 
@@ -370,7 +376,7 @@ class Run:
         with connect(self._address) as session:
             streams.check_unchanged(session, stream.slot, stream.publication_oid, at)
         self._job.log.progress("committing", rows=self.rows, size=self.size)
-        begun = (self._snapshot(end.begun, added, segment, following, end.waiting),) if end and end.begun else ()
+        begun = (end.restarted.block(added, segment, following, end.waiting),) if end and end.restarted else ()
         if self._archive.state.log is None:
             self._add(added, *begun)
             return
@@ -432,117 +438,38 @@ class Run:
         }
         if begun := [table.label for block in blocks if block.supplement for table in block.tables]:
             return {**told, "begun": begun}
-        catalog = known_cut(self._job, last.block).catalog
-        return {**told, "to_begin": {_label(catalog, oid): reason for oid, reason in self._to_begin.items()}}
+        return {**told, "to_begin": dict(self._to_begin)}
 
     def _end(
         self, window: FinishedWindow, segment: Segment, following: Following, reader: SnapshotReader | None
-    ) -> _End:
-        """Take snapshots of the tables that begin anew where a segment ends; those of which that fails wait on."""
-        begin = self._beginning(following, segment.cut.catalog)
-        waiting = self._waiting(segment.cut.catalog, begin)
-        if reader is None or not begin:
-            to_begin = {oid: reason for oid, reason in begin.items() if not waiting[oid].act}
-            return _End({} if self._postponed else to_begin, waiting)
+    ) -> SegmentEnd:
+        """Take snapshots of the tables that start over where a segment ends; those of which that fails wait on."""
+        waiting = self._waiting(segment, following)
+        if reader is None:
+            return SegmentEnd({} if self._postponed else _startable(waiting), waiting)
         tables = [
-            table for table in segment.cut.catalog.with_rows() if table.oid in begin and not waiting[table.oid].act
+            table for table in segment.cut.catalog.with_rows() if table.oid in waiting and not waiting[table.oid].act
         ]
-        if why := self._why_not_now(window, reader):
-            return _End({}, self._put_off(waiting, tables, why))
+        if not tables:
+            return SegmentEnd({}, waiting)
+        if why := why_not_joined(window, reader):
+            return SegmentEnd({}, put_off(waiting, tables, Postponed(reason=why)))
         try:
             pieces = reader.read(tables)
         except SparkEndedError:
             raise
         except (HoldfastError, psycopg.Error) as error:
             self._job.check()
-            return _End({}, self._put_off(waiting, tables, Postponed.by(error)))
+            return SegmentEnd({}, put_off(waiting, tables, Postponed.by(error)))
         read = {table.oid for table in tables}
         left = {oid: each for oid, each in waiting.items() if oid not in read}
-        return _End({}, left, _Begun(reader, tuple(tables), tuple(pieces)))
+        return SegmentEnd({}, left, Restarted(reader, tuple(tables), tuple(pieces)))
 
-    def _snapshot(
-        self, begun: _Begun, changes: Block, segment: Segment, following: Following, waiting: Mapping[int, Waiting]
-    ) -> Block:
-        """Return the block of what begins anew where a block of changes ends."""
-        stream = segment.stream
-        oids, labels = {table.oid for table in begun.tables}, {table.label for table in begun.tables}
-        now_followed = {oid: entry for oid, entry in stream.followed.items() if oid in oids}
-        left = {
-            label: reason
-            for label, reason in following.not_followed.items()
-            if label not in labels or label in stream.not_followed
-        }
-        joined = stream.model_copy(
-            update={
-                "position": changes.covers.to_position,
-                "opened": False,
-                "followed": {**following.followed, **now_followed},
-                "not_followed": left,
-                **segment.cut.seen._asdict(),
-                "born": (),
-                "waiting": waiting,
-            }
-        )
-        return begun.reader.describe(begun.pieces, joined, supplement=True)
-
-    def _why_not_now(self, window: FinishedWindow, reader: SnapshotReader) -> Postponed | None:
-        snapshot = reader.snapshot
-        if not snapshot.exact:
-            return Postponed(reason=snapshot.note)
-        if parse_position(window.to_position) != parse_position(snapshot.position):
-            return Postponed(reason=f"a transaction lies across the snapshot's position {snapshot.position}")
-        return None
-
-    def _waiting(self, now: Catalog, begin: Mapping[int, str]) -> dict[int, Waiting]:
-        """Return the tables that begin anew as ones that wait for it, each with what keeps it from that."""
-        last = self._newest().block
-        known = last.stream.waiting if last.stream else {}
-        postponed = self._postponed or Postponed(reason="")
-        found = {}
-        for table in now.with_rows():
-            if table.oid not in begin:
-                continue
-            obstacles = "; ".join(str(each) for each in table_obstacles(table))
-            why = Postponed(reason=obstacles, act=True) if obstacles else postponed
-            since = known[table.oid].since if table.oid in known else last.covers.to_time
-            found[table.oid] = Waiting(
-                table=table.label, since=since, reason=_joined(begin[table.oid], why.reason), act=why.act
-            )
-        return found
-
-    def _put_off(self, waiting: Mapping[int, Waiting], tables: Iterable[Table], why: Postponed) -> dict[int, Waiting]:
-        put_off = {
-            table.oid: waiting[table.oid].model_copy(
-                update={"reason": _joined(waiting[table.oid].reason, why.reason), "act": why.act}
-            )
-            for table in tables
-        }
-        return {**waiting, **put_off}
-
-    def _beginning(self, following: Following, now: Catalog) -> dict[int, str]:
-        """Return the tables that need a snapshot, each with the reason: to be followed, or since theirs does not fit.
-
-        What cannot be followed has its rows of its last snapshot at every moment, as long as they fit it.
-        """
-        reasons = following.not_followed
-        begin = {table.oid: reasons[table.label] for table in now.tables if table.label in following.to_begin}
-        left = reasons.keys() - set(following.to_begin)
-        if not left:
-            return begin
-        live = Live()
-        for placed in self._chain().snapshots:
-            live.add(placed)
-        before: dict[str, Catalog] = {}
-        for table in now.with_rows():
-            found = live.tables.get(str(table.oid))
-            if found is None or table.label not in left:
-                continue
-            file = found[1].block.catalog
-            if file.path not in before:
-                before[file.path] = Catalog.model_validate_json(read_file(self._job.store, file))
-            if not fits(before[file.path], now, table):
-                begin[table.oid] = reasons[table.label]
-        return begin
+    def _waiting(self, segment: Segment, following: Following) -> dict[int, Waiting]:
+        """Return the tables that need a snapshot where a segment ends."""
+        now = segment.cut.catalog
+        restart = tables_to_restart(self._job.store, following, now, lambda: self._chain().snapshots)
+        return as_waiting(now, restart, self._newest().block, self._postponed)
 
     def _chain(self) -> Chain:
         """Return the chain that the next changes are joined to."""
@@ -551,32 +478,6 @@ class Run:
         return next(chain for chain in every if tip in (*chain.changes, *chain.snapshots))
 
 
-@dataclass(frozen=True)
-class _End:
-    """What is so where a segment ends.
-
-    :param to_begin: tables that need a snapshot, by oid, each with the reason; the run takes one then.
-    :param waiting: those that have none yet.
-    :param begun: those that begin anew here.
-    """
-
-    to_begin: dict[int, str]
-    waiting: dict[int, Waiting]
-    begun: _Begun | None = None
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """Tables that were read in a snapshot, and what came of it."""
-
-    reader: SnapshotReader
-    tables: tuple[Table, ...]
-    pieces: tuple[FinishedPiece, ...]
-
-
-def _label(catalog: Catalog, oid: int) -> str:
-    return next((table.label for table in catalog.with_rows() if table.oid == oid), str(oid))
-
-
-def _joined(*reasons: str) -> str:
-    return "; ".join(filter(None, reasons))
+def _startable(waiting: Mapping[int, Waiting]) -> dict[str, str]:
+    """Return the tables that a snapshot may help, by name, each with the reason."""
+    return {each.table: each.reason for each in waiting.values() if not each.act}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -105,6 +106,57 @@ def test_backup_of_changes_that_begins_anew_with_a_table_says_which_and_why(
     assert len(spark.starts()) == 2  # the changes, and those up to the snapshot together with it
     said = "a snapshot is taken of public.late (its key was changed), public.new (it has no snapshot yet)"
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("act", "error"), [(True, JobRefused), (False, JobFailed)])
+def test_a_table_that_waits_fails_the_task_for_good_only_where_somebody_has_to_act(
+    store: ObjectStore,
+    spark: FakeSpark,
+    context: dict[str, Any],
+    decide: Decide,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    act: bool,
+    error: type[Exception],
+) -> None:
+    decide(Decision(kind="changes"))
+    waits = {"table": "public.odd", "since": "2026-03-01T12:00:00Z", "reason": "it is locked", "act": act}
+    monkeypatch.setenv(
+        "FAKE_RESULT", json.dumps({"commit": 2, "restorable_to": "2026-03-01T12:30:00Z", "waiting": [waits]})
+    )
+    spark.play("tell")
+    with pytest.raises(
+        error, match=r"commit 2 has the changes up to .* but without public\.odd.*it is locked"
+    ) as raised:
+        run(backup(kind="changes"), context)
+    assert type(raised.value) is error
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ({"moved": True}, ["--moved"]),
+        ({"moved": "True"}, ["--moved"]),
+        ({"restart_stream": "stuck"}, ["--restart-stream", "stuck"]),
+        ({"restart_stream": "no"}, []),
+        ({}, []),
+    ],
+    ids=str,
+)
+def test_a_moved_source_and_a_new_stream_reach_the_job(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], given: dict[str, Any], arguments: list[str]
+) -> None:
+    spark.play("succeed")
+    run(backup(**given), context)
+    said = [each for each in spark.seen()["argv"] if each in ("--moved", "--restart-stream", "stuck", "now")]
+    assert said == arguments
+
+
+def test_a_word_that_restarts_no_stream_is_refused(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    with pytest.raises(JobRefused, match="restart_stream is 'maybe': write one of no, stuck, now"):
+        run(backup(restart_stream="maybe"), context)
 
 
 def test_changes_that_were_committed_do_not_make_a_success_of_a_task_that_was_to_do_more(

@@ -80,7 +80,9 @@ def test_what_refers_to_a_followed_table_begins_anew_in_one_commit(
     }
 
 
-def test_a_table_that_cannot_be_kept_waits_and_the_others_begin_anew(family: Followed) -> None:
+def test_a_table_that_cannot_be_kept_waits_and_the_others_begin_anew(
+    family: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     family.run("create table kept (id int primary key)", "insert into kept values (5)")
     family.run("create table odd (id int primary key, v pg_node_tree)")
     family.run("insert into parent values (3, 'three')")
@@ -100,6 +102,11 @@ def test_a_table_that_cannot_be_kept_waits_and_the_others_begin_anew(family: Fol
     assert [each["found"] for each in doctor.value["findings"] if each["what"] == "backup of shop"] == [
         f"public.odd waits since {iso(waiting.since)}"
     ]
+    place = f"url: {family.store.url}, sources: {{shop: {{url: '{family.address.url}'}}}}"
+    (tmp_path / "archives.yaml").write_text(f"archives: {{books: {{{place}}}}}")
+    monkeypatch.chdir(tmp_path)
+    checked = run_here("source", "check", "shop", "--changes", "--json", address=family.address)
+    assert any("public.odd waits since" in each["what"] for each in checked.value["warnings"]), checked
     # Each try tells so again, and since when; nothing is read in vain.
     family.run("insert into parent values (4, 'four')")
     with pytest.raises(ReportedError, match="commit 3 has"):
