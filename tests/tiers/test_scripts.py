@@ -186,7 +186,8 @@ def test_everything_is_set_up_and_the_environment_before_what_needs_it(project: 
         program(project, f"scripts/{name}", f"echo {name} >>order; printf '{name}: be'; printf 'gun\\n'")
     said = run(project, "scripts/setup_all.sh", PATH=f"{project}/.venv/bin:{os.environ['PATH']}")
     assert sorted(said.splitlines()) == sorted(f"{name}: begun" for name in SETUPS)
-    assert set((project / "order").read_text().split()[:2]) == {"setup.sh", "setup_specs.sh"}
+    # The checkers of models need no environment: they are set up beside it, and may come at any time.
+    assert [name for name in (project / "order").read_text().split() if name != "setup_specs.sh"][0] == "setup.sh"
 
 
 def test_one_that_cannot_be_set_up_fails_the_whole_after_its_own_sentence(project: Path) -> None:

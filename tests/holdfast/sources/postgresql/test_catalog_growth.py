@@ -2,7 +2,8 @@
 
 Each look is taken at a database, at one of twice its size and one of four times it. What the server reads for it, and
 the lines that Python runs, may grow by twice as much from the second to the third as from the first to the second. What
-goes through all tables for each table grows by four times as much.
+goes through all tables for each table grows by four times as much. The planner may choose another way between two
+sizes, and what it reads then jumps once: so the third must also be more than four times the first.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ pytestmark = pytest.mark.service
 SMALLEST = 60
 MOST = 3.0
 """Of the growth from the second size to the third over that from the first to the second: 2 where it is linear."""
+
+TIMES = 4.5
+"""Of the third size over the first: 4 or less where it is linear."""
 
 FEW = 20_000
 """Rows, pages or lines: what grows by less than this is not looked at."""
@@ -179,6 +183,6 @@ def test_no_look_grows_faster_than_the_catalog(sizes: list[Address]) -> None:
             found["rows"].append(more_rows - rows)
             found["pages"].append(more_pages - pages)
         for what, (small, middle, large) in found.items():
-            if large - middle >= max(MOST * (middle - small), FEW):
+            if large - middle >= max(MOST * (middle - small), FEW) and large >= TIMES * small:
                 too_fast[name, what] = (small, middle, large)
     assert too_fast == {}
