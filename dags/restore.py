@@ -106,6 +106,13 @@ for name, archive in configured_archives().items():
                 description="Fail where rows break a condition, or the server refuses an object. Otherwise these are "
                 "left out, or added NOT VALID, and named in not_restored.",
             ),
+            "trust_source": Param(
+                False,
+                type="boolean",
+                title="Trust the source",
+                description="Where a superuser restores, and no log-in without a superuser's rights can be had: let "
+                "code of the source, such as a function that a CHECK calls, run with these rights.",
+            ),
             "consistency": Param(
                 archive.consistency,
                 type="string",
@@ -134,6 +141,7 @@ for name, archive in configured_archives().items():
             tablespaces=dag.param("tablespaces"),
             schema=dag.param("schema"),
             strict=dag.param("strict"),
+            trust_source=dag.param("trust_source"),
             consistency=dag.param("consistency"),
             only_plan=dag.param("dry_run"),
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.blocks import read_batches
 from holdfast.archive.engine import open_engine
@@ -15,6 +15,7 @@ from holdfast.archive.net import net_changes
 from holdfast.archive.packs import AtHand
 from holdfast.sources.postgresql.apply import apply_net
 from holdfast.sources.postgresql.generated_columns import hash_apart
+from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS
 from holdfast.sources.postgresql.ledger import note_result, once
 from holdfast.sources.postgresql.load import load_file
 from holdfast.sources.postgresql.loose import MisfitError
@@ -23,6 +24,8 @@ from holdfast.sources.postgresql.session import connect
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    import psycopg
+
     from holdfast.archive.history import TableHistory
     from holdfast.archive.model import FileRecord
     from holdfast.sources.postgresql.address import Address
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.table import Table
     from holdfast.storage import ObjectStore
 
+    Connection = psycopg.Connection[tuple[Any, ...]]
     Reporter = Callable[[int, int], None]
 
 NET_BYTES = 256 << 20
@@ -41,6 +45,7 @@ class FileLoader:
 
     :param tolerated: oids of the tables whose rows need not fit yet.
     :param labels: of tables whose rows go aside first, by oid.
+    :param pages_by: who writes large objects, which run no code.
     """
 
     def __init__(
@@ -49,22 +54,27 @@ class FileLoader:
         address: Address,
         tolerated: Collection[int],
         labels: Mapping[int, str] | None = None,
+        pages_by: Address | None = None,
     ) -> None:
         self._store = store
         self._address = address
         self._tolerated = tolerated
         self._labels = labels or {}
+        self._pages_by = pages_by or address
 
     def __call__(self, files: Sequence[tuple[Table, FileRecord]], report: Reporter) -> Iterator[int]:
         """Yield the oids of tables that do not take the rows of a file as they were."""
         misfits: set[int] = set()
-        with connect(self._address) as session:
+        with ExitStack() as opened:
+            sessions: dict[Address, Connection] = {}
             for _, some in groupby(files, key=lambda pair: pair[1].key):
                 together = list(some)
                 store = AtHand(self._store, [record for _, record in together])
                 for table, record in together:
                     if table.oid in misfits:
                         continue
+                    by = self._pages_by if table.oid == LARGE_OBJECTS else self._address
+                    session = sessions.get(by) or sessions.setdefault(by, opened.enter_context(connect(by)))
                     try:
                         label = self._labels.get(table.oid, "")
                         rows = load_file(session, table, record.path, read_batches(store, record), label=label)

@@ -45,6 +45,7 @@ class Loading:
     :param encoding: of the source.
     :param is_strict: conditions of all others hold, or the restore ends. Else they are added again when the rows are
         there, `NOT VALID` where these break them.
+    :param pages_by: who writes large objects.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class Loading:
         encoding: str,
         *,
         is_strict: bool = False,
+        pages_by: Address | None = None,
     ) -> None:
         self._job = job
         self._address = address
         self._session = session
         self._older = frozenset(older)
         self._is_strict = is_strict
+        self._pages_by = pages_by or address
         self._tables = self._routed(tables, encoding)
 
     @property
@@ -196,7 +199,8 @@ class Loading:
         if not files:
             return set()
         labels = {table.oid: table.label for table, _ in self._tables} if not tolerated else {}
-        loader = FileLoader(self._job.store, self._address, frozenset(tolerated) - {LARGE_OBJECTS}, labels)
+        tolerated = frozenset(tolerated) - {LARGE_OBJECTS}
+        loader = FileLoader(self._job.store, self._address, tolerated, labels, self._pages_by)
         found = self._job.map("loading rows", loads, loader, estimated_rows=sum(file.rows for _, file in files))
         self._job.check()
         return set(found)

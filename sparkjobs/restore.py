@@ -26,6 +26,7 @@ from holdfast.replication.reading import open_to_read
 from holdfast.sources.postgresql import ledger, load, loose, objects
 from holdfast.sources.postgresql.extension_rows import restore_configuration
 from holdfast.sources.postgresql.large_objects import check_comparable
+from holdfast.sources.postgresql.loading_role import check_namesakes, hand_over, lend, prepare
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import explained
 from holdfast.sources.postgresql.parallel import Sessions
@@ -33,8 +34,9 @@ from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_sup
 from holdfast.sources.postgresql.rename import Maps
 from holdfast.sources.postgresql.restore_rights import within_rights
 from holdfast.sources.postgresql.restore_sequences import find_places, set_sequences
-from holdfast.sources.postgresql.restricted_login import make_loader
+from holdfast.sources.postgresql.restricted_login import drop_login, make_loader, temporary_login
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
+from holdfast.sources.postgresql.search_paths import give_back
 from holdfast.sources.postgresql.session import connect, without_event_triggers
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.stages import as_partitions, built_on, keys_of
@@ -47,11 +49,13 @@ from sparkjobs.unlocked import still_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import Moment, TableParts
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.hashing import ContentHash
+    from holdfast.sources.postgresql.loading_role import LoadingRole
     from holdfast.sources.postgresql.plan import RestorePlan
     from holdfast.sources.postgresql.role_plan import RolePlan
     from holdfast.sources.postgresql.table import Table
@@ -83,6 +87,7 @@ class Wish:
     :param consistency: what of the archive counts.
     :param schema: which one, where it was changed between two backups, and it is not known when.
     :param strict: end where rows break a condition of their own moment, or something else cannot be created.
+    :param trust_source: where a superuser restores, code of the source may have that one's rights.
     """
 
     source: str | None
@@ -97,6 +102,7 @@ class Wish:
     consistency: Consistency = "eventual"
     schema: Schema = "auto"
     strict: bool = False
+    trust_source: bool = False
 
     @property
     def is_beside(self) -> bool:
@@ -185,7 +191,19 @@ class Restoring:
         if self._wish.harmless_roles:
             plan = without_superusers(plan)
         plan = plan if self._wish.keep_tablespaces else without_tablespaces(plan)
+        if self._is_superuser() and not (self._wish.harmless_roles or self._wish.trust_source):
+            check_namesakes(self._session, plan, self._catalog.role_details)
+            plan = replace(plan, is_loaded_apart=True)
         return within_rights(self._session, plan, strict=self._wish.strict)
+
+    def _is_superuser(self) -> bool:
+        return bool(self._session.info.parameter_status("is_superuser") == "on")
+
+    def loaded_by(self) -> str:
+        """Return, in words, with whose rights code of the source runs that is called while rows come in."""
+        if self.plan.is_loaded_apart or self._wish.harmless_roles:
+            return "a log-in of the restore's own, which is no superuser"
+        return f"{self._session.info.user}, a superuser" if self._is_superuser() else self._session.info.user
 
     def _of_other_moments(self) -> set[int]:
         """Return the oids of the tables whose rows may be of another moment than what is defined, and not fit it."""
@@ -282,6 +300,8 @@ class Restoring:
         self._job.say(*(_told_stale(each) for each in stale[:_TOLD]))
         if self._moment.approximate:
             self._job.say(self._moment.approximate)
+        if self._wish.trust_source and self._is_superuser():
+            self._job.say(f"code of the source runs with the rights of {self.loaded_by()}")
         unlogged = [table.target.label for table in plan.tables if table.source.persistence == "u"]
         if unlogged:
             self._job.say(f"unlogged, so that a crash of the target's server empties them: {named(unlogged)}")
@@ -296,6 +316,7 @@ class Restoring:
             "not_restored": [each.describe() for each in (*plan.not_restored, *late)],
             "skipped_existing": list(plan.skipped_existing),
             "roles": self.roles.describe(),
+            "loaded_by": self.loaded_by(),
             "unlogged": unlogged,
             "stale": stale,
             **(_size(plan) if plan.beside else {}),
@@ -304,17 +325,21 @@ class Restoring:
 
     def _run(self) -> tuple[tuple[NotRestored, ...], int]:
         """Do it; return what could not be made after the rows, and how many rows there are."""
-        job, plan = self._job, self.plan
+        job = self._job
         steps = self._left.steps if self._left else {}
-        tables = tuple(self._restored(plan))
+        tables = tuple(self._restored(self.plan))
         if [file for table, file in files_of(tables) if not loose.is_loaded(table, file.path, steps)]:
             job.start("sparkjobs.files")
         rows = sum(parts.base.rows for _, parts in tables)
-        size = sum(table.size for table in plan.tables)
-        with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions:
+        size = sum(table.size for table in self.plan.tables)
+        with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions, self._login() as login:
             job.log.progress("creating tables")
-            late = (*self._create_roles(), *objects.create_tables(sessions, plan), *self._restore_configuration(plan))
-            loading, checked = self._load(tables, sessions)
+            late = self._create_roles()
+            plan, role = self._with_role(login)
+            late = (*late, *objects.create_tables(sessions, plan), *self._restore_configuration(plan))
+            if role is not None:
+                lend(self._session, plan, role)
+            loading, checked = self._load(tables, sessions, login)
             job.log.progress("comparing with the archive", rows=rows, size=size)
             expected, different = self._compare(sessions, loading)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
@@ -324,12 +349,33 @@ class Restoring:
             late = (*late, *objects.hide_rows(sessions, plan))
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)
-            late = (*late, *load.refresh_views(sessions, plan.materialized_views))
+            late = (*late, *load.refresh_views(sessions, plan.materialized_views, role.kept_empty if role else ()))
             late = (*late, *load.analyze(sessions, plan.to_analyze()), *plan.not_analyzed())
             # Only now: filling a view may have moved one.
-            late = (*late, *set_sequences(self._session))
-        late = (*late, *objects.finish(self._session, plan))
+            late = (*late, *set_sequences(self._session), *self._take_back_paths(login))
+            if role is not None:
+                late = (*late, *hand_over(sessions, role))
+        late = (*late, *self._login_left(), *objects.finish(self._session, plan))
         return late, sum(each.rows for each in expected.values())
+
+    def _login(self) -> AbstractContextManager[Address | None]:
+        """Have a log-in of the restore's own for as long as rows come in, where that is wanted."""
+        return temporary_login(self._session, self._address) if self.plan.is_loaded_apart else nullcontext()
+
+    def _with_role(self, login: Address | None) -> tuple[RestorePlan, LoadingRole | None]:
+        if login is None:
+            return self.plan, None
+        return prepare(self._session, self.plan, login.user)
+
+    def _take_back_paths(self, login: Address | None) -> tuple[NotRestored, ...]:
+        with nullcontext(self._session) if login is None else connect(login) as session:
+            return give_back(session)
+
+    def _login_left(self) -> tuple[NotRestored, ...]:
+        name = drop_login(self._session) if self.plan.is_loaded_apart else ""
+        reason = "things that code of the source has made belong to it; it can log in no more"
+        statement = f"drop owned by {name}; drop role {name};"
+        return (NotRestored(f"(left behind) role {name}", reason, statement),) if name else ()
 
     def _restore_configuration(self, plan: RestorePlan) -> tuple[NotRestored, ...]:
         """Put rows of extensions back; name those that are not as they were, or may not be."""
@@ -356,29 +402,32 @@ class Restoring:
 
         Of those behind the rows only conditions do: functions that take the table's rows let pg_dump write them there.
         """
-        return self._wish.harmless_roles and entry.kind == "CHECK CONSTRAINT"
+        is_apart = self._wish.harmless_roles or self.plan.is_loaded_apart
+        return is_apart and entry.kind == "CHECK CONSTRAINT"
 
     def _load(
-        self, tables: Sequence[tuple[Table, TableParts]], sessions: Sessions
+        self, tables: Sequence[tuple[Table, TableParts]], sessions: Sessions, login: Address | None
     ) -> tuple[Loading, tuple[NotRestored, ...]]:
-        """Bring the rows in; in a drill's server by a log-in that has no right beyond the database.
+        """Bring the rows in, by a log-in that is no superuser where one was made, in a drill's server by another.
 
         :return: what was loaded, and what could not be made of that which this log-in makes, too.
         """
-        if not self._wish.harmless_roles:
+        if self._wish.harmless_roles:
+            login = make_loader(self._session, self._address, [ledger.LEDGER])
+        if login is None:
             loading = self._loading(self._address, self._session, tables)
             loading.run(sessions)
             return loading, ()
-        loader = make_loader(self._session, self._address, [ledger.LEDGER])
         checks = replace(self.plan, entries=tuple(entry for entry in self.plan.entries if self._is_evaluated(entry)))
-        with connect(loader) as session, Sessions(loader, _SESSIONS, settings=objects.SETTINGS) as of_loader:
-            self._loading(loader, session, tables).run(of_loader)
-            late = objects.create_rest(of_loader, checks)
+        with connect(login) as session, Sessions(login, _SESSIONS, settings=objects.SETTINGS) as of_login:
+            self._loading(login, session, tables).run(of_login)
+            late = objects.create_rest(of_login, checks)
         return self._loading(self._address, self._session, tables), late
 
     def _loading(self, address: Address, session: Any, tables: Sequence[tuple[Table, TableParts]]) -> Loading:
-        older, encoding = self._with_older_rows(self.plan), self._catalog.encoding
-        return Loading(self._job, address, session, tables, older, encoding, is_strict=self.plan.is_strict)
+        older, strict = self._with_older_rows(self.plan), self.plan.is_strict
+        encoding, pages_by = self._catalog.encoding, self._address
+        return Loading(self._job, address, session, tables, older, encoding, is_strict=strict, pages_by=pages_by)
 
     def _with_older_rows(self, plan: RestorePlan) -> set[int]:
         """Return the oids of the tables whose rows may be of another moment than their conditions."""
@@ -412,7 +461,10 @@ class Restoring:
                 if left is None:
                     return ""
                 if for_good and left.claim.is_undoable:
-                    return f"what it had created in the target was dropped again ({len(ledger.undo(session))} objects)"
+                    dropped = len(ledger.undo(session))
+                    if self.plan.is_loaded_apart:
+                        drop_login(session)
+                    return f"what it had created in the target was dropped again ({dropped} objects)"
         except Exception as trouble:  # noqa: BLE001 - the first error matters more
             return f"what it had done is still there ({sentence(trouble)})"
         files = self._files(self.plan)
@@ -446,7 +498,7 @@ def _restore(job: Job, wish: Wish, archive: str, moment: Moment) -> dict[str, An
         summary = {**_summary(moment), "resumed": restoring.resumed()}
         if wish.dry_run:
             plan = restoring.plan
-            described = {**plan.describe(), "roles": restoring.roles.describe()}
+            described = {**plan.describe(), "roles": restoring.roles.describe(), "loaded_by": restoring.loaded_by()}
             return {**summary, "dry_run": True, "plan": described, "stale": restoring.stale(), **_size(plan)}
         return summary | restoring.run()
 
@@ -512,6 +564,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--consistency", choices=get_args(Consistency), default="eventual")
     parser.add_argument("--schema", choices=get_args(Schema), default="auto")
     parser.add_argument("--strict", action="store_true")
+    parser.add_argument("--trust-source", action="store_true")
     given = parser.parse_args(arguments)
 
     def work(job: Job) -> dict[str, Any]:
@@ -528,6 +581,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             consistency=given.consistency,
             schema=given.schema,
             strict=given.strict,
+            trust_source=given.trust_source,
         )
         return restore(job, wish)
 

@@ -51,6 +51,10 @@ def drill(
         str | None,
         typer.Option(help="An empty database to restore into; default is a server of its own, removed at the end."),
     ] = None,
+    trust_source: Annotated[
+        bool,
+        typer.Option("--trust-source", help="With --to: let code of the source run with a superuser's rights there."),
+    ] = False,
     keep_server: Annotated[bool, typer.Option("--keep-server", help="Let that server run on, to look at it.")] = False,
     history: Annotated[bool, typer.Option("--history", help="Show how the last drills went, and do none.")] = False,
     wait: Wait = 0,
@@ -66,7 +70,9 @@ def drill(
         return
     if to and keep_server:
         raise UsageError("--keep-server is about the drill's own server: leave out one of --keep-server and --to")
-    work = Drill(store, source, at, seed, keep_server=keep_server, say=output.say)
+    if trust_source and not to:
+        raise UsageError("--trust-source is about the database of --to: a drill's own server needs to trust nobody")
+    work = Drill(store, source, at, seed, keep_server=keep_server, trust_source=trust_source, say=output.say)
     within = newest_within or places.newest_within(url)
     work.newest_within = parse_span(within) if within else None
     work.to = places.target(url, to) if to else None

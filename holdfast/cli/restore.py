@@ -60,6 +60,10 @@ def restore(
         bool,
         typer.Option("--strict", help="Fail where a condition, or another object, would be left out and named."),
     ] = False,
+    trust_source: Annotated[
+        bool,
+        typer.Option("--trust-source", help="Let code of the source run with the rights of a superuser who restores."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")] = False,
     no_lock: Annotated[
         bool,
@@ -83,6 +87,7 @@ def restore(
     arguments += ["--tablespaces", tablespaces] if tablespaces != "drop" else []
     arguments += ["--schema", schema] if schema != "auto" else []
     arguments += ["--strict"] if strict else []
+    arguments += ["--trust-source"] if trust_source else []
     arguments += ["--consistency", opened.consistency] if opened.consistency != "eventual" else []
     for glob in tables or ():
         arguments += ["--tables", glob]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from holdfast.jobs import new_run_id
 from holdfast.moments import catalog_of
 from holdfast.position import show_position
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.restricted_login import make_loader
+from holdfast.sources.postgresql.restricted_login import asking_login, make_loader
 from holdfast.sources.postgresql.session import connect, without_event_triggers
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Drill:
     :param asserted: queries of one row with the value true.
     :param newest_within: how old the newest restorable moment may be; None: any age will do.
     :param to: an empty database to restore into; without it, a server is started.
+    :param trust_source: let code of the source run with a superuser's rights in `to`.
     :param keep_server: let that server run on.
     :param say: is told what people should know.
     """
@@ -60,6 +61,7 @@ class Drill:
     asserted: Sequence[str] = ()
     newest_within: timedelta | None = None
     to: Address | None = None
+    trust_source: bool = False
     keep_server: bool = False
     say: Callable[[str], None] = field(default=lambda words: None)
     name: str = field(default="", init=False)
@@ -133,14 +135,13 @@ class Drill:
         return server.address
 
     def _arguments(self) -> list[str]:
-        roles = [] if self.to else ["--roles", "harmless"]
-        return ["--source", self.name, "--at", self.chosen, *roles]
+        own = [] if self.to else ["--roles", "harmless"]
+        own += ["--trust-source"] if self.trust_source else []
+        return ["--source", self.name, "--at", self.chosen, *own]
 
     def _check(self, address: Address, found: dict[str, Any]) -> None:
-        if self.asserted and self.to is None:
-            with connect(without_event_triggers(address)) as session:
-                address = make_loader(session, address)
-        checked = assertions.check(without_event_triggers(address), self.asserted)
+        with self._asking(without_event_triggers(address)) as asking:
+            checked = assertions.check(without_event_triggers(asking), self.asserted)
         found["assertions"] = [each.describe() for each in checked]
         failed = [each for each in checked if not each.holds]
         if failed:
@@ -148,6 +149,18 @@ class Drill:
                 f"{len(failed)} of {len(checked)} assertions do not hold in {self.name} as of {found['at']}, which was "
                 f"restored equal to the archive: {'; '.join(map(str, failed))}"
             )
+
+    @contextmanager
+    def _asking(self, address: Address) -> Iterator[Address]:
+        """Have an address for assertions: views and functions that these ask are the source's."""
+        if self.to is None and self.asserted:
+            with connect(address) as session:
+                yield make_loader(session, address)
+        elif self.asserted and not self.trust_source:
+            with asking_login(address) as login:
+                yield login
+        else:
+            yield address
 
     def _check_age(self, found: Mapping[str, Any]) -> None:
         """Look at the age by itself: the archive may be whole, and nothing have been added to it for days."""

@@ -192,7 +192,7 @@ def test_functions_that_need_a_search_path_get_one_while_rows_are_loaded_and_are
     assert rows(target, pages) == rows(source, pages)
     assert {name: each["statement"] for name, each in left.items()} == {
         "search_path of function public.slugify(text)": (
-            'alter function public.slugify(text) set search_path = "public";'
+            "alter function public.slugify(text) set search_path = public;"
         )
     }
     settings = "select proconfig from pg_proc where proname = 'slugify'"

@@ -187,7 +187,7 @@ def test_everything_is_set_up_and_the_environment_before_what_needs_it(project: 
     said = run(project, "scripts/setup_all.sh", PATH=f"{project}/.venv/bin:{os.environ['PATH']}")
     assert sorted(said.splitlines()) == sorted(f"{name}: begun" for name in SETUPS)
     # The checkers of models need no environment: they are set up beside it, and may come at any time.
-    assert [name for name in (project / "order").read_text().split() if name != "setup_specs.sh"][0] == "setup.sh"
+    assert next(name for name in (project / "order").read_text().split() if name != "setup_specs.sh") == "setup.sh"
 
 
 def test_one_that_cannot_be_set_up_fails_the_whole_after_its_own_sentence(project: Path) -> None:

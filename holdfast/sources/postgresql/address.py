@@ -89,6 +89,11 @@ class Address:
         """Return the name of the database."""
         return unquote(urlsplit(self.url).path.strip("/"))
 
+    @property
+    def user(self) -> str:
+        """Return the name of who connects; "" where only the environment says it."""
+        return unquote(urlsplit(self.url).username or "")
+
     def link(self) -> str:
         """Return a libpq URL without the password, whose sessions begin with all of SETTINGS.
 
@@ -126,6 +131,13 @@ class Address:
         """Return the same server and user with another database."""
         parts = urlsplit(self.url)
         return replace(self, url=_join(parts.netloc, "/" + quote(database, safe=""), _parameters(parts.query)))
+
+    def as_user(self, name: str, password: str) -> Address:
+        """Return the same database for another user."""
+        parts = urlsplit(self.url)
+        host = parts.netloc.rpartition("@")[2]
+        query = {key: value for key, value in _parameters(parts.query).items() if key != "user"}
+        return replace(self, url=_join(f"{quote(name, safe='')}@{host}", parts.path, query), password=password)
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which PostgreSQL's programs connect without asking."""

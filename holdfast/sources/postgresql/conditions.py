@@ -62,8 +62,7 @@ join pg_catalog.pg_inherits i on i.inhrelid = relation where height = 0
 """
 
 _DETACHED = f"""
-insert into {LEDGER}.created (class, object) select 'pg_catalog.pg_class'::regclass, %(table)s::regclass
-where exists (select from {LEDGER}.created)
+insert into {LEDGER}.detached (relation) select %(table)s::regclass where exists (select from {LEDGER}.created)
 """
 """Notes a partition that goes with nothing else any more, should the restore be undone."""
 

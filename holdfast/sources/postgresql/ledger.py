@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 LEDGER = "holdfast_restore"
 """Schema that exists only while a restore runs."""
 
+LOADER = "holdfast_loader"
+"""What the name of a log-in begins with that loads for a superuser: code of the source runs in its sessions.
+
+It must not be able to say that anything is done but the loading: what it notes is in a table of its own, `loaded`.
+"""
+
 ROWS_ASIDE = "rows_"
 """What the names of tables in it begin with that rows are changed in. Their columns may be of the restore's types."""
 
@@ -76,9 +82,15 @@ case when {_YOUNGER} >= 0 then pg_catalog.pg_xact_status(
   (pg_catalog.pg_current_xact_id()::text::int8 + {_YOUNGER})::text::xid8) = 'in progress' end
 """
 
+# Who loads notes what it has detached, and may name what is not its own.
 _LEFT = f"""
-select c.class, c.object, i.type, i.identity from {LEDGER}.created c,
-  pg_catalog.pg_identify_object(c.class, c.object, 0) i where i.identity is not null order by c.place desc
+select c.class, c.object, i.type, i.identity from (
+  select 1 as later, 'pg_catalog.pg_class'::regclass::oid as class, d.relation as object, d.place
+  from {LEDGER}.detached d join pg_catalog.pg_class r on r.oid = d.relation
+  where pg_catalog.pg_has_role(d.detached_by::name, r.relowner, 'USAGE')
+  union all select 0, c.class, c.object, c.place from {LEDGER}.created c
+) c, pg_catalog.pg_identify_object(c.class, c.object, 0) i
+where i.identity is not null order by c.later desc, c.place desc
 """
 
 _ASIDE = f"""
@@ -162,12 +174,44 @@ def create_ledger(session: Connection, claim: Claim, *, plan: str = "", found: T
         session.execute(
             f"create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid)"
         )
+        _create_loaders_part(session)
         session.execute(f"create unlogged table {LEDGER}.no_crash as select true")
         session.execute(f"create table {LEDGER}.restore (claim text, plan text, found text)")
         session.execute(
             f"insert into {LEDGER}.restore values (%s, %s, %s)",
             (json.dumps(asdict(claim)), plan, json.dumps(sorted((found or Target()).objects))),
         )
+
+
+def _create_loaders_part(session: Connection) -> None:
+    session.execute(f"create table if not exists {LEDGER}.loaded (step text primary key, result text)")
+    session.execute(
+        f"create table if not exists {LEDGER}.detached (place int8 generated always as identity, relation oid, "
+        "detached_by text not null default current_user)"
+    )
+    session.execute(f"create table if not exists {LEDGER}.powerful (name text primary key, sees_all bool not null)")
+
+
+def let_write(session: Connection, login: str) -> None:
+    """Let a log-in note what it loads, and keep tables in the ledger's schema."""
+    session.execute(
+        f"grant usage, create on schema {LEDGER} to {login};"
+        f"grant select on all tables in schema {LEDGER} to {login};"
+        f"grant select, insert, update, delete on {LEDGER}.loaded to {login};"
+        f"grant insert (relation) on {LEDGER}.detached to {login}".encode()
+    )
+
+
+def note_powerful(session: Connection, found: Mapping[str, bool]) -> Mapping[str, bool]:
+    """Note the owners whose things are another's while rows come in, and return those of the restore's first try.
+
+    :param found: the roles that may do more than own things, with whether they see what policies hide.
+    """
+    with session.transaction():
+        if session.execute(f"select from {LEDGER}.powerful limit 1").fetchone() is None:
+            with session.cursor() as cursor:
+                cursor.executemany(f"insert into {LEDGER}.powerful values (%s, %s)", [*found.items()])
+        return dict(session.execute(f"select name, sees_all from {LEDGER}.powerful").fetchall())
 
 
 def read_ledger(session: Connection) -> Unfinished | None:
@@ -191,6 +235,8 @@ def read_ledger(session: Connection) -> Unfinished | None:
             f"the target has a schema {LEDGER} that no restore of this release has made: drop it, or restore into "
             "another database"
         )
+    with unnoticed(session):
+        _create_loaders_part(session)  # an earlier release has made none
     claim = json.loads(row[0])
     claim |= {name: tuple(claim[name]) for name in ("tables", "maps")}
     found = Target(frozenset((kind, schema, name) for kind, schema, name in json.loads(row[2])))
@@ -200,19 +246,36 @@ def read_ledger(session: Connection) -> Unfinished | None:
 
 
 def read_steps(session: Connection) -> Mapping[str, str]:
-    """Return the steps that are done, each with what came of it."""
-    return dict(session.execute(f"select step, coalesce(result, '') from {LEDGER}.done").fetchall())
+    """Return the steps that are done, by the restore and by who loads for it, each with what came of it."""
+    query = "select step, coalesce(result, '') from"
+    loaded = session.execute(f"{query} {LEDGER}.loaded".encode()).fetchall()
+    return {**dict(loaded), **dict(session.execute(f"{query} {LEDGER}.done".encode()).fetchall())}
 
 
 def read_result(session: Connection, step: str) -> str:
-    """Return what came of a step that is done; "" where nothing was noted."""
-    row = session.execute(f"select result from {LEDGER}.done where step = %s", (step,)).fetchone()
+    """Return what came of a step that the session's own side has done; "" where nothing was noted."""
+    row = session.execute(f"select result from {_noted_in(session)} where step = %s".encode(), (step,)).fetchone()
     return str(row[0] or "") if row else ""
 
 
 def note_result(session: Connection, step: str, result: str) -> None:
     """Note what comes of a step, in the transaction that does it."""
-    session.execute(f"update {LEDGER}.done set result = %s where step = %s", (result, step))
+    session.execute(f"update {_noted_in(session)} set result = %s where step = %s".encode(), (result, step))
+
+
+def note_step(session: Connection, step: str) -> bool:
+    """Note that a step is done; return False where it was before."""
+    note = f"insert into {_noted_in(session)} (step) values (%s) on conflict do nothing"
+    return session.execute(note.encode(), (step,)).rowcount == 1
+
+
+def forget_step(session: Connection, step: str) -> bool:
+    """Take a note back; return False where there was none."""
+    return session.execute(f"delete from {_noted_in(session)} where step = %s".encode(), (step,)).rowcount == 1
+
+
+def _noted_in(session: Connection) -> str:
+    return f"{LEDGER}.{'loaded' if session.info.user.startswith(LOADER) else 'done'}"
 
 
 def end_ledger(session: Connection) -> None:
@@ -260,8 +323,7 @@ def once(session: Connection, step: str) -> Iterator[bool]:
     A second attempt waits here for the transaction of the first one, so that they can never both do it.
     """
     with session.transaction():
-        noted = session.execute(f"insert into {LEDGER}.done (step) values (%s) on conflict do nothing", (step,))
-        yield noted.rowcount == 1
+        yield note_step(session, step)
 
 
 @contextmanager

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError
+from holdfast.sources.postgresql.conditions import refusal_of
 from holdfast.sources.postgresql.conform import conform, is_same_form
 from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.generated_columns import column_sets
 from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_select
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, put_pages
-from holdfast.sources.postgresql.ledger import note_result, once
+from holdfast.sources.postgresql.ledger import note_result, once, read_result
 from holdfast.sources.postgresql.loose import not_taken, step_of
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
@@ -22,7 +23,7 @@ from holdfast.sources.postgresql.session import connect, is_refusal
 from holdfast.sources.postgresql.sql import qualified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -184,16 +185,21 @@ group by 1
 """The materialised views that read foreign tables: themselves, by views, or by functions that say what they read."""
 
 
-def refresh_views(sessions: Sessions, views: Sequence[Relation]) -> tuple[NotRestored, ...]:
+def refresh_views(
+    sessions: Sessions, views: Sequence[Relation], kept_empty: Collection[tuple[str, str]] = ()
+) -> tuple[NotRestored, ...]:
     """Fill the materialised views that were filled, one after the other: those that others read come first.
 
     What they hold is not in the archive. Where their query fails, or a unique index of theirs does not take what comes,
     they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
     with the server's words. So is what reads a foreign table: its server is not asked.
+
+    :param kept_empty: those that nobody of the restore may fill.
     """
     labels = {qualified(each.relation_schema, each.name): f"{each.relation_schema}.{each.name}" for each in views}
     names = list(labels)
     (reaching,) = sessions.run([names], _reaching) if names else ({},)
+    reaching |= dict.fromkeys((qualified(*each) for each in kept_empty), "")
     waiting, found = [name for name in names if name not in reaching], list[str]()
     while waiting:
         found = sessions.run(waiting, _refresh, at_once=1)
@@ -202,12 +208,18 @@ def refresh_views(sessions: Sessions, views: Sequence[Relation]) -> tuple[NotRes
             break
         waiting = failed
     why = dict(zip(waiting, found, strict=True)) if waiting else {}
-    why |= {name: f"it reads foreign table {table}, whose server is not asked" for name, table in reaching.items()}
+    why |= {name: _why_empty(table) for name, table in reaching.items()}
     return tuple(
         NotRestored(f"rows of materialized view {labels[name]}", why[name], f"refresh materialized view {name};")
         for name in names
         if name in why
     )
+
+
+def _why_empty(foreign: str) -> str:
+    if foreign:
+        return f"it reads foreign table {foreign}, whose server is not asked"
+    return "its owner may do more than own things, and may see fewer rows than the restore: let that one fill it"
 
 
 def _reaching(session: Connection, names: Sequence[str]) -> dict[str, str]:
@@ -236,19 +248,19 @@ def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[N
         ranges of very large numbers, and statistics of expressions that fail.
     """
 
-    def gather(session: Connection, name: tuple[str, str]) -> NotRestored | None:
-        statement = f"analyze {qualified(*name)}"
-        try:
-            session.execute(statement.encode())
-        except psycopg.errors.UndefinedTable:  # a view that needs what was left out
-            return None
-        except psycopg.Error as error:
-            if not is_refusal(session, error):
-                raise
-            return NotRestored(f"statistics of {'.'.join(name)}", words(error), f"{statement};")
-        return None
+    return tuple(filter(None, sessions.run(relations, _gather)))
 
-    return tuple(filter(None, sessions.run(relations, gather)))
+
+def _gather(session: Connection, name: tuple[str, str]) -> NotRestored | None:
+    """Do it once: another try may come when functions of the source would run with their owner's rights."""
+    statement = f"analyze {qualified(*name)}"
+    with once(session, statement) as is_new:
+        if is_new:
+            error = refusal_of(session, statement)
+            if error is not None and not isinstance(error, psycopg.errors.UndefinedTable):  # as its query was left out
+                note_result(session, statement, words(error))
+        why = read_result(session, statement)
+    return NotRestored(f"statistics of {'.'.join(name)}", why, f"{statement};") if why else None
 
 
 def content_hash(session: Connection, table: Table, columns: Sequence[Column] | None = None) -> ContentHash:

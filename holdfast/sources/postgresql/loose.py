@@ -22,6 +22,7 @@ from holdfast.sources.postgresql.ledger import (
     LEDGER,
     ROWS_ASIDE,
     note_result,
+    note_step,
     once,
     read_result,
     read_steps,
@@ -141,7 +142,7 @@ def _set_aside(session: Connection, table: Table, files: Iterable[str], *, is_ke
             if is_kept:
                 note_result(session, _moved(table), _COMPUTED)
             for file in sorted(files):
-                session.execute(f"insert into {LEDGER}.done (step) values (%s) on conflict do nothing", (file,))
+                note_step(session, file)
             _create_aside(session, table, aside(table, {_moved(table): _COMPUTED if is_kept else ""}))
         return is_new
 

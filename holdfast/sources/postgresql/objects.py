@@ -27,14 +27,13 @@ from holdfast.sources.postgresql.ledger import (
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.restore_rights import owner_statements
-from holdfast.sources.postgresql.search_paths import lent
 from holdfast.sources.postgresql.selection import ATTACHED, FOLLOWERS
 from holdfast.sources.postgresql.session import is_refusal, server_error
 from holdfast.sources.postgresql.stages import FOREIGN_KEY, acting, after, hiding, stages
 from holdfast.sources.postgresql.toc import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from holdfast.sources.postgresql.parallel import Sessions
     from holdfast.sources.postgresql.plan import RestorePlan
@@ -165,21 +164,9 @@ def finish(session: Connection, plan: RestorePlan) -> tuple[NotRestored, ...]:
     """
     left: list[NotRestored | None] = []
     with session.transaction():
-        left += [*_give_back(session), _drop_ledger(session)]
+        left.append(_drop_ledger(session))
         left += [_create_acting(session, plan, entry) for entry in acting(plan.entries)]
     return tuple(filter(None, left))
-
-
-def _give_back(session: Connection) -> Iterator[NotRestored]:
-    """Take from functions the search_path that they were lent, and say that they need one."""
-    for routine, path in lent(session).items():
-        session.execute(f"alter function {routine} reset search_path".encode())
-        reason = (
-            f"what conditions or generated columns ask it could be answered only with search_path = {path}, which is "
-            "no part of the backup: rows that come under another one may be refused"
-        )
-        statement = f"alter function {routine} set search_path = {path};"
-        yield NotRestored(f"search_path of function {routine}", reason, statement)
 
 
 def _drop_ledger(session: Connection) -> NotRestored | None:

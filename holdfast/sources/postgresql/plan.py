@@ -80,6 +80,7 @@ class RestorePlan:
     :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed.
     :param runs: what is run of entries that the role may not run as they are, by their numbers.
     :param is_limited: the role is no superuser, and may meet more that it may not.
+    :param is_loaded_apart: rows come in by a log-in of the restore's own, to which things belong meanwhile.
     """
 
     tables: tuple[PlannedTable, ...]
@@ -99,12 +100,14 @@ class RestorePlan:
     is_strict: bool = False
     runs: Mapping[int, str] = field(default_factory=dict)
     is_limited: bool = False
+    is_loaded_apart: bool = False
 
     @cached_property
     def digest(self) -> str:
         """Return what tells it from a plan that creates anything else, or in another order."""
         texts = ((entry.id, entry.settings, entry.sql) for entry in self.entries)
-        return hashlib.sha256(json.dumps([*texts]).encode()).hexdigest()
+        owned = ["owned by a log-in meanwhile"] if self.is_loaded_apart else []
+        return hashlib.sha256(json.dumps([*texts, *owned]).encode()).hexdigest()
 
     def sql_of(self, entry: Entry) -> str:
         """Return what is run of an entry."""

@@ -15,14 +15,13 @@ from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
-from holdfast.sources.postgresql.sqltext import COMMENT, SPACE, tokens
+from holdfast.sources.postgresql.sqltext import COMMENT, SPACE, statements, tokens
 from holdfast.sources.postgresql.toc import ROUTINES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from holdfast.sources.postgresql.plan import RestorePlan
-    from holdfast.sources.postgresql.sqltext import Token
     from holdfast.sources.postgresql.toc import Entry
 
     Connection = psycopg.Connection[tuple[Any, ...]]
@@ -71,15 +70,10 @@ def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> Re
 
 def owner_statements(sql: str) -> Iterator[tuple[str, str]]:
     """Yield the statements of an entry that give what it creates to a role, each with that role."""
-    begun: list[Token] | None = []
-    for token in tokens(sql):
-        if begun is not None and (begun or token.kind not in (SPACE, COMMENT)):
-            begun.append(token)
-        if token.text == ";":
-            words_of = [each for each in begun or () if each.kind not in (SPACE, COMMENT)]
-            if words_of and words_of[0].word == "ALTER" and [each.word for each in words_of[-4:-2]] == ["OWNER", "TO"]:
-                yield "".join(each.text for each in begun or ()), words_of[-2].identifier
-            begun = []
+    for statement in statements(sql):
+        words_of = [each for each in statement if each.kind not in (SPACE, COMMENT)]
+        if words_of[0].word == "ALTER" and [each.word for each in words_of[-4:-2]] == ["OWNER", "TO"]:
+            yield "".join(each.text for each in statement), words_of[-2].identifier
 
 
 class _Asked:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.ledger import LEDGER, note_result, once, read_steps
+from holdfast.sources.postgresql.ledger import LEDGER, forget_step, note_result, once, read_result, read_steps
+from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.sql import ident, qualified
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 _STEP = "search_path of "
+_OWN = "functions that have a search_path"
+_GIVEN_BACK = "search_paths given back"
 
 _ASKED = f"""
 with recursive named (name) as (select * from pg_catalog.unnest(%s::text[])),
@@ -64,6 +67,19 @@ Rows of some partitions come through a table above theirs, and meet what any of 
 """
 
 
+_LENT = """
+select p.oid::regprocedure::text, pg_catalog.substr(s, pg_catalog.length('search_path=') + 1)
+from pg_catalog.pg_proc p, pg_catalog.unnest(p.proconfig) s where p.oid::regprocedure::text = any(%(noted)s)
+  and s like 'search_path=%%' and pg_catalog.pg_has_role(p.proowner, 'USAGE')
+  and p.oid::regprocedure::text <> all(%(own)s) order by 1
+"""
+
+_WITH_PATH = """
+select oid::regprocedure::text from pg_catalog.pg_proc p
+where exists (select from pg_catalog.unnest(p.proconfig) s where s like 'search_path=%')
+"""
+
+
 def asked_by(session: Connection, tables: Collection[Table]) -> Mapping[int, Sequence[tuple[str, str]]]:
     """Return the functions that rows of tables meet on their way in, and that have no search_path of their own.
 
@@ -89,16 +105,44 @@ def lend(session: Connection, functions: Collection[tuple[str, str]]) -> None:
                 note_result(session, f"{_STEP}{routine}", json.dumps(path))
 
 
+def note_own(session: Connection) -> None:
+    """Note, before any code of the source can run, which functions have a search_path of their own: they keep it."""
+    with once(session, _OWN) as is_new:
+        if is_new:
+            note_result(session, _OWN, json.dumps([name for (name,) in session.execute(_WITH_PATH)]))
+
+
 def take_back(session: Connection, routines: Collection[str]) -> None:
     """Take from functions what was lent to them."""
     for routine in routines:
         with session.transaction():
-            gone = session.execute(f"delete from {LEDGER}.done where step = %s", (f"{_STEP}{routine}",))
-            if gone.rowcount:
+            if forget_step(session, f"{_STEP}{routine}"):
                 session.execute(f"alter function {routine} reset search_path".encode())
 
 
-def lent(session: Connection) -> Mapping[str, str]:
-    """Return the functions that have a search_path of ours, each with that."""
-    steps = read_steps(session)
-    return {step.removeprefix(_STEP): json.loads(path) for step, path in steps.items() if step.startswith(_STEP)}
+def give_back(session: Connection) -> tuple[NotRestored, ...]:
+    """Take from all functions what was lent to them, once, and say that they need it.
+
+    :param session: of whoever has lent it. Code of the source may have been able to note other functions: whoever runs
+        this may alter no more of them than that code, and those that had one before are left alone.
+    """
+    with once(session, _GIVEN_BACK) as is_new:
+        if is_new:
+            steps = read_steps(session)
+            own = json.loads(steps.get(_OWN, "[]"))
+            noted = [step.removeprefix(_STEP) for step in steps if step.startswith(_STEP)]
+            told = [
+                _given_back(session, *each) for each in session.execute(_LENT, {"noted": noted, "own": own}).fetchall()
+            ]
+            note_result(session, _GIVEN_BACK, json.dumps([each.describe() for each in told]))
+    return tuple(NotRestored.from_dict(each) for each in json.loads(read_result(session, _GIVEN_BACK)))
+
+
+def _given_back(session: Connection, routine: str, path: str) -> NotRestored:
+    session.execute(f"alter function {routine} reset search_path".encode())
+    reason = (
+        f"what conditions or generated columns ask it could be answered only with search_path = {path}, which is "
+        "no part of the backup: rows that come under another one may be refused"
+    )
+    again = f"alter function {routine} set search_path = {path};"
+    return NotRestored(f"search_path of function {routine}", reason, again)

@@ -79,6 +79,20 @@ def tokens(text: str) -> Iterator[Token]:
         place = end
 
 
+def statements(text: str) -> Iterator[Sequence[Token]]:
+    """Yield the tokens of each statement, from its first word to its semicolon.
+
+    Those within a routine's body that is no string are taken for statements of their own.
+    """
+    begun: list[Token] = []
+    for token in tokens(text):
+        if begun or token.kind not in (SPACE, COMMENT):
+            begun.append(token)
+        if token.text == ";":
+            yield begun
+            begun = []
+
+
 def _end_of_comment(text: str, start: int) -> int:
     """Return the end of a comment, which may hold others; just its first character where it has none."""
     depth = 0

@@ -40,6 +40,8 @@ class RestoreOperator(DatabaseJobOperator):
         `schema_note`. `auto` for the one that serves best. (templated)
     :param strict: fail where rows break a condition, or the server refuses an object, that are otherwise left out, or
         added `NOT VALID`, and named under `not_restored`. (templated)
+    :param trust_source: let code of the source, such as a function that a CHECK calls, run with the rights of a
+        superuser who restores, where no log-in without these can be had. (templated)
     :param consistency: `sequential`, from a replica that has every backup whose quorum has succeeded, and without those
         that wait for it or have failed: where no `replica` is named, the first one that has. Or `eventual`, what the
         replica has. Without it, what archives.yaml says. (templated)
@@ -58,6 +60,7 @@ class RestoreOperator(DatabaseJobOperator):
         "tablespaces",
         "schema",
         "strict",
+        "trust_source",
         "consistency",
         "only_plan",
     )
@@ -73,6 +76,7 @@ class RestoreOperator(DatabaseJobOperator):
         tablespaces: str = "drop",
         schema: str = "auto",
         strict: bool | str = False,
+        trust_source: bool | str = False,
         consistency: str | None = None,
         only_plan: bool | str = False,
         **kwargs: Any,
@@ -86,6 +90,7 @@ class RestoreOperator(DatabaseJobOperator):
         self.tablespaces = tablespaces
         self.schema = schema
         self.strict = strict
+        self.trust_source = trust_source
         self.consistency = consistency
         self.only_plan = only_plan
 
@@ -118,6 +123,7 @@ class RestoreOperator(DatabaseJobOperator):
         arguments += ["--tablespaces", self.tablespaces] if self.tablespaces != "drop" else []
         arguments += ["--schema", self.schema] if self.schema != "auto" else []
         arguments += ["--strict"] if is_yes(self.strict) else []
+        arguments += ["--trust-source"] if is_yes(self.trust_source) else []
         consistency = self._consistency(archive)
         arguments += ["--consistency", consistency] if consistency != "eventual" else []
         for glob in self.tables or ():
@@ -131,4 +137,6 @@ class RestoreOperator(DatabaseJobOperator):
         told = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
         told |= {key: result.get(key, []) for key in ("not_restored", "skipped_existing", "unlogged", "stale")}
         told["schema_note"] = result.get("schema_note", "")
-        return told | {key: result[key] for key in ("roles", "read_from", "dry_run", "plan") if key in result}
+        return told | {
+            key: result[key] for key in ("roles", "loaded_by", "read_from", "dry_run", "plan") if key in result
+        }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("holdfast.cli.drill.run_job", run_job)
     monkeypatch.setattr("holdfast.drill.assertions.check", check)
+    monkeypatch.setattr("holdfast.drill.drill.asking_login", nullcontext)
     return statements
 
 
@@ -85,7 +87,12 @@ def test_history_shows_how_drills_went(holdfast: RunCommand, filled: ObjectStore
 def test_mistakes_are_found_before_anything_is_started(
     holdfast: RunCommand, filled: ObjectStore, asked: list[str], tmp_path: Path
 ) -> None:
-    for words in (("--keep-server", *TO), ("--assert-file", str(tmp_path / "none.sql")), ("--source", "none")):
+    for words in (
+        ("--keep-server", *TO),
+        ("--trust-source",),
+        ("--assert-file", str(tmp_path / "none.sql")),
+        ("--source", "none"),
+    ):
         assert holdfast("drill", filled.url, *words, "--json").code == 2
     assert holdfast("drill", filled.url, "--at", "commit:7", "--json").code == 5
     assert filled.list("runs/").objects == ()

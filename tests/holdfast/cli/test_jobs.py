@@ -373,11 +373,11 @@ def test_a_dry_run_prints_the_plan(
 
     started = play_spark(plan)
     options = ["--tables", "a.*", "--tables", "c.d", "--map", "a=b", "--dry-run"]
-    options += ["--roles", "create", "--tablespaces", "keep", "--strict"]
+    options += ["--roles", "create", "--tablespaces", "keep", "--strict", "--trust-source"]
     done = holdfast("restore", filled.url, "--to", address.url, *options, "--json")
     assert (done.code, done.value) == (0, result)
     assert "something to know" in done.err
-    expected = ["--at", "latest", "--roles", "create", "--tablespaces", "keep", "--strict"]
+    expected = ["--at", "latest", "--roles", "create", "--tablespaces", "keep", "--strict", "--trust-source"]
     expected += ["--tables", "a.*", "--tables", "c.d", "--map", "a=b", "--dry-run"]
     assert started["arguments"][-len(expected) :] == expected
     assert holdfast("restore", filled.url, "--to", address.url, *options).out == (
