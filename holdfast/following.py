@@ -198,8 +198,8 @@ def _decide(
             if wanted.kind != "full":  # where the changes of a stream that is there cannot be read
                 refuse(why_no_decoding(session))
             left_out = {table.oid for table in catalog.with_rows()} - {table.oid for table in tables}
-            stream = _without(_kept(session, name, known, tables, wanted, say), set() if wanted.chosen else left_out)
-            born = _born(session, archive.state, wanted.source, stream)
+            stream = without(_kept(session, name, known, tables, wanted, say), set() if wanted.chosen else left_out)
+            born = born_tables(session, archive.state, wanted.source, stream)
             stream = stream.model_copy(update={"born": born})
             return Decision(kind=_KINDS[wanted.kind], stream=stream, database_oid=database_oid)
         gap = why_given_up(archive, wanted.source, known.commit) or gap
@@ -211,7 +211,7 @@ def _decide(
         state = streams.open_stream(address, name, tables)
     except RefusedError as error:
         raise RefusedError(f"{error}. A full backup that follows nothing needs none of that: --kind full") from error
-    return Decision(stream=_described(state, opened=True), gap=gap)
+    return Decision(stream=describe_stream(state, opened=True), gap=gap)
 
 
 def _check_database(state: State, address: Address, session: Connection, wanted: Wanted) -> tuple[int | None, str]:
@@ -301,20 +301,20 @@ def _kept(
         say(warning)
     if not wanted.chosen:
         try:
-            return _described(streams.keep(session, name, tables))
+            return describe_stream(streams.keep(session, name, tables))
         except (BusyError, RefusedError) as error:
             # The other tables' changes are backed up all the same, so that the log they are in can go.
             say(f"what is followed stays as it is for now: {error}")
-    return _described(state).model_copy(update={"not_followed": known.block.stream.not_followed})
+    return describe_stream(state).model_copy(update={"not_followed": known.block.stream.not_followed})
 
 
-def _without(stream: Stream, left_out: Collection[int]) -> Stream:
+def without(stream: Stream, left_out: Collection[int]) -> Stream:
     """Return a stream that leaves out tables which are not wanted: a partition is published with its root."""
     followed = {oid: entry for oid, entry in stream.followed.items() if oid not in left_out}
     return stream.model_copy(update={"followed": followed})
 
 
-def _born(session: Connection, state: State, source: str, stream: Stream) -> tuple[Born, ...]:
+def born_tables(session: Connection, state: State, source: str, stream: Stream) -> tuple[Born, ...]:
     """Return the followed tables that were made since what is known of the source was looked at."""
     tip = stream_tip(state, source)
     if tip is None or not tip.head.is_cut or tip.head.stream is None or not tip.head.stream.snapshot:
@@ -323,7 +323,8 @@ def _born(session: Connection, state: State, source: str, stream: Stream) -> tup
     return tuple(Born(**each._asdict()) for each in found if each.oid in stream.followed)
 
 
-def _described(state: StreamState, *, opened: bool = False) -> Stream:
+def describe_stream(state: StreamState, *, opened: bool = False) -> Stream:
+    """Return what an archive notes of a stream as it is now."""
     return Stream(
         slot=state.name,
         position=state.position,

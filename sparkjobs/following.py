@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from holdfast import marks
 from holdfast.archive import Archive, Change
 from holdfast.archive.model import BORN_IN, PACKED_SINCE, Block, Coverage, summary
 from holdfast.archive.timeline import chains, stream_tip, to_of, told
 from holdfast.errors import HoldfastError, RefusedError, SparkEndedError, SparkNeededError, TooMuchError, sentence
 from holdfast.following import Postponed, newest_with_stream
+from holdfast.marks import MarkRecord
 from holdfast.operations.executor_choice import INLINE_CHANGES
 from holdfast.position import between_records, parse_position, show_position
 from holdfast.replication.backing_up import until_kept
@@ -26,7 +28,7 @@ from holdfast.sources.postgresql.decode import max_value_bytes
 from holdfast.sources.postgresql.session import connect
 from sparkjobs.changes import ChangeReader, Stretch
 from sparkjobs.driver import Job, database_address
-from sparkjobs.segments import Segment, compare, known_cut, read_now, snapshot_segment
+from sparkjobs.segments import Segment, compare, known_cut, mark_segment, read_now, snapshot_segment
 from sparkjobs.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
 from sparkjobs.start_over import (
     Restarted,
@@ -100,12 +102,11 @@ def follow(
             return run.summary()
     block = uuid.uuid4().hex
     now = read_now(job, address, source, newest.block, block, decision.stream)
-    segments = (*run.known_segments(now.end), now)
-    if not decision.begins and decision.postponed is None and len(segments) == 1 and (to_begin := run.foreseen(now)):
+    run.to_known_segments(now.end)
+    if not decision.begins and decision.postponed is None and (to_begin := run.foreseen(now)):
         return {"to_begin": to_begin}
-    for segment in segments:
-        run.to(segment, block, lets_go=wish is None or segment is not now)
-        block = uuid.uuid4().hex
+    run.to(now, block, lets_go=wish is None)
+    run.forget_marks()
     return run.summary()
 
 
@@ -165,9 +166,18 @@ class Run:
         :param lets_go: of the last window's log, as for `to`.
         """
         now = snapshot_segment(reader, stream)
-        for segment in self.known_segments(now.end - 1):
-            self.to(segment, uuid.uuid4().hex)
+        self.to_known_segments(now.end - 1)
         self.to(now, uuid.uuid4().hex, lets_go=lets_go, reader=reader)
+        self.forget_marks()
+
+    def to_known_segments(self, flushed: int) -> None:
+        """Archive all up to the last moment at which the objects are known, each in a block of its own."""
+        for segment in self._known_segments(flushed):
+            self.to(segment, uuid.uuid4().hex)
+
+    def forget_marks(self) -> None:
+        """Remove what marks have told that are archived."""
+        marks.forget(self._job.store, self._source, self._newest().block)
 
     def foreseen(self, now: Segment) -> dict[str, str]:
         """Return the tables that need a snapshot, each with the reason, where nothing is to be read before that.
@@ -179,13 +189,23 @@ class Run:
             return {}
         return _startable(self._waiting(now, self._compared(now, self._before())))
 
-    def known_segments(self, flushed: int) -> Iterator[Segment]:
-        """Yield what ends where a full backup was taken since: there, the objects are known, too."""
-        for placed in sorted(self._mine(), key=lambda each: to_of(each.block)):
-            block = placed.block
-            is_cut = block.kind == "snapshot" and block.stream is not None and block.covers.exact
-            if is_cut and block.stream and self._position() < to_of(block) <= flushed:
-                yield Segment(to_of(block), block.covers.to_time, known_cut(self._job, block), block.stream)
+    def _known_segments(self, flushed: int) -> Iterator[Segment]:
+        """Yield what ends where a full backup was taken since, or a mark set that has read the objects."""
+        found: list[tuple[int, Placed | MarkRecord]] = [(to_of(placed.block), placed) for placed in self._mine()]
+        found += [(parse_position(each.position), each) for each in marks.pending(self._job.store, self._source)]
+        for end, known in sorted(found, key=lambda each: each[0]):
+            if self._position() < end <= flushed and (segment := self._segment(known)) is not None:
+                yield segment
+
+    def _segment(self, known: Placed | MarkRecord) -> Segment | None:
+        """Return the segment that ends with a full backup or a mark; None where that does not tell what is there."""
+        last = self._newest().block
+        if isinstance(known, MarkRecord):
+            return mark_segment(self._job, self._source, last, known) if known.follows(last) else None
+        block = known.block
+        if block.kind != "snapshot" or block.stream is None or not block.covers.exact:
+            return None
+        return Segment(to_of(block), block.covers.to_time, known_cut(self._job, block), block.stream)
 
     def _before(self) -> Catalog:
         """Return what the objects were where the archive's changes end; read once for each block."""
@@ -372,6 +392,7 @@ class Run:
             ddl=window.ddl,
             defined=window.defined,
             is_cut=reached is not None,
+            schema_since=reached.since if reached else "",
         )
         with connect(self._address) as session:
             streams.check_unchanged(session, stream.slot, stream.publication_oid, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,18 +11,17 @@ from holdfast.moments import can_become, sequences_to_json
 from holdfast.position import parse_position
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import Catalog
-from holdfast.sources.postgresql.dump import dump_schema
-from holdfast.sources.postgresql.export import export_plain
-from holdfast.sources.postgresql.schema_digest import schema_digest
+from holdfast.sources.postgresql.objects_read import read_objects
 from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
     from holdfast.archive.model import Block, Born, FileRecord, Stream
+    from holdfast.marks import MarkRecord
     from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.objects_read import ObjectsRead
     from holdfast.sources.postgresql.table import Table
     from sparkjobs.driver import Job
     from sparkjobs.snapshot_reader import SnapshotReader
@@ -89,12 +89,14 @@ class Segment:
     :param end: position; the last one, of now, may be overstepped by a transaction.
     :param at: when it was reached, by the server's clock.
     :param stream: as it was then.
+    :param since: position from which on the objects are those of its end; "" where that is not known of any before.
     """
 
     end: int
     at: datetime
     cut: Cut
     stream: Stream
+    since: str = ""
 
 
 def read_now(job: Job, address: Address, source: str, last: Block, block: str, stream: Stream) -> Segment:
@@ -111,6 +113,19 @@ def read_now(job: Job, address: Address, source: str, last: Block, block: str, s
         if cut.version == version:
             return Segment(parse_position(position), clock, cut, stream)
     return Segment(parse_position(position), clock, replace(cut, seen=cut.seen._replace(definitions="")), stream)
+
+
+def mark_segment(job: Job, source: str, last: Block, record: MarkRecord) -> Segment | None:
+    """Return the segment that ends with a mark that knows the source's objects.
+
+    :param last: the newest block before it.
+    :return: None where the mark left it to a block to tell the objects, and this one does not.
+    """
+    objects = record.objects()
+    if objects.dump is None and objects.version != last.schema_version:
+        return None
+    cut = _stored(job, source, last, uuid.uuid4().hex, objects)
+    return Segment(parse_position(record.position), record.at, cut, record.stream, record.since)
 
 
 def snapshot_segment(reader: SnapshotReader, stream: Stream) -> Segment:
@@ -132,28 +147,33 @@ def snapshot_segment(reader: SnapshotReader, stream: Stream) -> Segment:
 def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cut:
     """Read what the source's objects are now, and store what differs from the last block."""
     job.log.progress("reading the schema")
-    with export_plain(address) as snapshot, open_snapshot(address, snapshot) as seen:
-        version, known = streams.schema_fingerprint(seen.session), streams.seen(seen.session)
-        catalog, not_included = seen.catalog, seen.not_included
-        attempt, folder = new_attempt(), table_folder(source, "schema", block)
-        sequences = write_bytes(job.store, f"{folder}/sequences-{attempt}.json", sequences_to_json(catalog.sequences))
-        path = f"{folder}/catalog-{attempt}.json"
-        if version == last.schema_version:
-            before = known_cut(job, last)
-            file = before.catalog_file
-            if before.catalog.configuration != catalog.configuration:
-                file = write_bytes(job.store, path, catalog.model_dump_json().encode())
-            return replace(before, catalog=catalog, catalog_file=file, sequences=sequences, seen=known)
-        dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
+    return _stored(job, source, last, block, read_objects(address, last.schema_version))
+
+
+def _stored(job: Job, source: str, last: Block, block: str, objects: ObjectsRead) -> Cut:
+    """Store what differs from the last block.
+
+    :param objects: with a dump, or of the last block's version.
+    """
+    catalog = objects.catalog
+    attempt, folder = new_attempt(), table_folder(source, "schema", block)
+    sequences = write_bytes(job.store, f"{folder}/sequences-{attempt}.json", sequences_to_json(catalog.sequences))
+    path = f"{folder}/catalog-{attempt}.json"
+    if objects.dump is None:
+        before = known_cut(job, last)
+        file = before.catalog_file
+        if before.catalog.configuration != catalog.configuration:
+            file = write_bytes(job.store, path, catalog.model_dump_json().encode())
+        return replace(before, catalog=catalog, catalog_file=file, sequences=sequences, seen=objects.seen)
     return Cut(
         catalog,
         write_bytes(job.store, path, catalog.model_dump_json().encode()),
-        write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump),
+        write_bytes(job.store, f"{folder}/schema-{attempt}.dump", objects.dump),
         sequences,
-        version,
-        schema_digest(catalog, dump),
-        not_included + warnings,
-        known,
+        objects.version,
+        objects.digest,
+        objects.not_included,
+        objects.seen,
     )
 
 

@@ -329,6 +329,7 @@ class Block(Document):
     :param schema_digest: two with the same one have the same definitions, though one may have been changed and changed
         back in between; "" where that is not known.
     :param is_cut: catalog and schema are those of its end; else those of an earlier block.
+    :param schema_since: position from which on they are those of its end; "" where that is not known of any before.
     :param sequences: where each sequence stood at its end or later, if that is not in the catalog.
     :param packs: objects that hold many small files of tables; those name their places there.
     :param catalog: our record of the source's tables, types and sequences.
@@ -367,6 +368,7 @@ class Block(Document):
     schema_digest: str = ""
     sequences: FileRecord | None = None
     is_cut: bool = True
+    schema_since: str = ""
     parts: tuple[Part, ...] = ()
     after: int | None = None
 

@@ -436,6 +436,8 @@ def _moment(source: str, interval: Interval, position: int, at: datetime) -> Mom
         )
     if after is None or not _is_behind(before.head, position, at):
         return moment
+    if after.head.schema_since and parse_position(after.head.schema_since) <= position:
+        return replace(moment, schema=after)
     between = cuts.between(interval.chain, before, after)
     if (known := between.schema_at(position)) is not None:
         return replace(moment, schema=known)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import psycopg
 import typer
 
 from holdfast.archive import Archive
@@ -15,16 +13,8 @@ from holdfast.archive.model import iso
 from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
-from holdfast.errors import RefusedError, UsageError
-from holdfast.sources.postgresql.moment import emit
-from holdfast.sources.postgresql.session import connect, server_error
-from holdfast.sources.postgresql.stream import look, stream_name
-
-if TYPE_CHECKING:
-    from holdfast.sources.postgresql.address import Address
-
-PREFIX = "holdfast"
-"""Of the message in the source's log that carries the name."""
+from holdfast.errors import UsageError
+from holdfast.marks import set_mark
 
 _LONGEST = 100
 
@@ -39,21 +29,32 @@ def mark(
 ) -> None:
     """Give this moment of a source a name, to restore it by (--at NAME).
 
-    It is written into the source's log, and known to the archive after the next backup of changes.
+    It is written into the source's log, and known to the archive after the next backup of changes. Definitions are read
+    with it, so that what a migration does next takes nothing from this moment.
     """
     output = Output(as_json=as_json)
     check_name(name)
-    known, _, address = places.source(url, source or _only_source(url))
+    known, configured, address = places.source(url, source or _only_source(url))
     archive = Archive.open(places.archive_store(url))
-    position, at = _write(address, stream_name(archive.identity.id, known), known, name)
-    value = {"mark": name, "source": known, "position": position, "at": iso(at)}
+    stores = places.archive_stores(url)
+    done = set_mark(archive, stores, address, known, name, tables=configured.tables, exclude=configured.exclude)
+    value = {
+        "mark": name,
+        "source": known,
+        "position": done.position,
+        "at": iso(done.at),
+        "schema_known": not done.why_unknown,
+        "schema_note": done.why_unknown,
+    }
     output.result(value, lambda console: console.print(_said(value), markup=False))
 
 
 def _said(value: dict[str, Any]) -> str:
+    note = value["schema_note"]
     return (
         f"marked {value['mark']!r} in {value['source']} at {value['position']}, {value['at']}: "
         "restorable after the next backup of changes"
+        + (f"; what the definitions were is as well known as between two backups ({note})" if note else "")
     )
 
 
@@ -77,18 +78,3 @@ def check_name(name: str) -> None:
         is_time = datetime.fromisoformat(name) is not None
     if is_time or meaning in ("latest", "commit", "lsn", "mark"):
         raise UsageError(f"{name!r} means something else to --at: choose another name for the mark")
-
-
-def _write(address: Address, stream: str, source: str, name: str) -> tuple[str, datetime]:
-    with connect(address) as session:
-        state = look(session, stream)
-        if state is None or state.lost or not state.usable:
-            raise RefusedError(
-                f"nobody would read the mark: {source}'s changes are not backed up into this archive "
-                f"({f'slot {stream} is lost' if state else f'it has no slot {stream}'}): begin with "
-                "holdfast backup … --kind changes"
-            )
-        try:
-            return emit(session, PREFIX, json.dumps({"mark": name}))
-        except psycopg.Error as error:
-            raise server_error(f"{source} took no mark", error) from error

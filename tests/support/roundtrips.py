@@ -11,9 +11,12 @@ from holdfast.sources.postgresql.programs import need
 from holdfast.sources.postgresql.session import connect
 
 
-def schema_of(address: Address) -> list[str]:
-    """Return what PostgreSQL's own pg_dump says of a database, line by line."""
-    options = ["--schema-only", "--encoding=UTF8", "--restrict-key=same", "--dbname", address.url]
+def schema_of(address: Address, *more: str) -> list[str]:
+    """Return what PostgreSQL's own pg_dump says of a database, line by line.
+
+    :param more: options.
+    """
+    options = ["--schema-only", "--encoding=UTF8", "--restrict-key=same", *more, "--dbname", address.url]
     program = need("pg_dump", at_least=18)
     done = subprocess.run(
         [program, *options], env=address.environment(), capture_output=True, text=True, encoding="utf-8", check=True

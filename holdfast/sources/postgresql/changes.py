@@ -24,6 +24,7 @@ from holdfast.sources.postgresql import definitions
 from holdfast.sources.postgresql.arrow_session import BrokenOffError, SessionError
 from holdfast.sources.postgresql.change_forms import Forms, Types
 from holdfast.sources.postgresql.change_rows import change_rows
+from holdfast.sources.postgresql.moment import MARK_PREFIX
 from holdfast.sources.postgresql.peek import DECODING_MEMORY, check_nothing_is_skipped, copy_slot, peek_query
 from holdfast.sources.postgresql.pgoutput import MessageReader
 from holdfast.sources.postgresql.pgoutput_tuples import ProtocolError
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.change_forms import ChangeForm, Shown
     from holdfast.sources.postgresql.lookup3 import Int64s
     from holdfast.sources.postgresql.pgoutput import LogicalMessage, Messages, Relation
-
-MARK_PREFIX: Final = "holdfast"
-"""Of the logical messages that are ours."""
 
 TRANSACTIONS: Final = pa.schema(
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import HoldfastError
 from holdfast.position import PAGE_HEADER, parse_position
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
+
+MARK_PREFIX: Final = "holdfast"
+"""Of the message in a log that carries the name of a mark."""
 
 FLUSH_WAIT_S = 10.0
 _POLL_S = 0.01
@@ -61,6 +64,14 @@ def _flushed(session: Connection, inserted: str, page: int) -> str:
     if have >= end:
         return inserted
     return flushed if have % page == 0 and end - have <= PAGE_HEADER else ""
+
+
+def insert_position(session: Connection) -> str:
+    """Return a position of the log at which the next record is written, or before."""
+    row = session.execute("select pg_catalog.pg_current_wal_insert_lsn()::text").fetchone()
+    if row is None:
+        raise HoldfastError("the server did not tell the end of its log")
+    return str(row[0])
 
 
 def emit(session: Connection, prefix: str, content: str) -> tuple[str, datetime]:
