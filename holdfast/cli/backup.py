@@ -17,8 +17,6 @@ from holdfast.sources.postgresql.obstacles import named
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import Console
-
     from holdfast.config import SourceConfig
 
 
@@ -64,15 +62,45 @@ def backup(
 ) -> None:
     """Back up a database: all of it in one snapshot, or what has changed since the last backup."""
     output = Output(as_json=as_json)
-    name, configured, address = places.source(url, source)
-    arguments = ["--source", name, "--kind", kind, *_tables(configured, tables or ())]
-    arguments += ["--moved"] if moved else []
+    _, configured, _ = places.source(url, source)
+    more = [*_tables(configured, tables or ()), *(["--moved"] if moved else [])]
     if (restart := "now" if restart_stream else configured.restart_stream) != "no":
-        arguments += ["--restart-stream", restart]
+        more += ["--restart-stream", restart]
     if sessions := connections or configured.connections:
-        arguments += ["--connections", str(sessions)]
+        more += ["--connections", str(sessions)]
     if rate := bandwidth or configured.bandwidth:
-        arguments += ["--bandwidth", str(parse_bandwidth(rate))]
+        more += ["--bandwidth", str(parse_bandwidth(rate))]
+    value = _run(url, source, kind, more, quorum, quorum_timeout, wait, output)
+    output.result(value, lambda console: console.print(_said(value), markup=False))
+
+
+def back_up_changes(url: str, source: str, *, wait: float, output: Output) -> dict[str, Any]:
+    """Back up what has changed, as the command does by itself, tell of it, and return its summary.
+
+    :raises ReportedError: it failed, or tables wait.
+    """
+    _, configured, _ = places.source(url, source)
+    value = _run(url, source, "changes", [*_tables(configured, ())], None, None, wait, output)
+    output.say(_said(value))
+    return value
+
+
+def _run(
+    url: str,
+    source: str,
+    kind: str,
+    more: Sequence[str],
+    quorum: int | None,
+    quorum_timeout: str | None,
+    wait: float,
+    output: Output,
+) -> dict[str, Any]:
+    """Run a backup, wait until it counts, and return its summary.
+
+    :param more: arguments of its job, beside the source and the kind.
+    """
+    name, _, address = places.source(url, source)
+    arguments = ["--source", name, "--kind", kind, *more]
     store = places.archive_store(url)
     size, timeout = places.quorum(url)
     if needs_quorum := (quorum or size) > 1:
@@ -94,7 +122,7 @@ def backup(
         output.say(f"not included: {left_out}")
     if value.get("snapshot_note"):
         output.say(f"the log position is approximate: {value['snapshot_note']}")
-    output.result(value, lambda console: _show_backup(console, value))
+    return value
 
 
 def _tables(configured: SourceConfig, chosen: Sequence[str]) -> Iterator[str]:
@@ -109,7 +137,7 @@ def _tables(configured: SourceConfig, chosen: Sequence[str]) -> Iterator[str]:
         yield from ("--max-retained", str(parse_size(configured.max_retained_wal)))
 
 
-def _show_backup(console: Console, value: dict[str, Any]) -> None:
+def _said(value: dict[str, Any]) -> str:
     seconds = value.get("seconds")
     speed = f", {seconds:.1f} s ({value['rows'] / seconds:,.0f} rows/s)" if seconds else ""
     what = f"rows of {value['tables']} tables"
@@ -117,10 +145,9 @@ def _show_backup(console: Console, value: dict[str, Any]) -> None:
         what = f"changes of {value['transactions']:,} transactions" if "transactions" in value else "changes"
         if value.get("begun"):
             what = f"rows ({what}, and tables begun anew: {named(value['begun'])})"
-    console.print(
+    told = (
         f"commit {value['commit']}: {value['rows']:,} {what} in {human_size(value['bytes'])}{speed}; "
-        f"restorable to {value['restorable_to']}",
-        markup=False,
+        f"restorable to {value['restorable_to']}"
     )
-    if reached := value.get("quorum"):
-        console.print(f"{', '.join(reached['replicas'])} have it", markup=False)
+    reached = value.get("quorum")
+    return f"{told}\n{', '.join(reached['replicas'])} have it" if reached else told

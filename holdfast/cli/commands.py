@@ -36,6 +36,11 @@ COMMANDS = {
     "query": Place("query", "query", "Query tables as of any restorable moment, without restoring them."),
     "points": Place("points", "show_points", "List the moments that can be restored, and the gaps between them."),
     "mark": Place("mark", "mark", "Give this moment of a source a name, to restore it by (--at NAME)."),
+    "protect": Place(
+        "protect",
+        "protect",
+        "Run a command that changes a source, such as a migration, so that both its sides can be restored exactly.",
+    ),
     "verify": Place("verify", "verify", "Check that everything the commits name is there and is what was written."),
     "copy": Place(
         "copy",

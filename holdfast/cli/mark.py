@@ -34,11 +34,16 @@ def mark(
     """
     output = Output(as_json=as_json)
     check_name(name)
-    known, configured, address = places.source(url, source or _only_source(url))
-    archive = Archive.open(places.archive_store(url))
-    stores = places.archive_stores(url)
+    value = mark_now(url, source or only_source(url), name)
+    output.result(value, lambda console: console.print(said_of_mark(value), markup=False))
+
+
+def mark_now(url: str, source: str, name: str) -> dict[str, Any]:
+    """Set a mark, and return what is told of it."""
+    known, configured, address = places.source(url, source)
+    archive, stores = Archive.open(places.archive_store(url)), places.archive_stores(url)
     done = set_mark(archive, stores, address, known, name, tables=configured.tables, exclude=configured.exclude)
-    value = {
+    return {
         "mark": name,
         "source": known,
         "position": done.position,
@@ -46,10 +51,10 @@ def mark(
         "schema_known": not done.why_unknown,
         "schema_note": done.why_unknown,
     }
-    output.result(value, lambda console: console.print(_said(value), markup=False))
 
 
-def _said(value: dict[str, Any]) -> str:
+def said_of_mark(value: dict[str, Any]) -> str:
+    """Return what people are told of a mark that was set."""
     note = value["schema_note"]
     return (
         f"marked {value['mark']!r} in {value['source']} at {value['position']}, {value['at']}: "
@@ -58,7 +63,11 @@ def _said(value: dict[str, Any]) -> str:
     )
 
 
-def _only_source(url: str) -> str:
+def only_source(url: str) -> str:
+    """Return the source that archives.yaml names for an archive.
+
+    :raises UsageError: it names none, or several.
+    """
     names = places.source_names(url)
     if len(names) == 1:
         return names[0]

@@ -1,0 +1,125 @@
+"""`holdfast protect`: a command that changes a source, between two marks that can both be restored exactly."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli import places
+from holdfast.cli.backup import back_up_changes
+from holdfast.cli.mark import check_name, mark_now, only_source, said_of_mark
+from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output
+from holdfast.errors import HoldfastError, UsageError, exit_code_of, sentence
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+
+_NOT_FOUND = 127
+"""What shells exit with where there is no such command."""
+
+
+def protect(
+    url: Url,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="What changes the source.")],
+    source: Annotated[
+        str | None, typer.Option(help="A name in archives.yaml, or an address; default is the archive's only source.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What the marks are called: 'before NAME' and 'after NAME'; default is the command's name."),
+    ] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for locks that others hold.", min=0)] = 600,
+    as_json: Json = False,
+) -> None:
+    """Run a command that changes a source, such as a migration, so that both its sides can be restored exactly.
+
+    A backup of changes and the mark 'before NAME' come first; where they fail, COMMAND is not run. Behind it, whatever
+    it ends with, come a backup with the tables that it made start over, the mark 'after NAME', and a short backup.
+    No lock is held while COMMAND runs, so scheduled backups go on. The exit code is COMMAND's; where that is 0, that of
+    what came behind it.
+    """
+    output = Output(as_json=as_json)
+    name = name or Path(command[0]).name
+    before, after = f"before {name}", f"after {name}"
+    check_name(before)
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"there is no command {command[0]!r}: nothing was done")
+    known = source or only_source(url)
+    value: dict[str, Any] = {"before": _begin(url, known, before, wait, output), "command": command}
+    code = value["exit_code"] = _run(command, output)
+    output.say(f"{command[0]} ended with {code}")
+    try:
+        value["after"] = _end(url, known, after, wait, output)
+    except (HoldfastError, StoreError) as error:
+        value["error"] = sentence(error)
+        output.say(f"holdfast: {sentence(error)}; the next backup of changes goes on from here")
+        code = code or exit_code_of(error)
+    value["back"] = _way_back(url, known, before)
+    output.result(value, lambda console: console.print(f"to go back: {value['back']}", markup=False))
+    raise typer.Exit(code)
+
+
+def _begin(url: str, source: str, mark: str, wait: float, output: Output) -> dict[str, Any]:
+    back_up_changes(url, source, wait=wait, output=output)
+    return _mark(url, source, mark, output)
+
+
+def _end(url: str, source: str, mark: str, wait: float, output: Output) -> dict[str, Any]:
+    back_up_changes(url, source, wait=wait, output=output)
+    marked = _mark(url, source, mark, output)
+    back_up_changes(url, source, wait=wait, output=output)
+    return marked
+
+
+def _mark(url: str, source: str, mark: str, output: Output) -> dict[str, Any]:
+    value = mark_now(url, source, mark)
+    output.say(said_of_mark(value))
+    return value
+
+
+def _run(command: Sequence[str], output: Output) -> int:
+    """Run the command to its end, and return what it ended with; as shells do, 128 and more for a signal."""
+    try:
+        child = subprocess.Popen(command, stdout=2 if output.as_json else None)
+    except OSError as error:
+        output.say(f"holdfast: {command[0]} could not be started: {error.strerror}")
+        return _NOT_FOUND
+    with _passed_on(child):
+        code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Let signals that are to end us end the child, and then us in order: behind it there is work to do.
+
+    What a terminal sends for Ctrl-C, the child has got itself.
+    """
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if number != signal.SIGINT:
+            child.send_signal(number)
+
+    kept = {each: signal.signal(each, pass_on) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in kept.items():
+            signal.signal(each, handler)
+
+
+def _way_back(url: str, source: str, mark: str) -> str:
+    """Return what to type to have the database as it was before the command."""
+    name, _, address = places.source(url, source)
+    to = address.at_database(f"{address.database}_before").url
+    return shlex.join(["holdfast", "restore", url, "--source", name, "--to", to, "--at", mark])
