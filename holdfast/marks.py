@@ -13,13 +13,14 @@ import json
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
 from holdfast.archive.model import FORMAT, Block, Moment, SealedDocument, Stream
 from holdfast.archive.timeline import stream_tip
-from holdfast.errors import DamagedError, HoldfastError, RefusedError, sentence
+from holdfast.errors import DamagedError, HoldfastError, RefusedError, UsageError, sentence
 from holdfast.following import born_tables, describe_stream, without
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.catalog import Catalog
@@ -32,7 +33,6 @@ from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from holdfast.archive import Archive
     from holdfast.sources.postgresql.address import Address
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 FOLDER: Final = "marks"
+
+_LONGEST_NAME = 100
 
 _CHANGED = "definitions, or temporary tables, were changed just then"
 
@@ -104,6 +106,21 @@ class SetMark:
     why_unknown: str = ""
 
 
+def check_name(name: str) -> None:
+    """Make sure that a name can be a mark's, and nothing else that `--at` could mean.
+
+    :raises UsageError: it cannot.
+    """
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip():
+        raise UsageError(f"a mark's name has 1 to {_LONGEST_NAME} printable characters, and no blank at its ends")
+    meaning = name.partition(":")[0].lower()
+    is_time = False
+    with suppress(ValueError):
+        is_time = datetime.fromisoformat(name) is not None
+    if is_time or meaning in ("latest", "commit", "lsn", "mark"):
+        raise UsageError(f"{name!r} means something else to --at: choose another name for the mark")
+
+
 def set_mark(
     archive: Archive,
     stores: Sequence[ObjectStore],
@@ -119,9 +136,11 @@ def set_mark(
     :param stores: of the archive's replicas: any of them may be the one that the next backup is made through.
     :param source: its name in the archive.
     :param tables, exclude: globs of the tables that are backed up.
+    :raises UsageError: a mark cannot be called so.
     :raises RefusedError: nobody reads the source's log into this archive.
     :raises HoldfastError: the source took no mark.
     """
+    check_name(name)
     setting = _Setting(archive, address, source, tables, exclude)
     for _ in range(_TRIES):
         mark, record = setting.set(name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -14,9 +12,7 @@ from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.errors import UsageError
-from holdfast.marks import set_mark
-
-_LONGEST = 100
+from holdfast.marks import check_name, set_mark
 
 
 def mark(
@@ -72,18 +68,3 @@ def only_source(url: str) -> str:
     if len(names) == 1:
         return names[0]
     raise UsageError(f"say which source with --source; archives.yaml names {', '.join(names) or 'none'} for {url}")
-
-
-def check_name(name: str) -> None:
-    """Make sure that a name can be a mark's, and nothing else that `--at` could mean.
-
-    :raises UsageError: it cannot.
-    """
-    if not 0 < len(name) <= _LONGEST or not name.isprintable() or name != name.strip():
-        raise UsageError(f"a mark's name has 1 to {_LONGEST} printable characters, and no blank at its ends")
-    meaning = name.partition(":")[0].lower()
-    is_time = False
-    with suppress(ValueError):
-        is_time = datetime.fromisoformat(name) is not None
-    if is_time or meaning in ("latest", "commit", "lsn", "mark"):
-        raise UsageError(f"{name!r} means something else to --at: choose another name for the mark")

@@ -14,10 +14,11 @@ import typer
 
 from holdfast.cli import places
 from holdfast.cli.backup import back_up_changes
-from holdfast.cli.mark import check_name, mark_now, only_source, said_of_mark
+from holdfast.cli.mark import mark_now, only_source, said_of_mark
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.errors import HoldfastError, UsageError, exit_code_of, sentence
+from holdfast.marks import check_name
 from locking.store import StoreError
 
 if TYPE_CHECKING:

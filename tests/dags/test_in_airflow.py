@@ -41,10 +41,11 @@ from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.key_source import ENVIRONMENT, new_key
 from locking import Owner, RWLock, inspect
 from tests.support.command import until
+from tests.support.command_here import run_here
 from tests.support.followed import open_followed
 from tests.support.leftovers import check_demo_archive, files_with, processes_of
 from tests.support.replicated import Replicas
-from tests.support.servers import create_database, passing_database
+from tests.support.servers import create_database, drop_slots, passing_database
 
 pytestmark = pytest.mark.service
 
@@ -69,6 +70,10 @@ ARCHIVES = """
     sources:
       crm: {{url: "{crm}"}}
       other: {{connection: other}}
+  accounts:
+    url: {folder}/accounts
+    sources:
+      accounts: {{url: "{accounts}"}}
 """
 
 LOCKED_DAG = '''
@@ -125,6 +130,24 @@ with DAG("reaper", schedule=None):
     ReapLocks(task_id="reap", archive={url!r})
 '''
 
+PROTECTED_DAG = '''
+"""A migration that can be gone back before, also where it fails."""
+from airflow.sdk import DAG, task
+from holdfast_airflow.operators import protected
+
+@task
+def migrate(fail):
+    import psycopg
+    with psycopg.connect({url!r}, autocommit=True) as session:
+        session.execute("alter table public.accounts alter n type bigint using n * 100")
+    if fail:
+        raise RuntimeError("asked to fail")
+
+with DAG("migrate_accounts", schedule=None, params={{"fail": True}}) as dag:
+    with protected("4.2", archive="accounts", source="accounts", job_executor="inline"):
+        migrate(dag.param("fail"))
+'''
+
 POLICY = '''
 """Airflow asks this of each task: those that wait for a quorum do so with or without Spark."""
 
@@ -155,6 +178,17 @@ def crm(postgres: PostgresServer) -> Address:
     with connect(made) as session:
         session.execute("create table public.customers as select i as id from generate_series(1, 50) i")
     return made
+
+
+@pytest.fixture(scope="module")
+def accounts(postgres: PostgresServer) -> Iterator[Address]:
+    """A database with a table that is to be migrated."""
+    made = create_database(postgres)
+    with connect(made) as session:
+        session.execute("create table public.accounts (id int primary key, n int)")
+        session.execute("insert into public.accounts select i, i from generate_series(1, 50) i")
+    yield made
+    drop_slots(made)
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +231,7 @@ def stage(
     archive: ObjectStore,
     pair: Replicas,
     crm: Address,
+    accounts: Address,
     locked: ObjectStore,
     postgres: PostgresServer,
 ) -> Iterator[Stage]:
@@ -207,8 +242,11 @@ def stage(
     shutil.copytree(ROOT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in {"report": LOCKED_DAG, "ledger": KEPT_DAG, "reaper": REAPER_DAG}.items():
         (dags / f"{name}.py").write_text(text.format(url=locked.url))
+    (dags / "migrate_accounts.py").write_text(PROTECTED_DAG.format(url=accounts.conninfo()))
+    Archive.create(open_store(str(pair.folder / "accounts")), name="accounts")
     # Of a source that is gone: what looks after an archive asks its sources nothing.
     words = {"key": pair.folder / "key", "url": postgres.url("gone"), "crm": crm.url, "folder": pair.folder}
+    words |= {"accounts": accounts.url}
     folder, said = tmp_path_factory.mktemp("demo") / "demo", io.StringIO()
     with ExitStack() as stack:
         story = start(
@@ -289,6 +327,42 @@ def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, arch
     assert len(intervals(Archive.open(archive).state, "shop")) == 1
     assert [info for info in inspect(archive) if info.state not in ("dead", "expired")] == []
     assert airflow.api.import_errors() == {}
+
+
+def test_a_migration_that_fails_can_be_gone_back_before(
+    airflow: AirflowStandalone, stage: Stage, pair: Replicas, accounts: Address, postgres: PostgresServer
+) -> None:
+    name = "migrate_accounts"
+    airflow.api.wait_for_dag(name)
+    run_id = airflow.api.trigger(name, {"fail": True})
+    assert ended(airflow, name, run_id, timeout=240) == "failed"
+    states = {task.task_id.removeprefix("protected."): task.state for task in airflow.api.tasks(name, run_id)}
+    assert states == {
+        "backup_before": "success",
+        "mark_before": "success",
+        "migrate": "failed",
+        "backup_after": "success",
+        "mark_after": "success",
+        "backup_mark_after": "success",
+        "outcome": "upstream_failed",
+    }
+    target = create_database(postgres)
+    for mark, rows in {"before 4.2": 1, "after 4.2": 100}.items():
+        done = run_here(
+            "restore",
+            str(pair.folder / "accounts"),
+            "--to",
+            target.url,
+            "--at",
+            mark,
+            "--map",
+            f"public=s{rows}",
+            "--json",
+            address=target,
+        )
+        assert (done.code, done.value["stale"], done.value["schema_note"]) == (0, [], ""), done.err
+        with connect(target) as session:
+            assert session.execute(f"select n from s{rows}.accounts where id = 1".encode()).fetchone() == (rows,)
 
 
 def test_who_is_named_in_the_configuration_is_told_of_a_failure(

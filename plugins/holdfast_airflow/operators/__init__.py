@@ -8,7 +8,9 @@ from holdfast_airflow.operators.backup import BackupOperator
 from holdfast_airflow.operators.compact import CompactOperator
 from holdfast_airflow.operators.drill import DrillOperator
 from holdfast_airflow.operators.keep_lock import KeepLock
+from holdfast_airflow.operators.mark import MarkOperator
 from holdfast_airflow.operators.migrate import MigrateOperator
+from holdfast_airflow.operators.protected import protected
 from holdfast_airflow.operators.reap_locks import ReapLocks
 from holdfast_airflow.operators.recover_replicas import RecoverReplicas
 from holdfast_airflow.operators.release_lock import ReleaseLock
@@ -25,6 +27,7 @@ __all__ = [
     "CompactOperator",
     "DrillOperator",
     "KeepLock",
+    "MarkOperator",
     "MigrateOperator",
     "ReapLocks",
     "RecoverReplicas",
@@ -36,4 +39,5 @@ __all__ = [
     "VacuumOperator",
     "VerifyOperator",
     "archive_lock",
+    "protected",
 ]

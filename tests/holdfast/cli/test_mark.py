@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.cli.mark import check_name
 from holdfast.errors import UsageError
+from holdfast.marks import check_name
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect

@@ -1,0 +1,72 @@
+"""Give a moment of a source a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from holdfast.config import find_archive
+from holdfast.sources.postgresql.address import Address
+from holdfast_airflow.connections import database_address
+from holdfast_airflow.exceptions import in_airflow_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+
+class MarkOperator(BaseOperator):
+    """Give this moment of a source a name, to restore it by: it is in the archive after the next backup of changes.
+
+    Definitions are read with it, so that what a migration does next takes nothing from this moment. It takes no lock.
+
+    Returns `mark`, `source`, `position` (in the source's log), `at`, and `schema_note`: why it does not know the
+    definitions, "" where it does.
+
+    :param archive: a name in archives.yaml. (templated)
+    :param name: what the moment is called, such as `before 4.2`. (templated)
+    :param source: the source in the archive; not needed where there is only one. (templated)
+    :param source_conn_id: the Airflow connection to it; without it, what archives.yaml says. (templated)
+    """
+
+    template_fields: Sequence[str] = ("archive", "name", "source", "source_conn_id")
+
+    def __init__(
+        self, *, archive: str, name: str, source: str | None = None, source_conn_id: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.archive = archive
+        self.name = name
+        self.source = source
+        self.source_conn_id = source_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Set the mark and return where it is."""
+        from holdfast.archive import Archive
+        from holdfast.archive.model import iso
+        from holdfast.marks import set_mark
+        from holdfast.storage import open_store
+
+        with in_airflow_terms():
+            archive = find_archive(self.archive)
+            source, configured = archive.source(self.source)
+            conn_id = self.source_conn_id or configured.connection
+            address = database_address(conn_id) if conn_id else Address.parse(configured.url or "")
+            urls = list((archive.replicas or {}).values()) or [archive.place()]
+            stores = [open_store(url, archive.key) for url in urls]
+            opened = Archive.open(stores[0])
+            done = set_mark(
+                opened, stores, address, source, self.name, tables=configured.tables, exclude=configured.exclude
+            )
+        self.log.info("marked %r in %s at %s, %s", self.name, source, done.position, iso(done.at))
+        if done.why_unknown:
+            self.log.warning("what the definitions were is not known with it: %s", done.why_unknown)
+        return {
+            "mark": self.name,
+            "source": source,
+            "position": done.position,
+            "at": iso(done.at),
+            "schema_note": done.why_unknown,
+        }
