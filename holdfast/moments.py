@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from holdfast.archive import points
 from holdfast.archive.files import read_file
 from holdfast.archive.history import TableHistory
 from holdfast.archive.shape import Shape
-from holdfast.archive.timeline import to_of
+from holdfast.archive.timeline import from_of, to_of
 from holdfast.errors import DamagedError, RefusedError, UsageError
 from holdfast.fields import field_id, numbered
 from holdfast.position import parse_position
@@ -28,7 +28,7 @@ from holdfast.sources.postgresql.sequences import SequenceValue, at_end, between
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.archive.model import Block
+    from holdfast.archive.model import Block, TableRecord
     from holdfast.archive.state import State
     from holdfast.archive.timeline import Moment, TableParts
     from holdfast.sources.postgresql.extension_rows import Configuration
@@ -61,9 +61,9 @@ def parse_schema(text: str) -> Schema:
 def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> Moment:
     """Find what restores a source to a moment, with the schema that serves it best, and say what that one lacks.
 
-    Where the schema was changed between two backups, and it is not known when, that is the one by which fewer tables
-    lose rows that they certainly had; of two that are equal in that, the later one where a table was seen to be
-    altered before the moment, and else the earlier.
+    Where the schema was changed between two backups, and it is not known when, that is the one by which fewer values
+    are lost that were certainly there, of rows and of columns; of two that are equal in that, the later one where a
+    table was seen to be altered before the moment, and else the earlier.
 
     :param at: as `holdfast.archive.points.resolve` takes it, which also tells the errors.
     :param schema: or this one, where there are two.
@@ -74,22 +74,46 @@ def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Sche
     earlier, later = (_Known(store, moment.by(placed)) for placed in moment.doubt)
     if schema == "auto":
         likely, other = (earlier, later) if moment.schema is moment.doubt[0] else (later, earlier)
-        taken = other if other.losses(likely) < likely.losses(other) else likely
+        taken = other if _weight(other.lost(likely)) < _weight(likely.lost(other)) else likely
     else:
         taken = earlier if schema == "earlier" else later
-    notes = _notes(taken, later, "later") if taken is earlier else _notes(taken, earlier, "earlier")
-    return replace(taken.moment, approximate="; ".join((taken.moment.approximate, *notes)))
+    which, other = ("later", later) if taken is earlier else ("earlier", earlier)
+    lost = tuple(str(each) for each in taken.lost(other))
+    notes = _notes(taken, other, which, lost)
+    return replace(taken.moment, approximate="; ".join((*notes[:1], taken.moment.approximate, *notes[1:])), lost=lost)
 
 
-def _notes(taken: _Known, other: _Known, which: str) -> Iterator[str]:
-    """Yield what is to be said of the schema that is taken, besides that there is another one."""
+def _notes(taken: _Known, other: _Known, which: str, lost: Sequence[str]) -> list[str]:
+    """Return what is to be said of the schema that is taken: first what is lost by that, "" for nothing."""
+    notes = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
     if lacking := taken.lacking(other):
-        yield f"it lacks {named(lacking)}, which --schema {which} has"
+        notes.append(f"it lacks {named(lacking)}, which --schema {which} has")
     if which == "later" and (gone := other.gone(taken)):
-        yield (
+        notes.append(
             f"{named(gone)} went before the next backup: what became of it before that and is not in the log, such as "
             "by ALTER TABLE, or while it was not published, is in no backup"
         )
+    return notes
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """What the log certainly had at a moment, and one of its schemas has no place for.
+
+    :param count: of rows, or of values of a column; `columns` that a row has, for the weight.
+    """
+
+    what: str
+    count: int
+    columns: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.count:,} or more)"
+
+
+def _weight(lost: Iterable[_Lost]) -> int:
+    """Return how many values are lost."""
+    return sum(each.count * each.columns for each in lost)
 
 
 class _Known:
@@ -99,31 +123,63 @@ class _Known:
         self.moment = moment
         self._is_later = moment.doubt is not None and moment.schema is moment.doubt[1]
         catalog = catalog_of(store, moment)
-        fit, unfit = parts_of(store, moment, catalog)
-        self._less = len(unfit) + sum(parts.stale == _OTHER_FORM for parts in fit.values())
+        self._fit, self._unfit = parts_of(store, moment, catalog)
         self._tables = {table.oid: table for table in catalog.tables}
+        self._forms = {
+            oid: [record for record in records if self._is_told(record)] for oid, records in _changes(moment).items()
+        }
 
-    def losses(self, other: _Known) -> int:
-        """Return how many tables would be without rows that they had."""
-        return self._less + sum(other._was_there(oid) for oid in other._tables.keys() - self._tables.keys())
+    def lost(self, other: _Known) -> list[_Lost]:
+        """Return what would not be there, though it was at the moment, and is by the other schema."""
+        found = []
+        for oid, table in other._tables.items():
+            if not table.has_rows or not (rows := other._rows(oid)):
+                continue
+            mine = self._tables.get(oid)
+            if mine is None:
+                if other._forms.get(oid):
+                    found.append(_Lost(f"rows of table {table.label}", rows, len(table.columns)))
+            elif str(oid) in self._unfit and str(oid) in other._fit:
+                found.append(_Lost(f"rows of table {table.label}", rows, len(table.columns)))
+            else:
+                found += self._lost_of(table, mine, other)
+        return found
 
-    def _was_there(self, table: int) -> bool:
-        """Say whether a table that the other schema lacks was there at the moment, as its changes tell.
+    def _lost_of(self, table: Table, mine: Table, other: _Known) -> Iterator[_Lost]:
+        """Yield what is lost of a table that both have.
+
+        :param table: as the other one has it.
+        """
+        name = str(table.oid)
+        if self._is_older(name) and not other._is_older(name):
+            changes = sum(record.rows for record in other._fit[name].changes)
+            yield _Lost(f"changes of table {table.label}", changes, len(table.columns))
+        numbers = {column.number for column in mine.columns}
+        for column in table.columns:
+            if column.number not in numbers and not column.generated:
+                told = [record for record in other._forms.get(table.oid, ()) if _has(record, column.number)]
+                if told:
+                    count = sum(record.rows for record in told) if other._is_later else other._rows(table.oid)
+                    yield _Lost(f"values of column {table.label}.{column.name}", count)
+
+    def _is_older(self, table: str) -> bool:
+        return table in self._fit and self._fit[table].stale == _OTHER_FORM
+
+    def _rows(self, table: int) -> int:
+        """Return how many rows of a table there may be: those of its snapshot, and what was changed since."""
+        parts = self._fit.get(str(table))
+        changed = sum(record.rows for record in (parts.changes if parts else self._forms.get(table, ())))
+        return changed + (parts.base.rows if parts else 0)
+
+    def _is_told(self, record: TableRecord) -> bool:
+        """Say whether changes tell what was there at the moment of what only this schema has.
 
         What only the later one has was made by then if it was changed before; what only the earlier one has was not
         dropped yet if it is changed afterwards.
         """
-        position, since = self.moment.position, to_of(self.moment.full.head)
-        records = [
-            record
-            for placed in self.moment.chain.changes
-            if to_of(placed.head) > since
-            for record in placed.head.tables
-            if record.id == str(table) and record.first and record.last
-        ]
         if self._is_later:
-            return any(parse_position(each.first or "") < position for each in records)
-        return any(parse_position(each.last or "") >= position for each in records)
+            return parse_position(record.first or "") < self.moment.position
+        return parse_position(record.last or "") >= self.moment.position
 
     def gone(self, other: _Known) -> list[str]:
         """Return the tables with rows that only the other schema has."""
@@ -142,6 +198,24 @@ class _Known:
             numbers = {column.number for column in mine.columns}
             found += [f"column {table.label}.{each.name}" for each in table.columns if each.number not in numbers]
         return found
+
+
+def _changes(moment: Moment) -> dict[int, list[TableRecord]]:
+    """Return what was changed between the two schemas that a moment may have, by table."""
+    found: dict[int, dict[int, TableRecord]] = {}
+    if moment.doubt is None:
+        return {}
+    since, until = (to_of(placed.head) for placed in moment.doubt)
+    for placed in moment.chain.changes:
+        if since < to_of(placed.head) and from_of(placed.head) < until:
+            for record in placed.block.tables:
+                if record.first and record.last:
+                    found.setdefault(int(record.id), {})[id(record)] = record  # as parts of one block tell the same
+    return {table: [*records.values()] for table, records in found.items()}
+
+
+def _has(record: TableRecord, number: int) -> bool:
+    return any(each["number"] == number for each in record.columns)
 
 
 def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:

@@ -487,7 +487,7 @@ def restore(job: Job, wish: Wish) -> dict[str, Any]:
         summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
     if wish.dry_run:
         return summary
-    return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": True}
+    return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": not moment.lost}
 
 
 def _restore(job: Job, wish: Wish, archive: str, moment: Moment) -> dict[str, Any]:
@@ -531,6 +531,7 @@ def _summary(moment: Moment) -> dict[str, Any]:
         "restored_to": iso(moment.at),
         "position": show_position(moment.position),
         "schema_note": moment.approximate,
+        "lost": list(moment.lost),
         "not_included": list(block.not_included),
         "not_restored": [],
         "skipped_existing": [],

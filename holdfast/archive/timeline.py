@@ -183,6 +183,7 @@ class Moment:
     :param next_cut: the first block behind the position that tells a schema, where none tells of the very position;
         what it reads may be missing. None where there is none.
     :param approximate: why the schema may differ from that of the position; "" where it does not.
+    :param lost: what was certainly there, and has no place in the schema that is taken, though it has in the other one.
     :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
         it is not known when; None where that is known.
     """
@@ -195,6 +196,7 @@ class Moment:
     schema: Placed
     sequences: Placed
     approximate: str = ""
+    lost: tuple[str, ...] = ()
     doubt: tuple[Placed, Placed] | None = None
     sequences_before: Placed | None = None
     next_cut: Placed | None = None

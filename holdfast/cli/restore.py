@@ -15,6 +15,7 @@ from holdfast.cli.jobs import run_job
 from holdfast.cli.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, human_size
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
+from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.rename import Maps
 
 if TYPE_CHECKING:
@@ -109,9 +110,11 @@ def restore(
 
 def _show_restored(console: Console, value: dict[str, Any]) -> None:
     left, stale = len(value.get("not_restored", ())), len(value.get("stale", ()))
+    lost = value.get("lost", ())
     console.print(
         f"restored {value['source']} to {value['restored_to']} (commit {value['commit']}): "
         f"{value['rows']:,} rows of {value['tables']} tables in {value['seconds']:.1f} s, equal to the archive"
+        + (f", but for what the schema has no place for: {named(lost)}" if lost else "")
         + (f"; not restored: {left} objects, named above" if left else "")
         + (f"; older than that: {stale} tables, named above" if stale else ""),
         markup=False,

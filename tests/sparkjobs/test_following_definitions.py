@@ -240,6 +240,36 @@ def test_the_schema_before_has_what_was_dropped_behind_a_moment(followed: Follow
     comes_back(followed, f"lsn:{between}", target)
 
 
+def test_the_schema_is_taken_that_has_more_of_what_was_there(followed: Followed, new_database: NewDatabase) -> None:
+    begin(
+        followed,
+        "create table filled (id int primary key, old int)",
+        "create table dropped (id int primary key)",
+        "insert into filled select i from generate_series(1, 100) i",
+        "insert into dropped values (1)",
+    )
+    followed.run("alter table filled add more int", "update filled set more = id")
+    at = followed.moments[-1][0]
+    followed.run("insert into dropped values (2)")
+    followed.run("drop table dropped")
+    followed.back_up()
+
+    moment = followed.moment(f"lsn:{at}")
+    assert names(followed, f"lsn:{at}") == {"public.filled"}
+    assert moment.lost == ("rows of table public.dropped (2 or more)",)
+    assert moment.approximate.startswith("rows of table public.dropped (2 or more) lost, which --schema earlier has; ")
+    earlier = followed.moment(f"lsn:{at}", "earlier")
+    assert earlier.lost == ("values of column public.filled.more (100 or more)",)
+    assert earlier.approximate.startswith(
+        "values of column public.filled.more (100 or more) lost, which --schema later"
+    )
+
+    said = followed.restore(f"lsn:{at}", new_database())
+    assert (said["equal"], said["lost"]) == (False, list(moment.lost))
+    # Behind the drop, nothing is lost.
+    assert followed.moment("latest").lost == ()
+
+
 def test_rows_that_fit_an_earlier_schema_only_come_back_in_that(followed: Followed, new_database: NewDatabase) -> None:
     begin(
         followed,

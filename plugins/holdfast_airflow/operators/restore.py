@@ -135,7 +135,8 @@ class RestoreOperator(DatabaseJobOperator):
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the job, which has compared target and archive itself, found."""
         told = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
-        told |= {key: result.get(key, []) for key in ("not_restored", "skipped_existing", "unlogged", "stale")}
+        lists = ("not_restored", "skipped_existing", "unlogged", "stale", "lost")
+        told |= {key: result.get(key, []) for key in lists}
         told["schema_note"] = result.get("schema_note", "")
         return told | {
             key: result[key] for key in ("roles", "loaded_by", "read_from", "dry_run", "plan") if key in result
