@@ -28,7 +28,7 @@ from holdfast.sources.postgresql.decode import max_value_bytes
 from holdfast.sources.postgresql.session import connect
 from sparkjobs.changes import ChangeReader, Stretch
 from sparkjobs.driver import Job, database_address
-from sparkjobs.segments import Segment, compare, known_cut, mark_segment, read_now, snapshot_segment
+from sparkjobs.segments import Following, Segment, compare, known_cut, mark_segment, read_now, snapshot_segment
 from sparkjobs.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
 from sparkjobs.start_over import (
     Restarted,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Catalog
     from sparkjobs.changes import FinishedWindow
-    from sparkjobs.segments import Following
 
 WINDOW_BYTES = 256 << 20
 """Log that is one window: the server keeps what it decodes in a temporary file until it is all sent."""
@@ -108,6 +107,12 @@ def follow(
     run.to(now, block, lets_go=wish is None)
     run.forget_marks()
     return run.summary()
+
+
+def _is_told(last: Block, segment: Segment) -> bool:
+    """Say whether the log tells of all changes of definitions since a block."""
+    told = last.stream.definitions if last.is_cut and last.stream else ""
+    return bool(told) and told == segment.cut.seen.definitions
 
 
 def _room(room: int, last: FinishedWindow, beside: int | None) -> int:
@@ -225,15 +230,23 @@ class Run:
         :param lets_go: of the last one's log; else who waits for its quorum does that, or the next backup.
         :param reader: reads the tables that begin anew in the snapshot that the segment ends with.
         """
-        last = self._newest()
         before = self._before()
         following = self._compared(segment, before)
+        is_told = _is_told(self._newest().block, segment)
+        if is_told and following.until_changed.keys() - following.followed.keys():
+            self._to_first_change(segment, following)
+            is_told = False
+        last = self._newest()
         room = WINDOW_BYTES
         while True:
             stretches = self._next(segment.end, room, block)
             windows = self._read(stretches, before, segment, following)
             if windows is None:
                 self._at_once = 1
+                continue
+            if is_told and any(window.uncertain for window in windows):
+                self._to_first_change(segment, following)
+                is_told, last, block = False, self._newest(), uuid.uuid4().hex
                 continue
             for stretch, window in zip(stretches, windows, strict=True):
                 at = self._position()
@@ -244,10 +257,8 @@ class Run:
                 following = following.without(window.uncertain, segment.cut.catalog)
                 is_last = parse_position(window.to_position) >= segment.end
                 end = self._end(window, segment, following, reader) if is_last else None
-                self._commit(window, show_position(at), stretch.block, segment, last.block, following, end)
+                self._archive_window(stretch.block, window, segment, last.block, following, end, lets_go=lets_go)
                 following = replace(following, born=())
-                if lets_go or not is_last:
-                    self._let_go()
                 if end:
                     self._to_begin = end.to_begin
                     return
@@ -255,6 +266,62 @@ class Run:
                 if window.bounded or window.uncertain:
                     break  # what was read beside it is not what follows, or is of tables that cannot be followed
             block = uuid.uuid4().hex
+
+    def _to_first_change(self, segment: Segment, following: Following) -> None:
+        """Archive all up to the first transaction that changes a definition, with the tables that start over for it.
+
+        The log tells of it: up to there, all tables are what they were.
+
+        :param following: for the whole segment.
+        """
+        last = self._newest().block
+        known = last.stream.not_followed if last.stream else {}
+        until = Following(following.until_changed, known, ())
+        unchanged = replace(segment, cut=known_cut(self._job, last))
+        room = WINDOW_BYTES
+        while True:
+            upto = show_position(min(self._position() + room, segment.end))
+            window = self._commit_unchanged(upto, segment, unchanged, until)
+            if window is None:
+                return
+            room = _room(room, window, None)
+
+    def _commit_unchanged(
+        self, upto: str, segment: Segment, unchanged: Segment, following: Following
+    ) -> FinishedWindow | None:
+        """Archive a window in which no definition is changed, or what of it is before that.
+
+        :param unchanged: the same segment with the objects of its beginning.
+        :return: None where nothing of this kind is to follow.
+        """
+        at, block, last = self._position(), uuid.uuid4().hex, self._newest().block
+        (window,) = self._read([Stretch(block, upto)], unchanged.cut.catalog, unchanged, following) or (None,)
+        defined = window.defined if window else ()
+        if window and defined and parse_position(defined[0]) > at:
+            block = uuid.uuid4().hex
+            (window,) = self._read([Stretch(block, defined[0])], unchanged.cut.catalog, unchanged, following) or (None,)
+        elif defined or (window and parse_position(window.to_position) >= segment.end):
+            return None
+        if window is None or window.uncertain:
+            return None
+        self._archive_window(block, window, segment, last, following, None)
+        return None if defined else window
+
+    def _archive_window(
+        self,
+        block: str,
+        window: FinishedWindow,
+        segment: Segment,
+        last: Block,
+        following: Following,
+        end: SegmentEnd | None,
+        *,
+        lets_go: bool = True,
+    ) -> None:
+        """Commit a window, and give its log back, which of the last one somebody else may do."""
+        self._commit(window, show_position(self._position()), block, segment, last, following, end)
+        if lets_go or end is None:
+            self._let_go()
 
     def _next(self, end: int, room: int, block: str) -> list[Stretch]:
         """Cut what is next of the log into windows that are read at a time: the first by the slot, others by copies.

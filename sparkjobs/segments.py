@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.files import new_attempt, read_file, table_folder, write_bytes
@@ -60,6 +60,7 @@ class Following:
     :param to_begin: names of those that need a snapshot first.
     :param born: those that are followed from their first row on.
     :param dropped: by oid, what was there before.
+    :param until_changed: those that are followed as long as no definition is changed, each with its entry.
     """
 
     followed: dict[int, int]
@@ -67,6 +68,7 @@ class Following:
     to_begin: tuple[str, ...]
     born: tuple[Born, ...] = ()
     dropped: tuple[int, ...] = ()
+    until_changed: dict[int, int] = field(default_factory=dict)
 
     def without(self, uncertain: Collection[int], now: Catalog) -> Following:
         """Return this without tables of which a column could not be told."""
@@ -79,6 +81,7 @@ class Following:
             self.to_begin + labels,
             tuple(each for each in self.born if each.oid not in uncertain),
             self.dropped,
+            self.until_changed,
         )
 
 
@@ -228,6 +231,7 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: b
         tuple(labels.values()),
         tuple(each for each in born if each.oid not in reasons),
         tuple(sorted(old.keys() - new.keys())),
+        {oid: entry for oid, entry in followed.items() if oid in was},
     )
 
 

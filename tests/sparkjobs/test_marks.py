@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import marks
 from holdfast.marks import SetMark, set_mark
+from holdfast.sources.postgresql import definitions
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.moment import emit
 from holdfast.sources.postgresql.session import connect
@@ -81,6 +82,9 @@ MIGRATIONS = {
 }
 
 
+ALONE = ("--no-publications", "--exclude-schema=holdfast_log")
+"""Without what is ours."""
+
 REPRESENTATIVE = ("a rewrite that leaves the form", "another type", "data that is moved", "a table that goes")
 
 IN_TURN = ("another type", "another key", "tables that change places", "a label", "a column that goes and comes")
@@ -96,6 +100,11 @@ def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
         yield made
 
 
+def told(address: Address) -> list[str]:
+    """Return the definitions without the event triggers that tell of them."""
+    return [line for line in schema_of(address, *ALONE) if line.strip("-") and "holdfast" not in line]
+
+
 def mark(followed: Followed, name: str) -> SetMark:
     return set_mark(followed.archive(), [followed.store], followed.address, "shop", name)
 
@@ -109,7 +118,7 @@ def test_a_mark_before_a_migration_brings_back_all_that_was_there(
 ) -> None:
     followed.make(WORK)
     assert mark(followed, "before").why_unknown == ""
-    schema, found = schema_of(followed.address, "--no-publications"), hashes(followed.address)
+    schema, found = schema_of(followed.address, *ALONE), hashes(followed.address)
     # Alone and together, with what an application writes meanwhile.
     followed.make(MIGRATIONS[migration])
     followed.make(("insert into counted (n) values (77)",))
@@ -121,7 +130,7 @@ def test_a_mark_before_a_migration_brings_back_all_that_was_there(
     assert said["stale"] == []
     assert said["not_restored"] == []
     assert said["schema_note"] == ""
-    assert schema_of(target, "--no-publications") == schema
+    assert schema_of(target, *ALONE) == schema
     assert hashes(target) == found
     assert followed.store.list("marks/").objects == ()
 
@@ -138,28 +147,28 @@ def test_after_a_migration_all_is_there_where_a_backup_came_before_the_mark(
         followed.make(migration)
         followed.back_up()
         assert mark(followed, f"after {number}").why_unknown == ""
-        schema, found = schema_of(followed.address, "--no-publications"), hashes(followed.address)
+        schema, found = schema_of(followed.address, *ALONE), hashes(followed.address)
         followed.back_up()
         target = new_database()
         said = followed.restore(f"after {number}", target)
         assert (said["stale"], said["not_restored"], said["schema_note"]) == ([], [], "")
-        assert schema_of(target, "--no-publications") == schema
+        assert schema_of(target, *ALONE) == schema
         assert hashes(target) == found
 
 
 def test_a_mark_is_exact_though_others_commit_while_it_is_set(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = emit
+    original = emit
 
     def among_others(session: Connection, prefix: str, content: str) -> tuple[str, datetime]:
         followed.make(("insert into notes values (98, 'before it')",))
-        told(session, prefix, content)
+        original(session, prefix, content)
         followed.make(("insert into notes values (99, 'behind it')",))
-        return told(session, "holdfast_nothing", "")
+        return original(session, "holdfast_nothing", "")
 
     followed.make(("alter table customers add column early int",))
-    schema = schema_of(followed.address, "--no-publications")
+    schema = schema_of(followed.address, *ALONE)
     monkeypatch.setattr(marks, "emit", among_others)
     assert mark(followed, "before").why_unknown == ""
     followed.make(MIGRATIONS["another key"])
@@ -169,20 +178,20 @@ def test_a_mark_is_exact_though_others_commit_while_it_is_set(
     said = followed.restore("before", target)
 
     assert (said["stale"], said["not_restored"], said["schema_note"]) == ([], [], "")
-    assert schema_of(target, "--no-publications") == schema
+    assert schema_of(target, *ALONE) == schema
     assert rows(target, "select id from public.notes where id > 90") == [(98,)]
 
 
 def test_a_mark_that_definitions_change_beside_is_set_again(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, times = emit, list[str]()
+    original, times = emit, list[str]()
 
     def beside(session: Connection, prefix: str, content: str) -> tuple[str, datetime]:
         times.append(content)
         if len(times) < 3:
             followed.make((f"create table {json.loads(content)['mark']}_{len(times)} (id int)",))
-        return told(session, prefix, content)
+        return original(session, prefix, content)
 
     monkeypatch.setattr(marks, "emit", beside)
     assert mark(followed, "m").why_unknown == ""
@@ -249,4 +258,41 @@ def test_a_backup_that_is_ended_before_it_forgets_a_mark_is_repeated_without_it(
     assert followed.store.list("marks/").objects == ()
     target = new_database()
     assert followed.restore("before", target)["stale"] == []
+    assert hashes(target) == found
+
+
+@pytest.mark.parametrize(
+    "migration",
+    [
+        pytest.param(name, marks=() if name in ("there and back", "a table that goes") else pytest.mark.exhaustive)
+        for name in MIGRATIONS
+    ],
+)
+@pytest.mark.parametrize(
+    "window_bytes",
+    [pytest.param(1 << 10, id="windows", marks=pytest.mark.exhaustive), pytest.param(1 << 28, id="window")],
+)
+def test_where_the_log_tells_of_definitions_all_is_there_up_to_the_first_change(
+    followed: Followed,
+    new_database: NewDatabase,
+    migration: str,
+    window_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody sets a mark."""
+    followed.make(definitions.CREATED)
+    followed.back_up()
+    monkeypatch.setattr("sparkjobs.following.WINDOW_BYTES", window_bytes)
+    followed.make(WORK)
+    at = followed.note()
+    schema, found = told(followed.address), hashes(followed.address)
+    followed.make(MIGRATIONS[migration])
+    followed.make(("insert into counted (n) values (77)",))
+    followed.back_up()
+
+    target = new_database()
+    said = followed.restore(f"lsn:{at}", target)
+
+    assert (said["stale"], said["not_restored"], said["schema_note"]) == ([], [], "")
+    assert told(target) == schema
     assert hashes(target) == found

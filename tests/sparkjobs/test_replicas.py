@@ -12,6 +12,7 @@ import pytest
 from holdfast.archive import Archive, locks
 from holdfast.archive.points import describe
 from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError, ReportedError, UsageError
+from holdfast.marks import set_mark
 from holdfast.replication.backing_up import source_taken
 from holdfast.replication.errors import LostReplicaError
 from holdfast.replication.giving_up import give_up
@@ -30,6 +31,7 @@ from sparkjobs import restore
 from tests.support.command_here import run_here
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.jobs import job_without_spark
+from tests.support.roundtrips import hashes
 from tests.support.servers import passing_database
 
 pytestmark = pytest.mark.service
@@ -258,3 +260,25 @@ def test_behind_a_full_backup_that_stays_where_changes_were_given_up_the_source_
     comes_back(shop.far, "latest", new_database())
     (source,) = describe(Archive.open(shop.place("far")).state)["sources"]
     assert f"backups of shop were given up: no replica had {done.missing[0]} any more" in source["gaps"][-1]["reason"]
+
+
+def test_a_mark_knows_the_schema_whichever_replica_the_next_backup_goes_through(
+    shop: Shop, new_database: NewDatabase
+) -> None:
+    shop.near.back_up()
+    shop.near.run("insert into t values (3, 'three')")
+    stores = [shop.place(name) for name in ("near", "far")]
+    before = hashes(shop.near.address)
+    assert set_mark(Archive.open(stores[0]), stores, shop.near.address, "shop", "before").why_unknown == ""
+    shop.near.run("alter table t alter id type int using id * 100")
+    shop.far.back_up()
+    assert shop.place("far").list("marks/").objects == ()
+    shop.sync("near")
+    shop.near.run("insert into t values (7, 'seven')")
+    shop.near.back_up()
+    assert shop.place("near").list("marks/").objects == ()
+    for each in (shop.near, shop.far):
+        target = new_database()
+        said = each.restore("before", target)
+        assert (said["stale"], said["schema_note"]) == ([], "")
+        assert hashes(target) == before
