@@ -103,8 +103,9 @@ for name, archive in configured_archives().items():
                 False,
                 type="boolean",
                 title="Strict",
-                description="Fail where rows break a condition, or the server refuses an object. Otherwise these are "
-                "left out, or added NOT VALID, and named in not_restored.",
+                description="Fail where rows break a condition, the server refuses an object, or anything else that "
+                "follows the rows does not come back. Otherwise it is left out, or added NOT VALID, and named in "
+                "not_restored.",
             ),
             "trust_source": Param(
                 False,

@@ -86,7 +86,7 @@ class Wish:
     :param unlocked: no lock keeps a vacuum from deleting what is read.
     :param consistency: what of the archive counts.
     :param schema: which one, where it was changed between two backups, and it is not known when.
-    :param strict: end where rows break a condition of their own moment, or something else cannot be created.
+    :param strict: end where rows break a condition, or something that follows them does not come back as it was.
     :param trust_source: where a superuser restores, code of the source may have that one's rights.
     """
 
@@ -355,8 +355,18 @@ class Restoring:
             late = (*late, *set_sequences(self._session), *self._take_back_paths(login))
             if role is not None:
                 late = (*late, *hand_over(sessions, role))
+        self._check_complete(late)
         late = (*late, *self._login_left(), *objects.finish(self._session, plan))
         return late, sum(each.rows for each in expected.values())
+
+    def _check_complete(self, late: Sequence[NotRestored]) -> None:
+        """End a strict restore that leaves something out; the ledger stays, so that one that is not strict goes on.
+
+        :raises RefusedError: names it.
+        """
+        if self._wish.strict and late:
+            left = named([f"{each.what} ({each.reason})" for each in late])
+            raise RefusedError(f"the rows are there, but with --strict nothing may be left out: {left}")
 
     def _login(self) -> AbstractContextManager[Address | None]:
         """Have a log-in of the restore's own for as long as rows come in, where that is wanted."""

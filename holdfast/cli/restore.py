@@ -59,7 +59,7 @@ def restore(
     schema: SchemaTaken = "auto",
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Fail where a condition, or another object, would be left out and named."),
+        typer.Option("--strict", help="Fail where anything that follows the rows would be left out and named."),
     ] = False,
     trust_source: Annotated[
         bool,

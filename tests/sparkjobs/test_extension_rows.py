@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.errors import ReportedError
 from holdfast.sources.postgresql import extension_rows
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
@@ -139,6 +140,8 @@ def test_rows_that_an_extension_of_another_version_does_not_take_are_named(
         session.execute("alter table public.kinds add check (name <> '')")
         session.execute("alter table public.jobs rename column kind to sort")
         session.execute("insert into public.jobs select i, 1, 'here' from generate_series(10, 20) i")
+    with pytest.raises(ReportedError, match=r"--strict.*configuration rows of public.jobs"):
+        followed.restore("latest", target, strict=True)
     said = followed.restore("latest", target)
     (left,) = said["not_restored"]
     assert left["object"] == "configuration rows of public.jobs"

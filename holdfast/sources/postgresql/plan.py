@@ -77,7 +77,8 @@ class RestorePlan:
     :param touches: what of the target's own is locked or changed, in words.
     :param unchanged: what speaks of mapped names in texts that are not rewritten.
     :param beside: other things may be in the target, so what is created must be told from them.
-    :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed.
+    :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed, which ends the restore
+        when all else is done.
     :param runs: what is run of entries that the role may not run as they are, by their numbers.
     :param is_limited: the role is no superuser, and may meet more that it may not.
     :param is_loaded_apart: rows come in by a log-in of the restore's own, to which things belong meanwhile.

@@ -38,8 +38,9 @@ class RestoreOperator(DatabaseJobOperator):
         target has them. (templated)
     :param schema: `earlier` or `later`, where it was changed between two backups, and it is not known when: see
         `schema_note`. `auto` for the one that serves best. (templated)
-    :param strict: fail where rows break a condition, or the server refuses an object, that are otherwise left out, or
-        added `NOT VALID`, and named under `not_restored`. (templated)
+    :param strict: fail where rows break a condition, the server refuses an object, or anything else that follows the
+        rows does not come back as it was. Otherwise it is left out, or added `NOT VALID`, and named under
+        `not_restored`. (templated)
     :param trust_source: let code of the source, such as a function that a CHECK calls, run with the rights of a
         superuser who restores, where no log-in without these can be had. (templated)
     :param consistency: `sequential`, from a replica that has every backup whose quorum has succeeded, and without those
