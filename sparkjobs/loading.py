@@ -66,7 +66,9 @@ class Loading:
         self._older = frozenset(older)
         self._is_strict = is_strict
         self._pages_by = pages_by or address
-        self._tables = self._routed(tables, encoding)
+        self._given = tables
+        self._encoding = encoding
+        self._tables = self._routed()
 
     @property
     def tables(self) -> Sequence[Table]:
@@ -244,15 +246,16 @@ class Loading:
             tables = [table for table, _ in some]
             loose.set_aside(self._session, tables, files, keep_computed=computed, is_begun=is_begun)
 
-    def _routed(self, tables: Sequence[tuple[Table, TableParts]], encoding: str) -> Sequence[tuple[Table, TableParts]]:
+    def _routed(self) -> Sequence[tuple[Table, TableParts]]:
         """Find out which rows go through a table above theirs."""
-        here = self._session.info.parameter_status("server_encoding")
-        roots = through_roots(self._session, [table for table, _ in tables], same_encoding=here == encoding)
-        return [(roots.get(table.oid, table), parts) for table, parts in tables]
+        is_same = self._session.info.parameter_status("server_encoding") == self._encoding
+        roots = through_roots(self._session, [table for table, _ in self._given], same_encoding=is_same)
+        return [(roots.get(table.oid, table), parts) for table, parts in self._given]
 
     def _bring_back(self, sessions: Sessions) -> None:
         """Put the rows that are aside where they belong."""
         steps = self._steps()
+        self._leave_roots(steps)
         aside = [table for table, _ in self._tables if loose.is_aside(table, steps)]
         waiting = [table for table in aside if not loose.is_back(table, steps)]
         sessions.run([table for table in waiting if table.oid not in self._older], self._try_to_bring_back)
@@ -261,6 +264,17 @@ class Loading:
         for table in reversed(aside):
             if table.oid not in self._older:
                 loose.put_conditions_back(self._session, table)
+
+    def _leave_roots(self, steps: Mapping[str, str]) -> None:
+        """Do without roots that cannot tell where rows belong, if none of these is back yet."""
+        below: dict[tuple[str, str], list[Table]] = {}
+        for (table, _), (routed, _) in zip(self._given, self._tables, strict=True):
+            if not routed.has_rows and loose.is_aside(table, steps):
+                below.setdefault(_place(routed), []).append(table)
+        for some in below.values():
+            if not self._is_strict and not any(loose.is_back(table, steps) for table in some):
+                loose.leave_root(self._session, some)
+        self._tables = self._routed()
 
     def _try_to_bring_back(self, session: Any, table: Table) -> None:
         with nullcontext() if self._is_strict else suppress(loose.MisfitError):

@@ -76,6 +76,15 @@ RAISES = (
 )
 
 
+KEYED = (
+    "create function key(n int) returns int language plpgsql immutable as 'begin return n; end'",
+    "create table keyed (n int) partition by hash (key(n))",
+    "create table keyed_0 partition of keyed for values with (modulus 1, remainder 0)",
+    "insert into keyed values (1)",
+    "create or replace function key(n int) returns int language plpgsql immutable as 'begin return 1 / 0; end'",
+)
+
+
 def rows(address: Address, query: str) -> list[Any]:
     with connect(address) as session:
         return session.execute(query.encode()).fetchall()
@@ -243,7 +252,7 @@ def test_a_formula_that_fails_leaves_the_values_of_the_backup(
 def test_a_restore_that_was_ended_names_the_same_when_it_goes_on(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run_backup(create_database(*NEVER_TRUE_NOW, *ORPHANS, *PATHS[1:], *RAISES))[0] == 0
+    assert run_backup(create_database(*NEVER_TRUE_NOW, *ORPHANS, *PATHS[1:], *KEYED, *RAISES))[0] == 0
     target, other = create_database(), create_database()
     steps = [(loose, "put_conditions_back"), (load, "refresh_views"), (objects, "finish")]
     for module, name in steps:

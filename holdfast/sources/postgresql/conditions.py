@@ -61,6 +61,9 @@ from own join pg_catalog.pg_class c on c.oid = relation and c.relispartition
 join pg_catalog.pg_inherits i on i.inhrelid = relation where height = 0
 """
 
+_BELONGING = "select coalesce(pg_catalog.pg_get_partition_constraintdef(%s::regclass), 'true')"
+"""What tells of a row that it belongs to a partition: it calls the functions of all keys above that."""
+
 _DETACHED = f"""
 insert into {LEDGER}.detached (relation) select %(table)s::regclass where exists (select from {LEDGER}.created)
 """
@@ -163,17 +166,52 @@ class Dropped:
         return cls(NotRestored.from_dict(told), *more)
 
 
-def drop_condition(session: Connection, table: str, error: psycopg.Error, reason: str = "") -> Dropped | None:
+def drop_condition(
+    session: Connection, table: str, rows: str, error: psycopg.Error, reason: str = ""
+) -> Dropped | None:
     """Drop the condition that rows of a table break; None where there is none that gives way.
 
-    Where a server does not say which one it is, since a function of one failed, the first that asks functions goes.
+    Where a server does not say which one it is, since a function of one failed, the bound of a partition goes if it is
+    what fails, or else the first condition that asks functions.
 
     :param table: as the server writes it.
+    :param rows: the table that they are in, written so, too.
     :param reason: why it gives way, or else what the server says.
     """
-    condition = _broken(session, table, error) or _asking(session, table)
+    condition = _broken(session, table, error)
     if condition is None:
-        return None
+        is_bound = failure_of_bound(session, table, rows) is not None
+        condition = _bound(session, table) if is_bound else _asking(session, table)
+    return None if condition is None else _drop(session, table, condition, reason or words(error))
+
+
+def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Error | None:
+    """Return why it cannot be said which rows belong to a partition: a function of a key fails; None where it can.
+
+    :param table: may be no partition, to which any row belongs.
+    :param rows: the table that they are in.
+    """
+    try:
+        with session.transaction():
+            (belonging,) = session.execute(_BELONGING, (table,)).fetchone() or ("true",)
+            session.execute(f"select count(*) from {rows} where {belonging}".encode())
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        return error
+    return None
+
+
+def detach(session: Connection, table: str, error: psycopg.Error) -> Dropped | None:
+    """Make a table of its own of a partition; None where it is none, or was there before.
+
+    :param error: why.
+    """
+    condition = _bound(session, table)
+    return None if condition is None else _drop(session, table, condition, words(error))
+
+
+def _drop(session: Connection, table: str, condition: _Condition, reason: str) -> Dropped | None:
     try:
         with session.transaction():
             session.execute(f"alter {condition.on} {condition.drop}".encode())
@@ -183,7 +221,7 @@ def drop_condition(session: Connection, table: str, error: psycopg.Error, reason
         return None
     added = f"alter {condition.on} {condition.add}"
     return Dropped(
-        NotRestored(condition.what, reason or words(error), f"{added};"),
+        NotRestored(condition.what, reason, f"{added};"),
         f"{added} not valid;" if condition.name else "",
         f"alter {condition.on} validate constraint {condition.name};" if condition.name else "",
     )

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import psycopg
 
 from holdfast.errors import RefusedError
-from holdfast.sources.postgresql.conditions import Dropped, add_again, drop_condition, drop_expression, refusal_of
+from holdfast.sources.postgresql.conditions import (
+    Dropped,
+    add_again,
+    detach,
+    drop_condition,
+    drop_expression,
+    failure_of_bound,
+    refusal_of,
+)
 from holdfast.sources.postgresql.ledger import (
     LEDGER,
     ROWS_ASIDE,
@@ -159,6 +167,28 @@ def _create_aside(session: Connection, table: Table, there: Table) -> None:
         session.execute(f"create table {qualified(there.table_schema, there.name)} ({columns})".encode())
 
 
+def leave_root(session: Connection, tables: Sequence[Table]) -> None:
+    """Detach partitions whose root cannot tell where rows belong, since a function of its key fails.
+
+    Their rows then go back into each of them, as they were in the source.
+
+    :param tables: all that the root has rows of, as they are called themselves. The rows are aside.
+    """
+    steps = read_steps(session)
+    names = {table.oid: qualified(table.table_schema, table.name) for table in tables}
+    places = (aside(table, steps) for table in tables)
+    failures = (
+        failure_of_bound(session, names[place.oid], qualified(place.table_schema, place.name)) for place in places
+    )
+    if (error := next(filter(None, failures), None)) is None:
+        return
+    with session.transaction():
+        for table in tables:
+            note_step(session, _left(table))
+            dropped = detach(session, names[table.oid], error)
+            note_result(session, _left(table), json.dumps([dropped.to_dict()] if dropped else []))
+
+
 def bring_back(session: Connection, table: Table, *, reason: str | None = None) -> None:
     """Put the rows of the moment where they belong.
 
@@ -175,14 +205,15 @@ def bring_back(session: Connection, table: Table, *, reason: str | None = None) 
 
 
 def _bring_back(session: Connection, table: Table, reason: str | None) -> None:
-    there = aside(table, read_steps(session))
+    steps = read_steps(session)
+    there = aside(table, steps)
     source, target = (qualified(each.table_schema, each.name) for each in (there, table))
     computed = {row[0] for row in session.execute(_COMPUTED_HERE, (target,))}  # not, where a formula has given way
     kept = [column.name for column in table.columns if column.name not in computed]
-    dropped: list[Dropped] = []
+    dropped = _read_dropped(steps.get(_left(table)))
     session.execute("set local synchronous_commit = off")
     while (error := refusal_of(session, _insert(target, source, kept))) is not None:
-        condition = None if reason is None else _give_way(session, table, error, reason)
+        condition = None if reason is None else _give_way(session, table, source, error, reason)
         if condition is None and reason is not None and there.columns != table.columns:
             condition = drop_expression(session, target, kept, error)
         if condition is None:
@@ -207,9 +238,13 @@ def put_conditions_back(session: Connection, table: Table) -> None:
     with once(session, _conditions(table)) as is_new:
         if not is_new:
             return
-        dropped = [Dropped.from_dict(each) for each in json.loads(read_result(session, _returned(table)) or "[]")]
+        dropped = _read_dropped(read_result(session, _returned(table)))
         left = [each for condition in reversed(dropped) if (each := add_again(session, condition)) is not None]
         note_result(session, _conditions(table), json.dumps([each.describe() for each in left]))
+
+
+def _read_dropped(noted: str | None) -> list[Dropped]:
+    return [Dropped.from_dict(each) for each in json.loads(noted or "[]")]
 
 
 def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
@@ -220,10 +255,10 @@ def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
     return [NotRestored.from_dict(each) for each in reversed(noted)]
 
 
-def _give_way(session: Connection, table: Table, error: psycopg.Error, reason: str) -> Dropped | None:
+def _give_way(session: Connection, table: Table, rows: str, error: psycopg.Error, reason: str) -> Dropped | None:
     """Drop what does not take a row: a condition of the table, or of one of the partitions that rows go on to."""
     for name in _refusing(session, table, error):
-        if (condition := drop_condition(session, name, error, reason)) is not None:
+        if (condition := drop_condition(session, name, rows, error, reason)) is not None:
             return condition
     return None
 
@@ -242,6 +277,10 @@ def _refusing(session: Connection, table: Table, error: psycopg.Error) -> Iterat
 
 def _moved(table: Table) -> str:
     return f"aside {table.oid}"
+
+
+def _left(table: Table) -> str:
+    return f"left root {table.oid}"
 
 
 def _returned(table: Table) -> str:

@@ -14,6 +14,7 @@ import psycopg
 
 from holdfast.errors import HoldfastError, RefusedError
 from holdfast.sources.postgresql.conditions import NOT_VALID, refusal_of
+from holdfast.sources.postgresql.inlined import lend_to_read
 from holdfast.sources.postgresql.large_objects import create_large_objects
 from holdfast.sources.postgresql.ledger import (
     LEDGER,
@@ -90,7 +91,10 @@ def create_tables(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, .
 
 def _create(session: Connection, plan: RestorePlan, entries: Sequence[Entry]) -> list[NotRestored]:
     left: list[NotRestored] = []
+    known = {entry.id: entry for entry in plan.entries}
     for entry in entries:
+        if not plan.is_strict:
+            lend_to_read(session, entry, known)
         if plan.is_limited and not plan.is_strict:
             _create_as_allowed(session, plan, entry, left)
         else:

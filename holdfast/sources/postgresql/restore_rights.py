@@ -103,7 +103,7 @@ class _Asked:
                 reason = f"{self._user} may not give things to {owner}, since it is no member of that role"
                 yield entry, statement, NotRestored(f"owner of {entry.label}", reason, statement)
         if entry.kind in ROUTINES:
-            for setting in _settings(entry.sql):
+            for setting in settings_of(entry.sql):
                 if reason := self._try(_FUNCTION.format(setting=setting)):
                     name = " ".join(setting.split()[1:2])
                     altered = next((each for each, _ in owner_statements(entry.sql)), "").rpartition(" OWNER TO ")[0]
@@ -115,7 +115,7 @@ class _Asked:
             return "what it belongs to is not restored"
         if entry.kind == "EVENT TRIGGER":
             return self._try(_TRIGGER)
-        if entry.kind == "PUBLICATION" and _has_words(entry.sql, "FOR", "ALL"):
+        if entry.kind == "PUBLICATION" and has_words(entry.sql, "FOR", "ALL"):
             return self._try(f"create publication {_PROBE} for all tables")
         if entry.kind == "PUBLICATION TABLES IN SCHEMA":
             return self._try(f"create publication {_PROBE} for tables in schema pg_catalog")
@@ -141,12 +141,13 @@ class _Asked:
         return ""
 
 
-def _has_words(sql: str, *wanted: str) -> bool:
+def has_words(sql: str, *wanted: str) -> bool:
+    """Say whether words stand in a statement, one after the other."""
     found = [token.word for token in tokens(sql) if token.kind not in (SPACE, COMMENT)]
     return any(tuple(found[place : place + len(wanted)]) == wanted for place in range(len(found)))
 
 
-def _settings(sql: str) -> Iterator[str]:
+def settings_of(sql: str) -> Iterator[str]:
     """Yield the SET clauses of a routine: pg_dump writes each on a line of its own, before the routine's text."""
     found = list(tokens(sql))
     for place, token in enumerate(found):

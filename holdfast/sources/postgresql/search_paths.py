@@ -10,7 +10,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.ledger import LEDGER, forget_step, note_result, once, read_result, read_steps
+from holdfast.sources.postgresql.ledger import (
+    LEDGER,
+    forget_step,
+    note_result,
+    note_step,
+    once,
+    read_result,
+    read_steps,
+)
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.sql import ident, qualified
 
@@ -91,9 +99,16 @@ def asked_by(session: Connection, tables: Collection[Table]) -> Mapping[int, Seq
     found: dict[int, list[tuple[str, str]]] = {}
     for name, routine, schema in session.execute(_ASKED, (list(called),)).fetchall():
         for table in called[name]:
-            path = dict.fromkeys((schema, "public", table.table_schema))
-            found.setdefault(table.oid, []).append((routine, ", ".join(map(ident, path))))
+            found.setdefault(table.oid, []).append((routine, path_of(schema, table.table_schema)))
     return found
+
+
+def path_of(schema: str, table_schema: str) -> str:
+    """Return the search_path to try for a function that a table asks.
+
+    :param schema: of the function.
+    """
+    return ", ".join(map(ident, dict.fromkeys((schema, "public", table_schema))))
 
 
 def lend(session: Connection, functions: Collection[tuple[str, str]]) -> None:
@@ -105,11 +120,25 @@ def lend(session: Connection, functions: Collection[tuple[str, str]]) -> None:
                 note_result(session, f"{_STEP}{routine}", json.dumps(path))
 
 
+def lend_by(session: Connection, altered: str, path: str) -> None:
+    """Give a function that has none a search_path, as above, in the caller's transaction.
+
+    :param altered: the beginning of the statement that does so: `ALTER FUNCTION`, and which one.
+    """
+    before = session.execute(_WITH_PATH).fetchall()
+    session.execute(f"{altered} set search_path = {path}".encode())
+    for row in session.execute(_WITH_PATH).fetchall():
+        if row not in before and note_step(session, step := f"{_STEP}{row[0]}"):
+            note_result(session, step, json.dumps(path))
+
+
 def note_own(session: Connection) -> None:
     """Note, before any code of the source can run, which functions have a search_path of their own: they keep it."""
     with once(session, _OWN) as is_new:
         if is_new:
-            note_result(session, _OWN, json.dumps([name for (name,) in session.execute(_WITH_PATH)]))
+            steps = read_steps(session)
+            named = [name for (name,) in session.execute(_WITH_PATH)]
+            note_result(session, _OWN, json.dumps([name for name in named if f"{_STEP}{name}" not in steps]))
 
 
 def take_back(session: Connection, routines: Collection[str]) -> None:
@@ -141,8 +170,8 @@ def give_back(session: Connection) -> tuple[NotRestored, ...]:
 def _given_back(session: Connection, routine: str, path: str) -> NotRestored:
     session.execute(f"alter function {routine} reset search_path".encode())
     reason = (
-        f"what conditions or generated columns ask it could be answered only with search_path = {path}, which is "
-        "no part of the backup: rows that come under another one may be refused"
+        f"what conditions, generated columns or partition keys ask it could be answered only with search_path = {path}"
+        ", which is no part of the backup: rows that come under another one may be refused"
     )
     again = f"alter function {routine} set search_path = {path};"
     return NotRestored(f"search_path of function {routine}", reason, again)
