@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.outages import explained
 from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_superusers, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
-from holdfast.sources.postgresql.restore_rights import within_rights
+from holdfast.sources.postgresql.restore_rights import owners_of, within_rights
 from holdfast.sources.postgresql.restore_sequences import find_places, set_sequences
 from holdfast.sources.postgresql.restricted_login import drop_login, make_loader, temporary_login
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
@@ -228,6 +228,7 @@ class Restoring:
             details,
             create=self._wish.create_roles,
             harmless=self._wish.harmless_roles,
+            owners=owners_of(plan) if self._wish.create_roles else (),
         )
         check_tablespaces(self._session, self._address, used_by(plan.entries))
         if plan.large_objects:
@@ -450,6 +451,8 @@ class Restoring:
         left = create_roles(self._session, roles)
         if roles.created:
             self._job.say(f"created roles: {named([role.name for role in roles.created])}")
+        if roles.joined:
+            self._job.say(f"{self._session.info.user} is a member of {named(roles.joined)} now, which own something")
         if roles.without_password:
             self._job.say(f"roles that need a password to log in: {named(roles.without_password)}")
         self._job.say(*(f"left as it is: role {each}" for each in roles.differences[:_TOLD]))

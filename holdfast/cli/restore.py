@@ -139,6 +139,7 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
         *_paragraph("of the target's own", plan["touches"]),
         *_paragraph("roles that will be created", plan["roles"]["created"]),
         *_paragraph("roles that will need a password to log in", plan["roles"]["without_password"]),
+        *_paragraph("roles that who restores becomes a member of, as they own something", plan["roles"]["joined"]),
         *_paragraph("roles that are there, left as they are", plan["roles"]["differences"]),
         *_paragraph("speak of old names in texts that are not changed", plan["unchanged"]),
     ]

@@ -11,7 +11,8 @@ import pytest
 
 from holdfast.sources.postgresql import load
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.large_objects import LargeObjectGroup, create_large_objects
+from holdfast.sources.postgresql.large_object_definitions import create_large_objects
+from holdfast.sources.postgresql.large_objects import LargeObjectGroup
 from holdfast.sources.postgresql.programs import need
 from holdfast.sources.postgresql.session import connect
 from tests.support.jobs import RunJob, failed
@@ -179,7 +180,7 @@ def test_missing_roles_are_made_where_that_is_wanted(
         _, planned = run_restore(target, "--roles", "create", "--dry-run")
         assert planned.result is not None
         names = ["beyond_member", "beyond_reader"]
-        roles = {"created": names, "without_password": ["beyond_member"], "differences": []}
+        roles = {"created": names, "without_password": ["beyond_member"], "differences": [], "joined": []}
         assert planned.result["plan"]["roles"] == roles
         assert rows(target, "select 1 from pg_roles where rolname = 'beyond_reader'") == []
         code, record = run_restore(target, "--roles", "create")

@@ -1,21 +1,20 @@
 """Large objects: their contents are the rows of pg_largeobject, their definitions stand in the catalog record.
 
-pg_dump writes definitions only together with contents, so they are read and created here. Contents are written with
-lo_put, which any role may use on its own objects; pg_largeobject itself can be written by superusers only.
+pg_dump writes definitions only together with contents, so they are read here; `large_object_definitions` creates them.
+Contents are written with lo_put, which any role may use on its own objects; pg_largeobject itself can be written by
+superusers only.
 """
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.record import Record
 from holdfast.sources.postgresql.session import acting
-from holdfast.sources.postgresql.sql import ident, literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     import psycopg
     import pyarrow as pa
@@ -33,9 +32,6 @@ KEPT_PAGES: Final = (
 )
 """Of the rows of pg_largeobject. lo_truncate leaves pages without a byte; only as the last one has such a page a
 meaning: the object ends there."""
-
-_AT_ONCE: Final = 500
-"""Objects of one transaction: each that changes its owner or privileges holds a lock to its end."""
 
 _WRITE: Final = 0x20000
 _ROWS_AT_ONCE: Final = 1000
@@ -120,51 +116,9 @@ def check_comparable(session: Connection, address: Address) -> None:
         who = acting(session)
         raise RefusedError(
             f"the backup holds large objects, and {who} may not read those of {address.url}, so they "
-            f"could not be compared with the archive: grant pg_read_all_data to {who}"
+            f"could not be compared with the archive: grant pg_read_all_data to {who}, or restore without them "
+            "(--tables '*')"
         )
-
-
-def create_large_objects(session: Connection, group: LargeObjectGroup) -> None:
-    """Create large objects, still empty, with owner, privileges and comment. Those that are there are left alone.
-
-    An object and all that is said of it come in one transaction, so this can be tried again after a failure.
-
-    :param session: in autocommit mode.
-    """
-    waiting = group.each()
-    while oids := list(islice(waiting, _AT_ONCE)):
-        with session.transaction():
-            missing = [row[0] for row in session.execute(_MISSING, (oids,))]
-            if missing:
-                session.execute("select pg_catalog.lo_create(o) from unnest(%s::oid[]) o", (missing,))
-                session.execute("; ".join(_definition(group, missing, acting(session))).encode())
-
-
-_MISSING = """
-select o::int8 from unnest(%s::oid[]) o
-where not exists (select from pg_catalog.pg_largeobject_metadata m where m.oid = o)
-"""
-
-
-def _definition(group: LargeObjectGroup, oids: Sequence[int], creator: str) -> list[str]:
-    statements = []
-    if group.owner != creator:
-        statements += [f"alter large object {oid} owner to {ident(group.owner)}" for oid in oids]
-    if group.grants is not None:
-        objects = f"large object {', '.join(map(str, oids))}"
-        statements.append(f"revoke all on {objects} from {ident(group.owner)}, public")
-        for grant in group.grants:
-            to = ident(grant.grantee) if grant.grantee else "public"
-            option = " with grant option" if grant.grantable and grant.grantee != group.owner else ""
-            given = f"grant {grant.privilege} on {objects} to {to}{option}"
-            statements += [given] if grant.grantor == group.owner else _as_role(grant.grantor, given)
-    if group.comment is not None:
-        statements += [f"comment on large object {oid} is {literal(group.comment)}" for oid in oids]
-    return statements
-
-
-def _as_role(role: str, statement: str) -> list[str]:
-    return [f"set local role {ident(role)}", statement, "set local role none"]
 
 
 def put_pages(cursor: psycopg.Cursor[Any], batches: Iterable[pa.RecordBatch]) -> int:

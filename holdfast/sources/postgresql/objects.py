@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import psycopg
 from holdfast.errors import HoldfastError, RefusedError
 from holdfast.sources.postgresql.conditions import NOT_VALID, refusal_of
 from holdfast.sources.postgresql.inlined import lend_to_read
-from holdfast.sources.postgresql.large_objects import create_large_objects
+from holdfast.sources.postgresql.large_object_definitions import create_large_objects
 from holdfast.sources.postgresql.ledger import (
     LEDGER,
     drop_ledger,
@@ -47,6 +48,8 @@ LOCK_WAIT_S = 60.0
 
 _BATCH = 500
 """Entries in one transaction: it keeps the lock of each table, and a server has room for a few thousand."""
+
+_OWNER = "owner of "
 
 SETTINGS = "set check_function_bodies = off; set xmloption = content; set client_min_messages = warning"
 """What pg_dump sets for what it writes; the rest of its settings are those of every session."""
@@ -85,8 +88,20 @@ def create_tables(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, .
             return left
 
     created = sessions.run(range(0, len(entries), size or 1), create, at_once=1)
-    sessions.run(plan.large_objects, create_large_objects)
-    return tuple(each for left in created for each in left)
+    left = sessions.run([each for some in created for each in some], _give_once_more)
+    defined = sessions.run(plan.large_objects, create_large_objects)
+    return (*filter(None, left), *(each for some in defined for each in some))
+
+
+def _give_once_more(session: Connection, left: NotRestored) -> NotRestored | None:
+    """Give a thing to an owner who got the right to create in its schema only behind it; return what is still left."""
+    if not left.what.startswith(_OWNER):
+        return left
+    step = f"again: {left.what}"
+    with once(session, step) as is_new:
+        if is_new and (why := refusal_of(session, left.statement)) is not None:
+            note_result(session, step, json.dumps(replace(left, reason=words(why)).describe()))
+    return _noted(session, step)
 
 
 def _create(session: Connection, plan: RestorePlan, entries: Sequence[Entry]) -> list[NotRestored]:
@@ -118,7 +133,7 @@ def _create_as_allowed(session: Connection, plan: RestorePlan, entry: Entry, lef
         bare = bare.replace(statement, "", 1)
     if owners and refusal_of(session, f"{entry.settings} {bare}") is None:
         tried = ((statement, refusal_of(session, statement)) for statement in owners)
-        left += [NotRestored(f"owner of {entry.label}", words(why), each) for each, why in tried if why is not None]
+        left += [NotRestored(f"{_OWNER}{entry.label}", words(why), each) for each, why in tried if why is not None]
     elif entry.kind in TABLES:
         before = (f"; before that, {each.what}: {each.reason}" for each in left[-1:])
         raise RefusedError("".join((str(refused), *before))) from refused.__cause__

@@ -68,6 +68,12 @@ def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> Re
     return replace(plan, runs=runs, is_limited=True, not_restored=(*plan.not_restored, *left))
 
 
+def owners_of(plan: RestorePlan) -> set[str]:
+    """Return the roles that what a plan creates is given to."""
+    owners = {owner for entry in plan.entries for _, owner in owner_statements(entry.sql)}
+    return owners | {group.owner for group in plan.large_objects}
+
+
 def owner_statements(sql: str) -> Iterator[tuple[str, str]]:
     """Yield the statements of an entry that give what it creates to a role, each with that role."""
     for statement in statements(sql):

@@ -16,14 +16,15 @@ from holdfast.errors import HoldfastError, RefusedError
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
-from holdfast.sources.postgresql.roles import Roles, read_roles
+from holdfast.sources.postgresql.roles import Membership, Roles, read_roles
+from holdfast.sources.postgresql.session import is_refusal
 from holdfast.sources.postgresql.sql import ident, literal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.roles import Membership, RoleRecord
+    from holdfast.sources.postgresql.roles import RoleRecord
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -53,11 +54,13 @@ class RolePlan:
     :param created: those that the target lacks.
     :param granted: memberships of theirs, or in them.
     :param differences: in what roles that the target has are other than in the source; they stay so.
+    :param joined: new ones that who restores becomes a member of, to give them what they own: no superuser may else.
     """
 
     created: tuple[RoleRecord, ...] = ()
     granted: tuple[Membership, ...] = ()
     differences: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
 
     @property
     def without_password(self) -> tuple[str, ...]:
@@ -70,6 +73,7 @@ class RolePlan:
             "created": [role.name for role in self.created],
             "without_password": list(self.without_password),
             "differences": list(self.differences),
+            "joined": list(self.joined),
         }
 
 
@@ -81,10 +85,12 @@ def plan_roles(
     *,
     create: bool,
     harmless: bool = False,
+    owners: Collection[str] = (),
 ) -> RolePlan:
     """Make sure that the roles are there that own or may use what is restored, or plan to make them.
 
     :param names: of those that must be there.
+    :param owners: those of them that own something.
     :param recorded: with the backup; None where that was made by a release that did not record them.
     :param create: make those that are missing, with what they are members of and their members.
     :param harmless: make all that are missing, and none of them a superuser.
@@ -106,14 +112,23 @@ def plan_roles(
     lacking = [
         f"{role.name}: {each.upper()} in the backup" for role in created for each in may_not if getattr(role, each)
     ]
+    granted = [_grantable(session, each) for each in wanted.memberships if new.intersection((each.role, each.member))]
+    mine = {each.role for each in granted if each.member == session.info.user and each.set is not False}
     return RolePlan(
         created=tuple(role.model_copy(update=dict.fromkeys(may_not, False)) for role in created),
-        granted=tuple(each for each in wanted.memberships if new.intersection((each.role, each.member))),
+        granted=tuple(granted),
         differences=(
             *_differences(wanted, there),
             *(f"{each}, which {session.info.user} may not give" for each in lacking),
         ),
+        joined=tuple(sorted(new.intersection(owners) - mine)) if may_not else (),
     )
+
+
+def _grantable(session: Connection, membership: Membership) -> Membership:
+    """Return a membership without what who makes a role has by that, and may not grant itself: from 16 on, ADMIN."""
+    has_it = membership.member == session.info.user and session.info.server_version >= 160000
+    return membership.model_copy(update={"admin": False}) if has_it else membership
 
 
 def _may_not_give(session: Connection) -> tuple[str, ...]:
@@ -159,7 +174,7 @@ def _differences(wanted: Roles, there: Roles) -> Iterator[str]:
 def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]:
     """Make the roles of a plan, in one transaction, without passwords.
 
-    :return: the memberships that the session's role may not grant.
+    :return: the memberships that the server does not let the session's role grant.
     :raises HoldfastError: the server does not let it; then none is made.
     """
     try:
@@ -168,7 +183,8 @@ def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]
                 session.execute(f"CREATE ROLE {ident(role.name)} {' '.join(role.attributes().values())}".encode())
                 for setting in role.settings:
                     session.execute(f"ALTER ROLE {ident(role.name)} SET {_assignment(setting)}".encode())
-            return tuple(filter(None, (_grant(session, each) for each in plan.granted)))
+            mine = [Membership(role=name, member=session.info.user, admin=False) for name in plan.joined]
+            return tuple(filter(None, (_grant(session, each) for each in (*plan.granted, *mine))))
     except psycopg.Error as error:
         raise HoldfastError(
             f"the roles could not be created ({' '.join(str(error).split())}), and none was: create them by hand, or "
@@ -180,7 +196,9 @@ def _grant(session: Connection, membership: Membership) -> NotRestored | None:
     try:
         with session.transaction():
             session.execute(membership.statement().encode())
-    except psycopg.errors.InsufficientPrivilege as error:
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
         what = f"membership of {membership.member} in {membership.role}"
         return NotRestored(what, words(error), f"{membership.statement()};")
     return None

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from holdfast.errors import RefusedError
-from holdfast.sources.postgresql import large_objects
+from holdfast.sources.postgresql import large_objects, ledger
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.catalog import Catalog
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.hashing import ContentHash
+from holdfast.sources.postgresql.large_object_definitions import create_large_objects
 from holdfast.sources.postgresql.load import check_empty, content_hash
 from holdfast.sources.postgresql.read import Piece, cut, open_reader
 from holdfast.sources.postgresql.server import PostgresServer
@@ -85,8 +86,10 @@ def keep(address: Address, piece_bytes: int = 1 << 20) -> tuple[Catalog, list[pa
 
 def bring_back(address: Address, catalog: Catalog, batches: list[pa.RecordBatch]) -> None:
     with connect(address) as session:
+        if ledger.read_ledger(session) is None:
+            ledger.create_ledger(session, ledger.Claim("archive", "block", (), (), 1, "run"))
         for group in catalog.large_object_groups:
-            large_objects.create_large_objects(session, group)
+            assert create_large_objects(session, group) == []
         with session.transaction(), session.cursor() as cursor:
             assert large_objects.put_pages(cursor, batches) == sum(batch.num_rows for batch in batches)
 
@@ -152,9 +155,10 @@ def test_pages_are_read_in_pieces_and_written_in_any_order(
 def test_whoever_owns_them_backs_them_up_and_restores_them_without_being_a_superuser(
     new_database: Callable[..., Address],
 ) -> None:
-    source, target = (
-        Address(each.url.replace("postgres@", "lob_plain@"), "p") for each in (new_database(), new_database())
-    )
+    databases = new_database(), new_database()
+    with connect(databases[1]) as session:
+        session.execute(f"grant create on database {databases[1].database} to lob_plain".encode())
+    source, target = (each.as_user("lob_plain", "p") for each in databases)
     with connect(source) as session:
         session.execute("select lo_from_bytea(1, 'mine'), lo_create(2), lo_put(2, 5000, 'mine, too')")
         session.execute("grant select on large object 2 to lob_reader")

@@ -99,7 +99,7 @@ def test_roles_come_back_as_they_were_without_passwords(session: Any, address: A
     plan = plan_roles(session, address, names, recorded, create=True)
     create_roles(session, plan)
     odd = f'{prefix}Odd "one"'
-    assert plan.describe() == {"created": sorted(names), "without_password": [odd], "differences": []}
+    assert plan.describe() == {"created": sorted(names), "without_password": [odd], "differences": [], "joined": []}
     again = read_roles(session)
     assert again.of(names) == recorded.of(names)
     row = session.execute("select rolpassword from pg_authid where rolname = %s", (odd,)).fetchone()
@@ -133,6 +133,7 @@ def test_roles_that_are_there_are_left_alone_and_differences_named(session: Any,
             f"{prefix}readers: other settings (ALTER ROLE … SET) in the target than in the backup",
             f"{prefix}readers: in the backup a member of pg_monitor, in the target not",
         ],
+        "joined": [],
     }
     create_roles(session, plan)
     readers = next(role for role in read_roles(session).roles if role.name == f"{prefix}readers")
