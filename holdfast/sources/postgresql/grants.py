@@ -422,7 +422,8 @@ def _failure(error: Exception, plan: Plan, database: str, before: str) -> Holdfa
             f"{plan.role} still has what setup did not give ({detail}); {before}: take it back, or use --keep-role"
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return HoldfastError(f"in {database}: {_one_line(str(error))}; {before}: run it as a superuser")
+        or_else = ", or use --per-schema" if _MEMBER in str(error) else ""
+        return HoldfastError(f"in {database}: {_one_line(str(error))}; {before}: run it as a superuser{or_else}")
     if isinstance(error, RefusedError):
         return RefusedError(f"in {database}: {error}; {before}: run it as a superuser")
     if isinstance(error, HoldfastError):
