@@ -355,7 +355,12 @@ PLAN = {
     "not_restored": [NOT_RESTORED, ADD_LATER],
     "touches": ["a.c: writes wait"],
     "unchanged": [],
-    "roles": {"created": ["clerk"], "without_password": ["clerk"], "differences": ["boss: LOGIN in the target"]},
+    "roles": {
+        "created": ["clerk"],
+        "without_password": ["clerk"],
+        "differences": ["boss: LOGIN in the target"],
+        "joined": [],
+    },
 }
 
 
