@@ -7,6 +7,7 @@ file that is in. Only a target that holds everything is without the mark.
 from __future__ import annotations
 
 import itertools
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import open_store
 from locking import RWLock
 from tests.support.command import until
-from tests.support.steps import When, last_of_each, one_of_each_kind
+from tests.support.steps import Kill, When, one_of_each_kind
 from tests.support.sudden_jobs import Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
@@ -72,6 +73,16 @@ KINDS = {
     "delete locks/": 4,
 }
 """What a whole restore does that somebody else could see, in words of the steps' names, and how often at least."""
+
+
+def last_of_each_word(steps: Sequence[str]) -> list[Kill]:
+    """Return the last step of each of `KINDS`, by its words: sessions that work at a time have no common order."""
+    return [Kill(sum(kind in name for name in steps), kind) for kind in KINDS]
+
+
+def last_of_each_kind(steps: Sequence[str]) -> list[Kill]:
+    """Return the last step of each kind of any."""
+    return [*map(Kill, one_of_each_kind(steps))]
 
 
 @dataclass(frozen=True)
@@ -136,18 +147,18 @@ def lanes(
 @pytest.mark.parametrize(
     "chosen",
     [
-        pytest.param(last_of_each(KINDS), id="others could see"),
-        pytest.param(one_of_each_kind, id="told apart finely", marks=pytest.mark.exhaustive),
+        pytest.param(last_of_each_word, id="others could see"),
+        pytest.param(last_of_each_kind, id="told apart finely", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_restore_that_is_killed_before_a_step_of_each_kind_is_never_taken_for_whole(
-    lanes: list[Lane], source: Address, chosen: Callable[[Sequence[str]], list[int]]
+    lanes: list[Lane], source: Address, chosen: Callable[[Sequence[str]], list[Kill]]
 ) -> None:
     """The last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
     target = lanes[0].new_database()
     whole = lanes[0].run("restore", target, "whole")
     assert whole.code == 0, whole.said
-    killed = kill_at_every_step(lanes, "before", Way(state_of(source)), numbers=chosen(whole.steps))
+    killed = kill_at_every_step(lanes, "before", Way(state_of(source)), kills=chosen(whole.steps))
     assert_every_kind_of_step_was_met(killed, least=1)
 
 
@@ -179,26 +190,28 @@ def assert_every_kind_of_step_was_met(killed: list[str], *, least: int | None = 
         assert len([name for name in killed if expected.lower() in name.lower()]) >= (least or many), expected
 
 
-def kill_at_every_step(lanes: list[Lane], when: When, way: Way, *, numbers: Sequence[int] | None = None) -> list[str]:
+def kill_at_every_step(lanes: list[Lane], when: When, way: Way, *, kills: Sequence[Kill] | None = None) -> list[str]:
     """Kill a restore at its first step, another one at its second, until one is made; the steps' names, in order.
 
-    :param numbers: only at these steps; None: at each.
+    :param kills: only at these steps; None: at each.
     """
-    left = iter(numbers or itertools.count(1))
-    killed: dict[int, str] = {}
+    left = iter(kills or map(Kill, itertools.count(1)))
+    killed: dict[Kill, str] = {}
     said: set[str | int] = set()
 
     def work(lane: Lane) -> None:
-        for at in left:
-            target = lane.new_database()
-            ended = lane.run("restore", target, f"killed-{at}", at=at, when=when, options=way.options)
+        for kill in left:
+            target, at = lane.new_database(), "-".join([str(kill.at), *re.findall("[A-Za-z]+", kill.named)])
+            how = {"at": kill.at, "named": kill.named, "when": when, "options": way.options}
+            ended = lane.run("restore", target, f"killed-{at}", **how)
             if ended.code == 0:
                 assert way.holds(target)
                 break
             assert ended.code == -signal.SIGKILL, f"step {at}: {ended.said}"
-            place = f"killed {when} step {at}, {ended.steps[at - 1]}"
+            name = [each for each in ended.steps if kill.named in each][kill.at - 1]
+            place = f"killed {when} step {at}, {name}"
             said.add(run_again(lane, target, way, at, place))
-            killed[at] = ended.steps[at - 1]
+            killed[kill] = name
             lane.drop(target)
         nothing_harmed(lane)
 
@@ -208,11 +221,11 @@ def kill_at_every_step(lanes: list[Lane], when: When, way: Way, *, numbers: Sequ
     # Killed early, when all was done, and in the middle.
     in_the_middle = said - {"begun anew", "all there"}
     assert said >= {"begun anew", "all there"}
-    assert in_the_middle if numbers else in_the_middle == {*range(FILES + 1)}
-    return [killed[at] for at in sorted(killed)]
+    assert in_the_middle if kills else in_the_middle == {*range(FILES + 1)}
+    return [killed[kill] for kill in sorted(killed, key=lambda kill: kill.at)]
 
 
-def run_again(lane: Lane, target: Address, way: Way, at: int, place: str) -> str | int:
+def run_again(lane: Lane, target: Address, way: Way, at: str, place: str) -> str | int:
     """Check that the next restore makes the target whole, with what is in, or refuses it since it is.
 
     Returns how it went: the number of files it found where it went on.
