@@ -9,7 +9,7 @@ gathers statistics runs as the owner. Source: PostgreSQL's SECURITY_RESTRICTED_O
 from __future__ import annotations
 
 import secrets
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -108,11 +108,16 @@ def drop_login(session: Connection) -> str:
     if session.execute(_EXISTS, (name,)).fetchone() is None:
         return ""
     session.execute(f"alter role {name} nologin password null".encode())
+    return "" if _is_dropped(session, name) else name
+
+
+def _is_dropped(session: Connection, name: str) -> bool:
+    """Drop a role to which nothing belongs; return False where something does."""
     if session.execute(_OWNS, (name,)).fetchone() is not None:
-        return name
+        return False
     session.execute(f"drop owned by {name}".encode())  # nothing but its privileges
     session.execute(f"drop role {name}".encode())
-    return ""
+    return True
 
 
 def _name(session: Connection) -> str:
@@ -153,7 +158,5 @@ def _try(session: Connection, address: Address, login: Address) -> None:
 
 def _sweep(session: Connection) -> None:
     for (name,) in session.execute(_GONE, (f"^{LOADER}_[0-9]+$",)).fetchall():
-        try:
-            session.execute(f"drop role {name}".encode())
-        except psycopg.errors.DependentObjectsStillExist:
-            continue
+        with suppress(psycopg.errors.DependentObjectsStillExist):
+            _is_dropped(session, name)
