@@ -43,24 +43,23 @@ from holdfast.sources.postgresql.stages import as_partitions, built_on, keys_of
 from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
+from holdfast.sources.postgresql.unchanged import check_unchanged
 from sparkjobs.driver import Job, database_address, run_application
 from sparkjobs.loading import Loading, files_of
 from sparkjobs.unlocked import still_there
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from holdfast.archive.model import FileRecord
     from holdfast.archive.timeline import Moment, TableParts
     from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.hashing import ContentHash
     from holdfast.sources.postgresql.loading_role import LoadingRole
     from holdfast.sources.postgresql.plan import RestorePlan
     from holdfast.sources.postgresql.role_plan import RolePlan
     from holdfast.sources.postgresql.table import Table
     from holdfast.sources.postgresql.target import Target
-    from holdfast.sources.postgresql.toc import Entry
 
 _SESSIONS = max(2, os.cpu_count() or 2)
 
@@ -68,6 +67,7 @@ _FOR_GOOD = (2, 4, 5)
 """Exit codes of errors that come again as often as it is tried: wrong use, damage, refusals of the server's too."""
 
 _COMPARED = "compared with the archive"
+_TAKEN_BACK = "search_paths are what they were"
 
 _TOLD = 20
 """How many things that are not restored are told before the work begins; all are in the summary."""
@@ -336,16 +336,14 @@ class Restoring:
         with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions, self._login() as login:
             job.log.progress("creating tables")
             late = self._create_roles()
-            plan, role = self._with_role(login)
+            plan, role, loader = self._with_role(login)
             late = (*late, *objects.create_tables(sessions, plan), *self._restore_configuration(plan))
             if role is not None:
                 lend(self._session, plan, role)
-            loading, checked = self._load(tables, sessions, login)
-            job.log.progress("comparing with the archive", rows=rows, size=size)
-            expected, different = self._compare(sessions, loading)
+            different = self._load(tables, sessions, loader)
+            loading = self._loading(self._address, self._session, tables)
             job.log.progress("building indexes and constraints", rows=rows, size=size)
-            rest = replace(plan, entries=tuple(entry for entry in plan.entries if not self._is_evaluated(entry)))
-            late = (*late, *loading.left_out(), *different, *checked, *objects.create_rest(sessions, rest))
+            late = (*late, *loading.left_out(), *different, *objects.create_rest(sessions, plan))
             find_places(self._session, plan.sequences)  # by now there are indexes, and all rows may be read
             late = (*late, *objects.hide_rows(sessions, plan))
             job.check()
@@ -356,9 +354,10 @@ class Restoring:
             late = (*late, *set_sequences(self._session), *self._take_back_paths(login))
             if role is not None:
                 late = (*late, *hand_over(sessions, role))
+            rows = sum(each.rows for each in loading.expected().values())
         self._check_complete(late)
         late = (*late, *self._login_left(), *objects.finish(self._session, plan))
-        return late, sum(each.rows for each in expected.values())
+        return late, rows
 
     def _check_complete(self, late: Sequence[NotRestored]) -> None:
         """End a strict restore that leaves something out; the ledger stays, so that one that is not strict goes on.
@@ -373,14 +372,24 @@ class Restoring:
         """Have a log-in of the restore's own for as long as rows come in, where that is wanted."""
         return temporary_login(self._session, self._address) if self.plan.is_loaded_apart else nullcontext()
 
-    def _with_role(self, login: Address | None) -> tuple[RestorePlan, LoadingRole | None]:
+    def _with_role(self, login: Address | None) -> tuple[RestorePlan, LoadingRole | None, Address | None]:
+        """Return the plan by which things are created, with what a log-in has meanwhile and who loads."""
+        if self._wish.harmless_roles:
+            loader = make_loader(self._session, self._address, [ledger.LEDGER])
+            return replace(self.plan, login=loader.user), None, loader
         if login is None:
-            return self.plan, None
-        return prepare(self._session, self.plan, login.user)
+            return self.plan, None, None
+        return *prepare(self._session, self.plan, login.user), login
 
     def _take_back_paths(self, login: Address | None) -> tuple[NotRestored, ...]:
-        with nullcontext(self._session) if login is None else connect(login) as session:
-            return give_back(session)
+        if login is None:
+            return give_back(self._session)
+        with connect(login) as session:
+            told = give_back(session)
+        with ledger.once(self._session, _TAKEN_BACK) as is_new:
+            if is_new:
+                check_unchanged(self._session, login.user, paths=True)
+        return told
 
     def _login_left(self) -> tuple[NotRestored, ...]:
         name = drop_login(self._session) if self.plan.is_loaded_apart else ""
@@ -394,46 +403,36 @@ class Restoring:
         why |= restore_configuration(self._session, plan.configuration)
         return tuple(NotRestored(what, reason) for what, reason in why.items())
 
-    def _compare(self, sessions: Sessions, loading: Loading) -> tuple[Mapping[int, ContentHash], Sequence[NotRestored]]:
-        """Compare the rows with the archive, once: what follows them changes none, and may hide them from us.
-
-        :return: what each table must be, and the generated columns that the target computes otherwise.
-        """
-        expected = loading.expected()
-        noted = ledger.read_steps(self._session).get(_COMPARED)
-        if noted is not None:
-            return expected, [NotRestored.from_dict(each) for each in json.loads(noted)]
-        different = loading.compare(sessions, expected)
-        with ledger.once(self._session, _COMPARED):
-            ledger.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in different]))
-        return expected, different
-
-    def _is_evaluated(self, entry: Entry) -> bool:
-        """Say whether a statement runs code of the source over the rows, as whoever runs it, which may not be we.
-
-        Of those behind the rows only conditions do: functions that take the table's rows let pg_dump write them there.
-        """
-        is_apart = self._wish.harmless_roles or self.plan.is_loaded_apart
-        return is_apart and entry.kind == "CHECK CONSTRAINT"
-
     def _load(
-        self, tables: Sequence[tuple[Table, TableParts]], sessions: Sessions, login: Address | None
-    ) -> tuple[Loading, tuple[NotRestored, ...]]:
-        """Bring the rows in, by a log-in that is no superuser where one was made, in a drill's server by another.
+        self, tables: Sequence[tuple[Table, TableParts]], sessions: Sessions, loader: Address | None
+    ) -> tuple[NotRestored, ...]:
+        """Bring the rows in and compare them with the archive, once: what follows changes none, and may hide them.
 
-        :return: what was loaded, and what could not be made of that which this log-in makes, too.
+        Where there is a log-in for that, it does both, and code of the source runs by it no more afterwards.
+
+        :return: the generated columns that the target computes otherwise.
         """
-        if self._wish.harmless_roles:
-            login = make_loader(self._session, self._address, [ledger.LEDGER])
-        if login is None:
-            loading = self._loading(self._address, self._session, tables)
-            loading.run(sessions)
-            return loading, ()
-        checks = replace(self.plan, entries=tuple(entry for entry in self.plan.entries if self._is_evaluated(entry)))
-        with connect(login) as session, Sessions(login, _SESSIONS, settings=objects.SETTINGS) as of_login:
-            self._loading(login, session, tables).run(of_login)
-            late = objects.create_rest(of_login, checks)
-        return self._loading(self._address, self._session, tables), late
+        if not ledger.read_result(self._session, _COMPARED):
+            if loader is None:
+                loading = self._loading(self._address, self._session, tables)
+                found = self._load_by(loading, sessions, sessions)
+            else:
+                with connect(loader) as session, Sessions(loader, _SESSIONS, settings=objects.SETTINGS) as of_loader:
+                    found = self._load_by(self._loading(loader, session, tables), of_loader, sessions)
+            if self.plan.is_loaded_apart and loader is not None:
+                check_unchanged(self._session, loader.user)
+            with ledger.once(self._session, _COMPARED):
+                ledger.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
+        noted = json.loads(ledger.read_result(self._session, _COMPARED))
+        return tuple(NotRestored.from_dict(each) for each in noted)
+
+    def _load_by(self, loading: Loading, sessions: Sessions, pages: Sessions) -> tuple[NotRestored, ...]:
+        loading.run(sessions)
+        rows = sum(parts.base.rows for _, parts in self._restored(self.plan))
+        self._job.log.progress(
+            "comparing with the archive", rows=rows, size=sum(each.size for each in self.plan.tables)
+        )
+        return loading.compare(sessions, pages)
 
     def _loading(self, address: Address, session: Any, tables: Sequence[tuple[Table, TableParts]]) -> Loading:
         older, strict = self._with_older_rows(self.plan), self.plan.is_strict

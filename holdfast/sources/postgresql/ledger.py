@@ -190,6 +190,7 @@ def _create_loaders_part(session: Connection) -> None:
         "detached_by text not null default current_user)"
     )
     session.execute(f"create table if not exists {LEDGER}.powerful (name text primary key, sees_all bool not null)")
+    session.execute(f"create table if not exists {LEDGER}.held (kind text, name text, line text)")
 
 
 def let_write(session: Connection, login: str) -> None:

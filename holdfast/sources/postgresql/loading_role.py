@@ -26,6 +26,7 @@ from holdfast.sources.postgresql.search_paths import note_own
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.sqltext import COMMENT, SPACE, statements
 from holdfast.sources.postgresql.stages import hiding
+from holdfast.sources.postgresql.unchanged import note_held
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -150,7 +151,7 @@ def prepare(session: Connection, plan: RestorePlan, login: str) -> tuple[Restore
             over.append((entry.label, entry.sql))
     empty = {(entry.schema, entry.name) for entry in plan.entries if _shows_less(entry, held, powerful)}
     role = LoadingRole(login, tuple(over), frozenset(empty) if hiding(plan.entries) else frozenset())
-    return replace(plan, runs=runs), role
+    return replace(plan, runs=runs, login=login), role
 
 
 def lend(session: Connection, plan: RestorePlan, role: LoadingRole) -> None:
@@ -163,6 +164,7 @@ def lend(session: Connection, plan: RestorePlan, role: LoadingRole) -> None:
     note_own(session)
     names = [(each.target.table_schema, each.target.name) for each in plan.tables if each.source.oid != LARGE_OBJECTS]
     schemas = {schema for schema, _ in names} | ({entry.schema for entry in plan.entries} if not plan.beside else set())
+    schemas |= {column.base_schema for each in plan.tables for column in each.target.columns}
     asked = {"login": role.login, "schemas": sorted(schemas), "tables": [qualified(*name) for name in names]}
     for rights, kind, query in (
         ("usage", "schema", _SCHEMAS_LACKING),
@@ -173,6 +175,7 @@ def lend(session: Connection, plan: RestorePlan, role: LoadingRole) -> None:
         for start in range(0, len(lacking), _BATCH):
             some = ", ".join(lacking[start : start + _BATCH])
             session.execute(f"grant {rights} on {kind} {some} to {role.login}".encode())
+    note_held(session, role.login)
 
 
 def hand_over(sessions: Sessions, role: LoadingRole) -> tuple[NotRestored, ...]:

@@ -82,6 +82,7 @@ class RestorePlan:
     :param runs: what is run of entries that the role may not run as they are, by their numbers.
     :param is_limited: the role is no superuser, and may meet more that it may not.
     :param is_loaded_apart: rows come in by a log-in of the restore's own, to which things belong meanwhile.
+    :param login: its name, once it is there: code of the source must not have the rights of whoever creates things.
     """
 
     tables: tuple[PlannedTable, ...]
@@ -102,6 +103,12 @@ class RestorePlan:
     runs: Mapping[int, str] = field(default_factory=dict)
     is_limited: bool = False
     is_loaded_apart: bool = False
+    login: str = ""
+
+    @cached_property
+    def by_id(self) -> Mapping[int, Entry]:
+        """The entries by their numbers."""
+        return {entry.id: entry for entry in self.entries}
 
     @cached_property
     def digest(self) -> str:
