@@ -67,7 +67,7 @@ _FOR_GOOD = (2, 4, 5)
 """Exit codes of errors that come again as often as it is tried: wrong use, damage, refusals of the server's too."""
 
 _COMPARED = "compared with the archive"
-_TAKEN_BACK = "search_paths are what they were"
+_TAKEN_BACK = "what is handed over is what it was"
 
 _TOLD = 20
 """How many things that are not restored are told before the work begins; all are in the summary."""
@@ -249,6 +249,8 @@ class Restoring:
         if self._wish.dry_run:
             raise RefusedError(f"{holds}: the next restore that is not a dry run drops what that has left")
         dropped = ledger.undo(self._session)
+        if self._is_superuser():
+            drop_login(self._session)
         self._job.say(f"dropped what {left.claim.describe()} had left, since {why}: {named(dropped) or 'nothing yet'}")
 
     def _going_on(self, left: ledger.Unfinished, plan: RestorePlan) -> str:
@@ -388,7 +390,7 @@ class Restoring:
             told = give_back(session)
         with ledger.once(self._session, _TAKEN_BACK) as is_new:
             if is_new:
-                check_unchanged(self._session, login.user, paths=True)
+                check_unchanged(self._session, login.user, is_built=True)
         return told
 
     def _login_left(self) -> tuple[NotRestored, ...]:

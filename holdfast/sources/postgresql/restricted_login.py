@@ -17,7 +17,7 @@ import psycopg
 
 from holdfast.cleanup import tidied
 from holdfast.errors import HoldfastError, RefusedError
-from holdfast.sources.postgresql.ledger import LOADER
+from holdfast.sources.postgresql.ledger import LEDGER, LOADER
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, literal
 
@@ -70,8 +70,8 @@ def make_loader(session: Connection, address: Address, schemas: Sequence[str] = 
 def temporary_login(session: Connection, address: Address) -> Iterator[Address]:
     """Have a log-in for a database that is gone afterwards, and yield the address for it.
 
-    Nobody but this process and its tasks knows its password. Where things still belong to it in the end, it stays, and
-    can log in no more; the next one for this database takes them over.
+    Nobody but this process and its tasks knows its password. While a restore is unfinished, or things belong to it, it
+    stays, and can log in no more; the next one for this database takes them over.
 
     :param session: a superuser's, in the database, whom no other of these is made beside.
     :raises RefusedError: it may not log in; says what to do.
@@ -126,8 +126,12 @@ def _name(session: Connection) -> str:
 
 
 def _lock_out(address: Address) -> None:
+    """Let a log-in log in no more. It is there as long as an unfinished restore is: notes of that name it."""
     with connect(address) as session:
-        drop_login(session)
+        if session.execute(f"select pg_catalog.to_regnamespace('{LEDGER}')").fetchone() == (None,):
+            drop_login(session)
+        elif session.execute(_EXISTS, (name := _name(session),)).fetchone() is not None:
+            session.execute(f"alter role {name} nologin password null".encode())
 
 
 def _make(session: Connection, address: Address, name: str, more: str) -> Address:

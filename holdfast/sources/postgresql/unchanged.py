@@ -66,9 +66,10 @@ union all select 'goes', c.oid::regclass::text, pg_catalog.concat_ws(' ', i.inhr
 _OTHER = f"""
 with now as ({_NOW})
 select name from (
-  (select kind, name, line from now except select kind, name, line from {LEDGER}.held)
-  union all (select kind, name, line from {LEDGER}.held where kind <> 'goes' except select kind, name, line from now)
-) changed where (kind = 'path') = %(paths)s group by name order by name
+  (select kind, name, line from now where (kind = 'path') = %(built)s except select kind, name, line from {LEDGER}.held)
+  union all (select kind, name, line from {LEDGER}.held where kind = 'stays' or (kind = 'path' and %(built)s)
+    except select kind, name, line from now)
+) changed group by name order by name
 """
 
 _SESSIONS = """
@@ -84,15 +85,15 @@ def note_held(session: Connection, login: str) -> None:
             session.execute(f"insert into {LEDGER}.held {_NOW}".encode(), {"login": login})
 
 
-def check_unchanged(session: Connection, login: str, *, paths: bool = False) -> None:
+def check_unchanged(session: Connection, login: str, *, is_built: bool = False) -> None:
     """Make sure that nothing has changed what belongs to a log-in. Its sessions end: one of a task may be left over.
 
     :param session: a superuser's.
-    :param paths: look at the search_paths of functions, and at nothing else.
+    :param is_built: there is more by now that the restore has made, and the search_paths of functions are their own.
     :raises RefusedError: something has.
     """
     session.execute(_SESSIONS, (login,))
-    found = session.execute(_OTHER, {"login": login, "paths": paths}).fetchall()
+    found = session.execute(_OTHER, {"login": login, "built": is_built}).fetchall()
     if found:
         raise RefusedError(
             f"code of the source has changed what it was given to load, or has made more of it: "
