@@ -70,8 +70,8 @@ def make_loader(session: Connection, address: Address, schemas: Sequence[str] = 
 def temporary_login(session: Connection, address: Address) -> Iterator[Address]:
     """Have a log-in for a database that is gone afterwards, and yield the address for it.
 
-    Nobody but this process and its tasks knows its password. While a restore is unfinished, or things belong to it, it
-    stays, and can log in no more; the next one for this database takes them over.
+    Nobody but this process and its tasks knows its password. Where things belong to it, or notes name it, it stays, and
+    can log in no more; the next one for this database takes them over.
 
     :param session: a superuser's, in the database, whom no other of these is made beside.
     :raises RefusedError: it may not log in; says what to do.
@@ -126,12 +126,13 @@ def _name(session: Connection) -> str:
 
 
 def _lock_out(address: Address) -> None:
-    """Let a log-in log in no more. It is there as long as an unfinished restore is: notes of that name it."""
+    """Let a log-in log in no more; drop it, unless notes of an unfinished restore name it, which may be undone yet."""
     with connect(address) as session:
-        if session.execute(f"select pg_catalog.to_regnamespace('{LEDGER}')").fetchone() == (None,):
+        is_begun = session.execute(f"select pg_catalog.to_regclass('{LEDGER}.detached')").fetchone() != (None,)
+        if is_begun and session.execute(f"select from {LEDGER}.detached limit 1").fetchone() is not None:
+            session.execute(f"alter role {_name(session)} nologin password null".encode())
+        else:
             drop_login(session)
-        elif session.execute(_EXISTS, (name := _name(session),)).fetchone() is not None:
-            session.execute(f"alter role {name} nologin password null".encode())
 
 
 def _make(session: Connection, address: Address, name: str, more: str) -> Address:
