@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-_STEP = "search_path of "
+LENT = "search_path of "
+"""What the notes of functions begin with that have one of ours."""
+
 _OWN = "functions that have a search_path"
 _GIVEN_BACK = "search_paths given back"
 
@@ -114,10 +116,10 @@ def path_of(schema: str, table_schema: str) -> str:
 def lend(session: Connection, functions: Collection[tuple[str, str]]) -> None:
     """Give functions a search_path until the restore has come to its end."""
     for routine, path in functions:
-        with once(session, f"{_STEP}{routine}") as is_new:
+        with once(session, f"{LENT}{routine}") as is_new:
             if is_new:
                 session.execute(f"alter function {routine} set search_path = {path}".encode())
-                note_result(session, f"{_STEP}{routine}", json.dumps(path))
+                note_result(session, f"{LENT}{routine}", json.dumps(path))
 
 
 def lend_by(session: Connection, altered: str, path: str) -> None:
@@ -128,7 +130,7 @@ def lend_by(session: Connection, altered: str, path: str) -> None:
     before = session.execute(_WITH_PATH).fetchall()
     session.execute(f"{altered} set search_path = {path}".encode())
     for row in session.execute(_WITH_PATH).fetchall():
-        if row not in before and note_step(session, step := f"{_STEP}{row[0]}"):
+        if row not in before and note_step(session, step := f"{LENT}{row[0]}"):
             note_result(session, step, json.dumps(path))
 
 
@@ -138,14 +140,14 @@ def note_own(session: Connection) -> None:
         if is_new:
             steps = read_steps(session)
             named = [name for (name,) in session.execute(_WITH_PATH)]
-            note_result(session, _OWN, json.dumps([name for name in named if f"{_STEP}{name}" not in steps]))
+            note_result(session, _OWN, json.dumps([name for name in named if f"{LENT}{name}" not in steps]))
 
 
 def take_back(session: Connection, routines: Collection[str]) -> None:
     """Take from functions what was lent to them."""
     for routine in routines:
         with session.transaction():
-            if forget_step(session, f"{_STEP}{routine}"):
+            if forget_step(session, f"{LENT}{routine}"):
                 session.execute(f"alter function {routine} reset search_path".encode())
 
 
@@ -159,7 +161,7 @@ def give_back(session: Connection) -> tuple[NotRestored, ...]:
         if is_new:
             steps = read_steps(session)
             own = json.loads(steps.get(_OWN, "[]"))
-            noted = [step.removeprefix(_STEP) for step in steps if step.startswith(_STEP)]
+            noted = [step.removeprefix(LENT) for step in steps if step.startswith(LENT)]
             told = [
                 _given_back(session, *each) for each in session.execute(_LENT, {"noted": noted, "own": own}).fetchall()
             ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.ledger import LEDGER, once
 from holdfast.sources.postgresql.obstacles import named
+from holdfast.sources.postgresql.search_paths import LENT
 
 if TYPE_CHECKING:
     import psycopg
@@ -63,6 +64,11 @@ union all select 'goes', c.oid::regclass::text, pg_catalog.concat_ws(' ', i.inhr
   join pg_catalog.pg_inherits i on c.oid in (i.inhrelid, i.inhparent)
 """
 
+# Some had to have one already when tables were created.
+_LENT = f"""
+delete from {LEDGER}.held h using {LEDGER}.done d where h.kind = 'path' and d.step = '{LENT}' || h.name
+"""
+
 _OTHER = f"""
 with now as ({_NOW})
 select name from (
@@ -83,6 +89,7 @@ def note_held(session: Connection, login: str) -> None:
     with once(session, _STEP) as is_new:
         if is_new:
             session.execute(f"insert into {LEDGER}.held {_NOW}".encode(), {"login": login})
+            session.execute(_LENT)
 
 
 def check_unchanged(session: Connection, login: str, *, is_built: bool = False) -> None:
