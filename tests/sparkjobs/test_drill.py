@@ -14,6 +14,7 @@ import pytest
 from holdfast.archive.copying import copy
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.errors import DamagedError, ReportedError
+from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
@@ -83,13 +84,17 @@ def drill(store: ObjectStore, run_restore: RunJob, **more: Any) -> dict[str, Any
 
 
 @pytest.mark.e2e
-def test_a_random_moment_comes_back_from_a_copy_alone(followed: ObjectStore, temporary: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("executor", ["inline", pytest.param("spark", marks=pytest.mark.exhaustive)])
+def test_a_random_moment_comes_back_from_a_copy_alone(
+    followed: ObjectStore, temporary: Path, tmp_path: Path, executor: str
+) -> None:
     url = str(tmp_path / "copy")
     copy(followed, open_store(url))
     shutil.rmtree(followed.url)
     holds = "select count(*) = 100 and count(*) filter (where word = 'changed') in (0, 10) from orders"
     done = command.run(
-        "drill", url, "--assert", holds, "--seed", "3", "--json", more={"TMPDIR": str(temporary), **command.ON_SPARK}
+        *("drill", url, "--assert", holds, "--seed", "3", "--json"),
+        more={"TMPDIR": str(temporary), FORCED_VARIABLE: executor},
     )
     assert done.code == 0, done.err
     assert (done.value["rows"], done.value["equal"], done.value["seed"]) == (100, True, 3)

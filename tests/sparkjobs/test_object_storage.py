@@ -42,12 +42,13 @@ def test_a_backup_on_s3_comes_back_and_keeps_no_secret(s3: S3Server, create_data
         "verify": ("verify", URL, "--deep"),
         "restore": ("restore", URL, "--to", target.url),
     }
-    # The first is a process of its own, as people start it; all of their jobs are.
+    # The first is a process of its own, as people start it, and so are the jobs by Spark. A verification reads files as
+    # a restore does, and workers that have a key as well are test_encrypted.py's.
+    by_spark = {**s3.environment, **ON_SPARK}
     done = {
-        name: (run if name == "backup" else run_here)(
-            *arguments, "--json", address=source, more={**s3.environment, **ON_SPARK}
-        )
-        for name, arguments in commands.items()
+        "backup": run(*commands["backup"], "--json", address=source, more=by_spark),
+        "verify": run_here(*commands["verify"], "--json", address=source, more=s3.environment),
+        "restore": run_here(*commands["restore"], "--json", address=source, more=by_spark),
     }
 
     assert {name: each.code for name, each in done.items()} == dict.fromkeys(commands, 0)
