@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from holdfast import jobs
 from holdfast.archive import Archive
 from holdfast.storage import open_store
+from tests.support.jobs import session_arguments
 from tests.support.queried import fill
 
 PAGE = Path(__file__).parents[2] / "docs" / "query.md"
@@ -25,12 +24,6 @@ def lines_of(example: str) -> str:
     return shown[1]
 
 
-def quick_spark() -> str:
-    """What a session of Spark starts with, beside what the lines ask for: it takes half the CPU time of Spark's own."""
-    settings = [word for name, value in jobs.spark_conf().items() for word in ("--conf", f"{name}={value}")]
-    return shlex.join(["--master", "local[1]", *settings, "pyspark-shell"])
-
-
 @pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.service)])
 def test_tables_and_files_are_read_by_the_lines_shown(tmp_path: Path, engine: str) -> None:
     """Both examples of an engine run in one process: Spark is dear to start, and its session stays."""
@@ -39,7 +32,7 @@ def test_tables_and_files_are_read_by_the_lines_shown(tmp_path: Path, engine: st
     program = "\n".join([given, lines_of(f"{engine}-moment"), lines_of(engine)])
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "PYSPARK_SUBMIT_ARGS": quick_spark()},
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": session_arguments("local[1]")},
         capture_output=True,
         text=True,
         timeout=240,

@@ -26,7 +26,7 @@ from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, driver, restore
 from tests.support import command
-from tests.support.jobs import Ran, RunJob, SteadyExecutor
+from tests.support.jobs import Ran, RunJob, SteadyExecutor, session_arguments
 from tests.support.servers import RestartedServer
 from tests.support.sudden_jobs import SuddenJobs
 from tests.support.versions import older_server, running
@@ -151,8 +151,7 @@ def job_environment(monkeypatch: pytest.MonkeyPatch, job_locks: locks.HeldLocks)
         for name, value in jobs.job_environment(address.url, address.password, job_locks, role).items():
             monkeypatch.setenv(name, value)
 
-    options = "--master local[2,4] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", session_arguments("local[2,4]"))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv(jobs.LOCKS_VARIABLE, job_locks.handles())

@@ -31,7 +31,7 @@ from locking.store import StoreError
 from sparkjobs import driver, sync
 from tests.support.command import ON_SPARK, Finished, run
 from tests.support.command_here import run_here
-from tests.support.jobs import SteadyExecutor, failed
+from tests.support.jobs import SteadyExecutor, failed, session_arguments
 from tests.support.replicated import Replicas, nothing
 from tests.support.steps import Kill, When
 from tests.support.sudden_sync import sync_and_die
@@ -90,8 +90,7 @@ def synced(given: Replicas, name: str) -> tuple[dict[str, Any], Job]:
 def started(given: Replicas, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, RunRecord]:
     """Run the application in this process, with Spark; return the exit code and the run's last record."""
     store = given.place(name)
-    options = "--master local[2,4] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", session_arguments("local[2,4]"))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     number = f"sync-{next(_numbers)}"

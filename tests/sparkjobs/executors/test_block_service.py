@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from holdfast.errors import UsageError
 from sparkjobs.executors import spark
 from sparkjobs.executors.spark import SparkExecutor
+from tests.support.jobs import session_arguments
 
 _OPEN_BLOCKS, _CHUNK_REQUEST, _RPC_REQUEST = 0, 0, 3
 _CHUNK_SUCCESS, _RPC_RESPONSE = 1, 4
@@ -22,8 +23,7 @@ SECRET = "the database's password"
 @pytest.fixture
 def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkExecutor]:
     """A Spark on this machine, as that of a job."""
-    options = "--master local[1] --conf spark.ui.enabled=false"
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", session_arguments("local[1]"))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     executor = SparkExecutor("test")
     yield executor
