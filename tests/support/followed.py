@@ -105,12 +105,14 @@ class Followed:
     """A database and the archive of its backups.
 
     :param moments: a position behind each transaction that `run` ran, and all rows then.
+    :ivar _seen: temporary tables, by their columns.
     """
 
     address: Address
     store: ObjectStore
     held: locks.HeldLocks
     moments: list[tuple[str, Everything]] = field(default_factory=list)
+    _seen: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.session = connect(self.address)
@@ -194,17 +196,27 @@ class Followed:
         return {table.oid: self.table_at(moment, table) for table in catalog.with_rows() if str(table.oid) in there}
 
     def _as_text(self, label: str, columns: Sequence[Column], batches: Sequence[pa.RecordBatch]) -> Known:
-        """Let the server write the values; those of types of one's own are text already."""
+        """Let the server write the values; those of types of one's own are text already.
+
+        It does so in a table that stays for others of the same columns: to make one is what this takes its time for.
+        One with a domain goes at once, since what its test does to the domain would be done to the table.
+        """
         types = [column.type if column.base_schema == "pg_catalog" else "text" for column in columns]
         defined = ", ".join(f"{ident(column.name)} {kind}" for column, kind in zip(columns, types, strict=True))
-        self.session.execute(f"create temp table holdfast_seen ({defined})".encode())
+        if (table := self._seen.get(defined)) is None:
+            table = self._seen[defined] = f"pg_temp.holdfast_seen_{len(self._seen)}"
+            self.session.execute(f"create temp table {table} ({defined})".encode())
         try:
-            with self.session.cursor().copy(copy_statement("pg_temp.holdfast_seen", columns).encode()) as copy:
+            with self.session.cursor().copy(copy_statement(table, columns).encode()) as copy:
                 for batch in batches:
                     copy.write(encode(columns, batch))
-            return _known(self.session, label, "pg_temp.holdfast_seen", columns)
+            return _known(self.session, label, table, columns)
         finally:
-            self.session.execute("drop table if exists holdfast_seen")
+            if any("." in kind for kind in types):
+                self.session.execute(f"drop table {table}".encode())
+                del self._seen[defined]
+            else:
+                self.session.execute(f"delete from {table}".encode())
 
 
 @contextmanager
