@@ -27,7 +27,7 @@ LONG_S = 180.0
 """Seconds."""
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.exhaustive)])
 def plan(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plan]:
     folder = tmp_path / "history"
     if request.param == "folder":

@@ -51,7 +51,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 # What waits for leases takes seconds, and the store has no part in it but its clock.
-without_azure = pytest.mark.parametrize("store", ["folder", S3], indirect=True)
+in_a_folder = pytest.mark.parametrize(
+    "store", ["folder", pytest.param(on_s3, marks=[pytest.mark.service, pytest.mark.exhaustive])], indirect=True
+)
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -101,7 +103,7 @@ def test_a_holder_that_was_killed_frees_its_lock_on_its_own_host_at_once(store: 
 
 
 @pytest.mark.slow
-@without_azure
+@in_a_folder
 def test_a_holder_that_was_killed_on_another_host_keeps_its_lock_until_the_lease_is_over(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,9 +121,7 @@ def test_a_holder_that_was_killed_on_another_host_keeps_its_lock_until_the_lease
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "store", ["folder", pytest.param(on_s3, marks=[pytest.mark.service, pytest.mark.exhaustive])], indirect=True
-)
+@in_a_folder
 def test_a_holder_that_was_suspended_past_its_lease_finds_it_lost(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from holdfast.archive import archive
+from holdfast.archive.commits import commit_key
 from locking import ending, folder, lease, names, reaper, rules, rwlock, standing, transaction
 from locking.folder import Claim, LockFolder, Look
 from locking.info import intent_is_over, is_over
@@ -258,6 +259,45 @@ COMES_BACK_TWICE = (
 )
 """Two renewals arrive late, each when nobody expects one any more."""
 
+
+def _writes(number: int) -> tuple[str, ...]:
+    """Return how a client takes the lock undisturbed, where nobody has it."""
+    name = f"WRIT.{number:016}{1:016}"
+    return (
+        f"client {number} list locks/r/",
+        f"client {number} put locks/r/INTENT.{name}",
+        f"client {number} list locks/r/",
+        f"client {number} put locks/r/{name}",
+        f"client {number} delete locks/r/INTENT.{name}",
+    )
+
+
+def _reads_commits(number: int, count: int) -> tuple[str, ...]:
+    """Return how a client that has the lock reads an archive of so many commits, before it commits itself."""
+    return (
+        f"client {number} list commits/",
+        *(f"client {number} get {commit_key(each)}" for each in range(1, count + 1)),
+        f"client {number} list locks/r/",
+        f"client {number} list archive.json",
+    )
+
+
+FIRST = f"locks/r/WRIT.{1:016}{1:016}"
+
+BEHIND_ANOTHER = (
+    *(*_writes(1), *_reads_commits(1, 1), f"client 1 create {commit_key(2)}", f"client 1 delete {FIRST}"),
+    *(*_writes(2), *_reads_commits(2, 2), f"client 2 create {commit_key(3)}"),
+)
+"""What the first commit has removed the second one removes, too."""
+
+OVER_ANOTHER = (
+    *(*_writes(1), *_reads_commits(1, 1), "13 s pass"),
+    *(_writes(2)[0], f"client 2 get {FIRST}", f"client 2 put {FIRST.replace('WRIT', 'DEAD')}"),
+    *(f"client 2 delete {FIRST}", *_writes(2)[1:], _reads_commits(2, 1)[0]),
+    *(f"client 1 put {commit_key(2)}", *_reads_commits(2, 1)[1:]),
+)
+"""A commit that comes late, when its lock is another's, who has read all commits but not that one."""
+
 MUTANTS = [
     # Who is in the way
     Mutant(
@@ -326,6 +366,6 @@ MUTANTS = [
     Mutant("a left attempt goes", ((reaper, "is_over", _only_locks_end), (reaper, "intent_is_over", _false)), DIES),
     Mutant("markers go in the end", ((Reaper, "_forget_markers", _nothing),), LATE),
     # Commits
-    Mutant("a commit is valid where it lands", ((archive, "validate", _nothing),), TRUNCATIONS),
-    Mutant("a commit is created if absent", ((AskingStore, "create", AskingStore.put),), TRUNCATIONS),
+    Mutant("a commit is valid where it lands", ((archive, "validate", _nothing),), TRUNCATIONS, way=BEHIND_ANOTHER),
+    Mutant("a commit is created if absent", ((AskingStore, "create", AskingStore.put),), TRUNCATIONS, way=OVER_ANOTHER),
 ]
