@@ -153,7 +153,9 @@ TIME_OUT = ("-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=
         pytest.param(interrupt, (), True, id="SIGINT"),
         pytest.param(interrupt, ("-n1",), True, id="SIGINT-beside-workers", marks=pytest.mark.exhaustive),
         pytest.param(kill_pytest, (), False, id="pytest-killed"),
-        pytest.param(kill_pytest, ("-n1", "--max-worker-restart=0"), False, id="worker-killed"),
+        pytest.param(
+            kill_pytest, ("-n1", "--max-worker-restart=0"), False, id="worker-killed", marks=pytest.mark.exhaustive
+        ),
         pytest.param(kill_controller, ("-n1",), True, id="pytest-of-workers-killed", marks=pytest.mark.exhaustive),
         pytest.param(wait, TIME_OUT, False, id="time-out"),
     ],

@@ -157,13 +157,13 @@ def test_by_call():
 def test_what_setting_up_left_out_is_skipped_and_fails_in_ci(project: Path, ci: str, result: str) -> None:
     (project / "server").write_text("the server is left out: no Go.\n")
     write_tests(project, "test_a.py", f"{LEFT_OUT}\nfrom pathlib import Path\nmissing.NOTES = Path({str(project)!r})\n")
-    said = run(project, code=1 if ci else 0, CI=ci)
+    said = run(project, processes=0 if ci else 1, code=1 if ci else 0, CI=ci)
     assert result in said
     assert "the server is left out: no Go." in said
 
 
 def test_what_is_missing_without_a_note_is_an_error(project: Path) -> None:
     write_tests(project, "test_a.py", f"{LEFT_OUT}\nfrom pathlib import Path\nmissing.NOTES = Path({str(project)!r})\n")
-    said = run(project, code=1, CI="")
+    said = run(project, processes=0, code=1, CI="")
     assert "1 failed, 1 error" in said
     assert "There is no server." in said
