@@ -72,7 +72,8 @@ lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--up
 	$(LOCK) --group setup -o requirements/uv.txt; \
 	$(LOCK) --group go -o requirements/go.txt; \
 	$(LOCK) --group node -o requirements/node.txt; \
-	$(LOCK) --group postgresql --no-deps -o requirements/postgresql.txt
+	$(LOCK) --group postgresql --no-deps -o requirements/postgresql.txt; \
+	$(LOCK) --group applications --no-deps -o requirements/applications.txt
 
 wheel: setup ## Build the wheel into dist/.
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist

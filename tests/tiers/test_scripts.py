@@ -176,7 +176,9 @@ def await_end(pid: int) -> None:
     assert not Path("/proc", str(pid)).exists()
 
 
-SETUPS = tuple(f"setup{of}.sh" for of in ("", "_specs", "_tests", "_emulators", "_postgresql", "_porcupine"))
+SETUPS = tuple(
+    f"setup{of}.sh" for of in ("", "_specs", "_tests", "_emulators", "_postgresql", "_porcupine", "_applications")
+)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 8])
