@@ -107,6 +107,11 @@ def test_a_random_moment_comes_back_from_a_copy_alone(
     assert list(temporary.iterdir()) == []
 
 
+LOGIN = """
+select rolname from pg_roles, pg_database
+where datname = current_database() and rolname = 'holdfast_loader_' || pg_database.oid
+"""
+
 HOSTILE = r"""
 create role hostile superuser;
 create function public.take(n int) returns bool language plpgsql as $$
@@ -187,7 +192,7 @@ def test_nor_has_it_them_in_a_database_that_a_drill_is_given(
         found = drill(store, run_restore, at="latest", asserted=holds, to=target)
         assert [each["holds"] for each in found["assertions"]] == [True] * len(holds)
         with connect(target) as session:
-            left = session.execute("select rolname from pg_roles where rolname ~ '^holdfast_loader'").fetchall()
+            left = session.execute(LOGIN).fetchall()
         assert left == []
     finally:
         with connect(Address(postgres.url(), postgres.password)) as session:
