@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.stream_state import database_oid
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.archive import Archive
     from holdfast.sources.postgresql.address import Address
@@ -246,33 +246,32 @@ def _before(session: Connection) -> _Before | HoldfastError:
         return server_error("its catalog could not be read", error)
 
 
-def pending(store: ObjectStore, source: str) -> tuple[MarkRecord, ...]:
-    """Return what marks of a source have left; what cannot be read is left out, as a mark then knows less."""
-    found = []
+def pending(store: ObjectStore, source: str) -> dict[str, MarkRecord | None]:
+    """Return what marks of a source have left, by key; None for what cannot be read: that mark then knows less."""
+    found: dict[str, MarkRecord | None] = {}
     for info in store.list(_folder(source)).objects:
-        with suppress(DamagedError, ObjectNotFound):
-            found.append(MarkRecord.from_bytes(store.get(info.key), info.key))
-    return tuple(found)
+        with suppress(ObjectNotFound):
+            body = store.get(info.key)
+            try:
+                found[info.key] = MarkRecord.from_bytes(body, info.key)
+            except DamagedError:
+                found[info.key] = None
+    return found
 
 
-def forget(store: ObjectStore, source: str, last: Block) -> None:
+def forget(store: ObjectStore, found: Mapping[str, MarkRecord | None], last: Block) -> None:
     """Remove what marks have left that the archive has reached, or that nothing in it will ever follow.
 
     Only a backup of the source does this, under its lock. What stays for an error is removed by the next one.
 
+    :param found: as `pending` returned it.
     :param last: the source's newest block of changes.
     """
-    with suppress(StoreError):
-        for info in store.list(_folder(source)).objects:
-            with suppress(ObjectNotFound):
-                try:
-                    record = MarkRecord.from_bytes(store.get(info.key), info.key)
-                except DamagedError:
-                    store.delete(info.key)
-                    continue
-                is_reached = parse_position(record.position) <= parse_position(last.covers.to_position)
-                if is_reached or not record.follows(last):
-                    store.delete(info.key)
+    for key, record in found.items():
+        is_reached = record and parse_position(record.position) <= parse_position(last.covers.to_position)
+        if record is None or is_reached or not record.follows(last):
+            with suppress(StoreError):
+                store.delete(key)
 
 
 def _folder(source: str) -> str:

@@ -149,6 +149,7 @@ class Run:
         self._done: list[Block] = []
         self._catalog: tuple[str, Catalog] | None = None
         self._to_begin: Mapping[str, str] = {}
+        self._marks: Mapping[str, MarkRecord | None] = {}
 
     @property
     def is_done(self) -> bool:
@@ -182,7 +183,7 @@ class Run:
 
     def forget_marks(self) -> None:
         """Remove what marks have told that are archived."""
-        marks.forget(self._job.store, self._source, self._newest().block)
+        marks.forget(self._job.store, self._marks, self._newest().block)
 
     def foreseen(self, now: Segment) -> dict[str, str]:
         """Return the tables that need a snapshot, each with the reason, where nothing is to be read before that.
@@ -197,7 +198,8 @@ class Run:
     def _known_segments(self, flushed: int) -> Iterator[Segment]:
         """Yield what ends where a full backup was taken since, or a mark set that has read the objects."""
         found: list[tuple[int, Placed | MarkRecord]] = [(to_of(placed.block), placed) for placed in self._mine()]
-        found += [(parse_position(each.position), each) for each in marks.pending(self._job.store, self._source)]
+        self._marks = marks.pending(self._job.store, self._source)
+        found += [(parse_position(each.position), each) for each in self._marks.values() if each]
         for end, known in sorted(found, key=lambda each: each[0]):
             if self._position() < end <= flushed and (segment := self._segment(known)) is not None:
                 yield segment
