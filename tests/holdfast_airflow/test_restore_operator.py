@@ -39,6 +39,7 @@ def test_restore_is_submitted_with_its_arguments_and_target(
         "skipped_existing": [],
         "unlogged": [],
         "stale": [],
+        "lost": [],
         "schema_note": "",
     }
     seen = spark.seen()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.restricted_login import temporary_login
 from holdfast.sources.postgresql.session import connect
 from tests.sparkjobs.test_rows_first import rows
 from tests.support.jobs import RunJob, failed
@@ -350,3 +354,20 @@ def test_a_login_of_a_database_that_is_gone_is_swept(
             session.execute("grant set on parameter event_triggers to holdfast_loader_4000000000")
     assert run_restore(target)[0] == 0
     assert rows(target, "select from pg_roles where rolname = 'holdfast_loader_4000000000'") == []
+
+
+def test_restores_into_databases_of_one_server_do_not_disturb_each_other(create_on: CreateOn, major: int) -> None:
+    """Rights on settings, and roles, belong to all of them."""
+    targets = [create_on(major) for _ in range(4)]
+    begun = threading.Barrier(len(targets))
+
+    def make(target: Address) -> None:
+        for _ in range(25):
+            begun.wait(30)
+            with connect(target) as session, temporary_login(session, replace(target, event_triggers=False)):
+                pass
+
+    with ThreadPoolExecutor(len(targets)) as pool:
+        for done in [pool.submit(make, target) for target in targets]:
+            done.result()
+    assert [loaders(target) for target in targets] == [[]] * len(targets)

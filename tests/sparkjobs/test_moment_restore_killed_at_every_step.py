@@ -38,15 +38,15 @@ TABLES = 4
 FILES = 4
 """Of those snapshots."""
 
-BEFORE_FILES = 3
-"""Transactions before those of files: the ledger's, the one within it that sets event triggers off, the tables'."""
+BEFORE_FILES = 7
+"""Transactions before those of files: of the ledger, of who loads and what belongs to that one, of the tables."""
 
 NOTICE_S = 30.0
 """Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
 
 STAGED = "create temporary table"
 DELETES = "with gone "
-NOTED = "update holdfast_restore.done set result"
+NOTED = "update holdfast_restore.loaded set result"
 """What is done in the one transaction that applies a table's changes."""
 
 BESIDE = ("--map", "public=moved")
@@ -118,6 +118,7 @@ ONE_OF_EACH = (
     Kill(1, DELETES, "after"),
     Kill(2, STAGED, "after"),
     Kill(FILES + 3 + BEFORE_FILES, "transaction __exit__", "after"),
+    Kill(3, NOTED),
     Kill(4, NOTED),
     Kill(1, "PRIMARY KEY"),
     Kill(1, "drop schema"),

@@ -9,6 +9,7 @@ gathers statistics runs as the owner. Source: PostgreSQL's SECURITY_RESTRICTED_O
 from __future__ import annotations
 
 import secrets
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,9 @@ where d.refclassid = 'pg_catalog.pg_authid'::regclass and d.deptype = 'o' and r.
 """
 
 _EXISTS = "select from pg_catalog.pg_roles where rolname = %s"
+
+_TRIES = 20
+_PAUSE_S = 0.1
 
 _EVENT_TRIGGERS_SETTING = 170000
 """The first version in which a session can be without event triggers."""
@@ -81,7 +85,7 @@ def temporary_login(session: Connection, address: Address) -> Iterator[Address]:
     with tidied(lambda: _lock_out(address)):
         login = _make(session, address, name, "nobypassrls")
         if not address.event_triggers and session.info.server_version >= _EVENT_TRIGGERS_SETTING:
-            session.execute(f"grant set on parameter event_triggers to {name}".encode())
+            _of_all_databases(session, f"grant set on parameter event_triggers to {name}")
         _try(session, address, login)
         yield login
 
@@ -115,9 +119,21 @@ def _is_dropped(session: Connection, name: str) -> bool:
     """Drop a role to which nothing belongs; return False where something does."""
     if session.execute(_OWNS, (name,)).fetchone() is not None:
         return False
-    session.execute(f"drop owned by {name}".encode())  # nothing but its privileges
-    session.execute(f"drop role {name}".encode())
+    _of_all_databases(session, f"drop owned by {name}")  # nothing but its privileges
+    _of_all_databases(session, f"drop role {name}")
     return True
+
+
+def _of_all_databases(session: Connection, statement: str) -> None:
+    """Run a statement that changes what restores into other databases change, too: a server lets one of them fail."""
+    for left in reversed(range(_TRIES)):
+        try:
+            session.execute(statement.encode())
+            return
+        except (psycopg.errors.UniqueViolation, psycopg.errors.InternalError_):
+            if not left:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 def _name(session: Connection) -> str:
@@ -163,5 +179,5 @@ def _try(session: Connection, address: Address, login: Address) -> None:
 
 def _sweep(session: Connection) -> None:
     for (name,) in session.execute(_GONE, (f"^{LOADER}_[0-9]+$",)).fetchall():
-        with suppress(psycopg.errors.DependentObjectsStillExist):
+        with suppress(psycopg.errors.DependentObjectsStillExist, psycopg.errors.UndefinedObject):
             _is_dropped(session, name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.sources.postgresql.ledger import LEDGER, unnoticed
 from holdfast.sources.postgresql.restore_rights import owner_statements
 from holdfast.sources.postgresql.sql import ident, literal, qualified
-from holdfast.sources.postgresql.sqltext import CAST, STRING, chain_at, tokens
+from holdfast.sources.postgresql.sqltext import CAST, STRING, chain_at, parse_name, string_value, tokens
 from holdfast.sources.postgresql.toc import TABLES
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _role(session: Connection, plan: RestorePlan, entry: Entry) -> str:
 @contextmanager
 def _lent(session: Connection, role: str, entry: Entry) -> Iterator[None]:
     """Lend a role what it lacks to create an entry: it was a superuser of the source, perhaps, who has created it."""
-    named = {name for chain in _chains(entry.sql) for name in chain[:1]}
+    named = {name for chain in (*_chains(entry.sql), *_in_strings(entry.sql)) for name in chain[:1]}
     named |= {token.identifier for token in tokens(entry.sql) if entry.kind == "FOREIGN TABLE" and token.is_identifier}
     asked = {"named": sorted(named), "role": role, "schema": _main(entry)[0]}
     lacking = [right for (right,) in session.execute(_LACKING, asked).fetchall()]
@@ -166,6 +166,13 @@ def _main(entry: Entry) -> tuple[str, str]:
 def _chains(sql: str) -> Iterator[tuple[str, ...]]:
     found = list(tokens(sql))
     return (chain for place in range(len(found)) if len(chain := chain_at(found, place)) > 1)
+
+
+def _in_strings(sql: str) -> Iterator[tuple[str, ...]]:
+    """Yield the names that strings may be, such as that of a sequence which a default asks for its next value."""
+    for token in tokens(sql):
+        if token.kind == STRING and (text := string_value(token)) is not None:
+            yield parse_name(text)
 
 
 def _types_of_constants(sql: str) -> set[tuple[str, ...]]:
