@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.restricted_login import temporary_login
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.session import connect, without_event_triggers
 from tests.sparkjobs.test_rows_first import rows
 from tests.support.jobs import RunJob, failed
 from tests.support.roundtrips import hashes, schema_of
@@ -364,7 +363,7 @@ def test_restores_into_databases_of_one_server_do_not_disturb_each_other(create_
     def make(target: Address) -> None:
         for _ in range(25):
             begun.wait(30)
-            with connect(target) as session, temporary_login(session, replace(target, event_triggers=False)):
+            with connect(target) as session, temporary_login(session, without_event_triggers(target)):
                 pass
 
     with ThreadPoolExecutor(len(targets)) as pool:
