@@ -52,7 +52,7 @@ _TRIES = 3
 
 
 class MarkRecord(SealedDocument):
-    """What a source's objects were at a mark, for the next backup of changes.
+    """The objects of a source as they were at a mark, for the next backup of changes.
 
     :param position: just behind the mark's transaction, or others that ended with it; definitions are the same from
         `since` on.
@@ -165,7 +165,6 @@ class _Setting:
         """Set one, and return what the objects were with it, where that is known."""
         tip = stream_tip(self.archive.state, self.source)
         with connect(self.address) as session:
-            state = self._look(session)
             before = _before(session)
             state = self._look(session)
             try:
@@ -230,7 +229,7 @@ class _Setting:
 
 @dataclass(frozen=True)
 class _Before:
-    """What the definitions are, and a position of the log behind all changes of them that made them so."""
+    """The version of the definitions, and a position of the log behind the changes that led to it."""
 
     version: str
     position: str

@@ -98,7 +98,7 @@ def _notes(taken: _Known, other: _Known, which: str, lost: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class _Lost:
-    """What the log certainly had at a moment, and one of its schemas has no place for.
+    """Rows or values that the log certainly had at a moment, and that one of its schemas has no place for.
 
     :param count: of rows, or of values of a column; `columns` that a row has, for the weight.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _NOT_FOUND = 127
-"""What shells exit with where there is no such command."""
+"""The exit code of shells for a command that is not there."""
 
 
 def protect(

@@ -113,6 +113,13 @@ def create_on(server_of: Callable[[int], PostgresServer]) -> Callable[..., Addre
     return create
 
 
+@pytest.fixture(params=[18, *(pytest.param(major, marks=pytest.mark.exhaustive) for major in (14, 15, 16, 17))])
+def major(request: pytest.FixtureRequest) -> int:
+    """The version of source and target."""
+    found: int = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[RestartedServer]:
     """A server that a module's tests may end and start again."""

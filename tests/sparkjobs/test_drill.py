@@ -22,6 +22,7 @@ from holdfast.storage import ObjectStore, open_store
 from tests.support import command
 from tests.support.command_here import run_here
 from tests.support.jobs import RunJob
+from tests.support.owners import loaders
 from tests.support.servers import create_database, drop_slots
 
 pytestmark = pytest.mark.service
@@ -107,11 +108,6 @@ def test_a_random_moment_comes_back_from_a_copy_alone(
     assert list(temporary.iterdir()) == []
 
 
-LOGIN = """
-select rolname from pg_roles, pg_database
-where datname = current_database() and rolname = 'holdfast_loader_' || pg_database.oid
-"""
-
 HOSTILE = r"""
 create role hostile superuser;
 create function public.take(n int) returns bool language plpgsql as $$
@@ -191,9 +187,7 @@ def test_nor_has_it_them_in_a_database_that_a_drill_is_given(
     try:
         found = drill(store, run_restore, at="latest", asserted=holds, to=target)
         assert [each["holds"] for each in found["assertions"]] == [True] * len(holds)
-        with connect(target) as session:
-            left = session.execute(LOGIN).fetchall()
-        assert left == []
+        assert loaders(target) == {}
     finally:
         with connect(Address(postgres.url(), postgres.password)) as session:
             for each in (source, target):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.session import connect
-from tests.sparkjobs.test_loading_role import MAJORS, OF_ROLE, CreateOn, loaders
 from tests.support.jobs import RunJob, failed
+from tests.support.owners import TAKEN, loaders, passing_roles
 
 pytestmark = pytest.mark.service
+
+CreateOn = Callable[..., Address]
 
 TAKE = """
 create schema held authorization loading_plain;
@@ -196,26 +198,12 @@ create function held.of_super() returns int language sql as 'select 1';
 """Its owner may drop all that is in a schema: when indexes are built, too."""
 
 
-@pytest.fixture(params=MAJORS)
-def major(request: pytest.FixtureRequest) -> int:
-    """The version of source and target."""
-    found: int = request.param
-    return found
-
-
 @pytest.fixture
 def server(create_on: CreateOn, major: int) -> Iterator[Address]:
     """A server with such an owner, and without what code of its makes."""
     address = create_on(major)
-    with connect(address) as session:
-        session.execute("drop role if exists loading_plain")
-        session.execute("create role loading_plain")
-    yield address
-    with connect(address) as session:
-        for (name,) in session.execute(OF_ROLE, ("loading_plain",)).fetchall():
-            session.execute(f"drop database {name} with (force)".encode())
-        for name in ("loading_plain", *(name for (name,) in loaders(address))):
-            session.execute(f"drop owned by {name}; drop role {name}".encode())
+    with passing_roles(address, {"loading_plain": ""}):
+        yield address
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -235,7 +223,7 @@ def test_no_superuser_comes_of_what_an_owner_made(
 
     code, record = run_restore(target)
 
-    assert ("loading_taken",) not in loaders(server)
+    assert TAKEN not in loaders(server)
     assert code == 0 or "code of the source has changed" in failed((code, record))[1], record.error
 
 

@@ -14,25 +14,14 @@ from holdfast.sources.postgresql.restricted_login import temporary_login
 from holdfast.sources.postgresql.session import connect, without_event_triggers
 from tests.sparkjobs.test_rows_first import rows
 from tests.support.jobs import RunJob, failed
+from tests.support.owners import TAKEN, loaders, passing_roles
 from tests.support.roundtrips import hashes, schema_of
 
 pytestmark = pytest.mark.service
 
 CreateOn = Callable[..., Address]
 
-MAJORS = [18, *(pytest.param(major, marks=pytest.mark.exhaustive) for major in (14, 15, 16, 17))]
-
-ROLES = ("loading_plain", "loading_maker", "loading_guest")
-
-LOGINS = """
-select rolname from pg_roles, pg_database
-where datname = current_database() and rolname in ('loading_taken', 'holdfast_loader_' || pg_database.oid)
-"""
-
-OF_ROLE = """
-select distinct datname from pg_shdepend d join pg_database b on b.oid = d.dbid join pg_roles r on r.oid = d.refobjid
-where d.refclassid = 'pg_authid'::regclass and r.rolname = %s
-"""
+ROLES = {"loading_plain": "", "loading_maker": "createrole", "loading_guest": ""}
 
 HOSTILE = """
 create schema held authorization loading_plain;
@@ -121,27 +110,12 @@ select lo_from_bytea(0, 'a large object');
 """
 
 
-@pytest.fixture(params=MAJORS)
-def major(request: pytest.FixtureRequest) -> int:
-    """The version of source and target."""
-    found: int = request.param
-    return found
-
-
 @pytest.fixture
 def server(create_on: CreateOn, major: int) -> Iterator[Address]:
     """A server with roles of others."""
     address = create_on(major)
-    with connect(address) as session:
-        for role in ROLES:
-            session.execute(f"drop role if exists {role}".encode())
-            session.execute(f"create role {role} {'createrole' if role == 'loading_maker' else ''}".encode())
-    yield address
-    with connect(address) as session:
-        for role in ROLES:
-            for (name,) in session.execute(OF_ROLE, (role,)).fetchall():
-                session.execute(f"drop database {name} with (force)".encode())
-            session.execute(f"drop role {role}".encode())
+    with passing_roles(address, ROLES):
+        yield address
 
 
 @pytest.fixture
@@ -151,11 +125,6 @@ def hostile(server: Address, create_on: CreateOn, major: int) -> Address:
     with connect(address) as session:
         session.execute(HOSTILE.format(source=address.database).encode())
     return address
-
-
-def loaders(address: Address) -> list[tuple[object, ...]]:
-    """Return the log-in for a database, which should be gone, and the superuser that its code would make."""
-    return rows(address, LOGINS)
 
 
 def test_code_of_the_source_has_no_superusers_rights_in_a_users_target(
@@ -168,7 +137,7 @@ def test_code_of_the_source_has_no_superusers_rights_in_a_users_target(
 
     assert code == 0, record.error
     assert record.result is not None
-    assert loaders(target) == []
+    assert loaders(target) == {}
     assert hashes(target) == hashes(hostile)
     assert schema_of(target) == schema_of(hostile)
     assert [each["object"] for each in record.result["not_restored"]] == ["rows of materialized view public.seen"]
@@ -187,7 +156,7 @@ def test_of_a_source_that_is_trusted_code_has_the_rights_of_whoever_restores(
         code, record = run_restore(target, "--trust-source")
 
         assert code == 0, record.error
-        assert loaders(target) == [("loading_taken",)]
+        assert [*loaders(target)] == [TAKEN]
         assert schema_of(target) == schema_of(hostile)
         assert record.result is not None
         assert record.result["loaded_by"] == "postgres, a superuser"
@@ -210,13 +179,13 @@ def test_chosen_tables_come_so_too_beside_others(
     options = ["--tables", "public.*", "--tables", "held.*", "--map", "public=other", "--map", "held=apart"]
 
     code, planned = run_restore(target, *options, "--dry-run")
-    assert (code, loaders(target)) == (0, [])
+    assert (code, loaders(target)) == (0, {})
     assert planned.result is not None
     assert planned.result["plan"]["loaded_by"] == "a log-in of the restore's own, which is no superuser"
     code, record = run_restore(target, *options)
 
     assert code == 0, record.error
-    assert loaders(target) == []
+    assert loaders(target) == {}
     for table in ("of_super", "parted", "whole"):
         assert rows(target, f"select * from other.{table} order by 1") == rows(
             hostile, f"select * from public.{table} order by 1"
@@ -245,7 +214,7 @@ def test_without_such_a_login_a_restore_is_refused_unless_the_source_is_trusted(
     assert "which may not connect" in message
     assert "pg_hba.conf" in message
     assert "--trust-source" in message
-    assert loaders(target) == []
+    assert loaders(target) == {}
     assert run_restore(target, "--trust-source")[0] == 0
     assert rows(target, "select id from public.t") == [(1,)]
 
@@ -283,14 +252,27 @@ def test_what_is_left_of_a_restore_is_taken_over_by_the_next_and_then_gone(
         with monkeypatch.context() as patch:
             patch.setattr(f"sparkjobs.restore.{step}", fail)
             assert run_restore(target)[0] == 1
-        assert not any(may for (may,) in rows(target, LOGINS.replace("rolname from", "rolcanlogin from", 1)))
+        assert not any(loaders(target).values())
 
     code, record = run_restore(target)
 
     assert code == 0, record.error
-    assert loaders(target) == []
+    assert loaders(target) == {}
     assert schema_of(target) == schema_of(hostile)
     assert hashes(target) == hashes(hostile)
+
+
+def assert_undone(run_restore: RunJob, target: Address, *options: str) -> None:
+    """Let a restore fail for good when all of it is built: nothing of it stays, nor of its log-in."""
+
+    def broken(*_: object) -> None:
+        raise RefusedError("no room")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sparkjobs.restore.hand_over", broken)
+        code, message = failed(run_restore(target, *options))
+    assert (code, "was dropped again" in message) == (5, True)
+    assert loaders(target) == {}
 
 
 def test_nothing_of_a_login_is_left_where_what_was_restored_is_dropped_again(
@@ -300,15 +282,8 @@ def test_nothing_of_a_login_is_left_where_what_was_restored_is_dropped_again(
     target = create_on(major, "create table public.mine (id int)")
     before = schema_of(target)
 
-    def broken(*_: object) -> None:
-        raise RefusedError("no room")
+    assert_undone(run_restore, target, "--tables", "public.of_super", "--tables", "held.*")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sparkjobs.restore.hand_over", broken)
-        code, message = failed(run_restore(target, "--tables", "public.of_super", "--tables", "held.*"))
-
-    assert (code, "was dropped again" in message) == (5, True)
-    assert loaders(target) == []
     assert schema_of(target) == before
 
 
@@ -330,15 +305,8 @@ def test_a_partition_that_was_detached_is_dropped_again_too(
     target = create_on(major, "create table public.mine (id int)")
     before = schema_of(target)
 
-    def broken(*_: object) -> None:
-        raise RefusedError("no room")
+    assert_undone(run_restore, target, "--tables", "held.*")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sparkjobs.restore.hand_over", broken)
-        code, message = failed(run_restore(target, "--tables", "held.*"))
-
-    assert (code, "was dropped again" in message) == (5, True)
-    assert loaders(target) == []
     assert schema_of(target) == before
 
 
@@ -369,4 +337,4 @@ def test_restores_into_databases_of_one_server_do_not_disturb_each_other(create_
     with ThreadPoolExecutor(len(targets)) as pool:
         for done in [pool.submit(make, target) for target in targets]:
             done.result()
-    assert [loaders(target) for target in targets] == [[]] * len(targets)
+    assert [loaders(target) for target in targets] == [{}] * len(targets)

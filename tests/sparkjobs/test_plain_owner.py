@@ -31,14 +31,6 @@ OWNED = (
     "create trigger g before insert on s.u for each row execute function s.f()",
     "comment on table s.t is 'mine'",
 )
-MAJORS = [18, *(pytest.param(major, marks=pytest.mark.exhaustive) for major in (14, 15, 16, 17))]
-
-
-@pytest.fixture(params=MAJORS)
-def major(request: pytest.FixtureRequest) -> int:
-    """The version of source and target."""
-    found: int = request.param
-    return found
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ join pg_catalog.pg_inherits i on i.inhrelid = relation where height = 0
 """
 
 _BELONGING = "select coalesce(pg_catalog.pg_get_partition_constraintdef(%s::regclass), 'true')"
-"""What tells of a row that it belongs to a partition: it calls the functions of all keys above that."""
+"""The condition by which a row belongs to a partition: it calls the functions of all keys above that."""
 
 _DETACHED = f"""
 insert into {LEDGER}.detached (relation) select %(table)s::regclass where exists (select from {LEDGER}.created)

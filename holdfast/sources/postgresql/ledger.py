@@ -25,9 +25,9 @@ LEDGER = "holdfast_restore"
 """Schema that exists only while a restore runs."""
 
 LOADER = "holdfast_loader"
-"""What the name of a log-in begins with that loads for a superuser: code of the source runs in its sessions.
+"""The beginning of the names of log-ins that load for a superuser: code of the source runs in their sessions.
 
-It must not be able to say that anything is done but the loading: what it notes is in a table of its own, `loaded`.
+They must not be able to say that anything is done but the loading: what they note is in a table of its own, `loaded`.
 """
 
 ROWS_ASIDE = "rows_"

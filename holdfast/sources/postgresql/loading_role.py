@@ -21,7 +21,7 @@ from holdfast.sources.postgresql.ledger import LEDGER, let_write, note_powerful,
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.plan import NotRestored
-from holdfast.sources.postgresql.restore_rights import owner_statements
+from holdfast.sources.postgresql.restore_rights import owner_statements, owners_of
 from holdfast.sources.postgresql.search_paths import note_own
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.sqltext import COMMENT, SPACE, statements
@@ -110,8 +110,7 @@ def check_namesakes(session: Connection, plan: RestorePlan, recorded: Roles | No
     :raises RefusedError: names such roles.
     """
     ordinary = {role.name for role in recorded.roles if not role.superuser} if recorded else set()
-    owners = {owner for entry in plan.entries for _, owner in owner_statements(entry.sql)}
-    found = session.execute(_SUPERUSERS, (sorted(owners & ordinary),)).fetchall()
+    found = session.execute(_SUPERUSERS, (sorted(owners_of(plan) & ordinary),)).fetchall()
     if found:
         raise RefusedError(
             f"superusers here, and ordinary roles in the source: {named([name for (name,) in found])}. Functions of "
