@@ -79,21 +79,20 @@ def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Sche
         taken = earlier if schema == "earlier" else later
     which, other = ("later", later) if taken is earlier else ("earlier", earlier)
     lost = tuple(str(each) for each in taken.lost(other))
-    notes = _notes(taken, other, which, lost)
-    return replace(taken.moment, approximate="; ".join((*notes[:1], taken.moment.approximate, *notes[1:])), lost=lost)
+    first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
+    words = (*first, taken.moment.approximate, *_notes(taken, other, which))
+    return replace(taken.moment, approximate="; ".join(words), lost=lost)
 
 
-def _notes(taken: _Known, other: _Known, which: str, lost: Sequence[str]) -> list[str]:
-    """Return what is to be said of the schema that is taken: first what is lost by that, "" for nothing."""
-    notes = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
+def _notes(taken: _Known, other: _Known, which: str) -> Iterator[str]:
+    """Yield what is to be said of the schema that is taken, besides that there is another one."""
     if lacking := taken.lacking(other):
-        notes.append(f"it lacks {named(lacking)}, which --schema {which} has")
+        yield f"it lacks {named(lacking)}, which --schema {which} has"
     if which == "later" and (gone := other.gone(taken)):
-        notes.append(
+        yield (
             f"{named(gone)} went before the next backup: what became of it before that and is not in the log, such as "
             "by ALTER TABLE, or while it was not published, is in no backup"
         )
-    return notes
 
 
 @dataclass(frozen=True)
