@@ -17,7 +17,7 @@ from holdfast.sources.postgresql.obstacles import named
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.config import SourceConfig
+    from holdfast.config import Restart, SourceConfig
 
 
 def backup(
@@ -63,13 +63,9 @@ def backup(
     """Back up a database: all of it in one snapshot, or what has changed since the last backup."""
     output = Output(as_json=as_json)
     _, configured, _ = places.source(url, source)
-    more = [*_tables(configured, tables or ()), *(["--moved"] if moved else [])]
-    if (restart := "now" if restart_stream else configured.restart_stream) != "no":
-        more += ["--restart-stream", restart]
-    if sessions := connections or configured.connections:
-        more += ["--connections", str(sessions)]
-    if rate := bandwidth or configured.bandwidth:
-        more += ["--bandwidth", str(parse_bandwidth(rate))]
+    restart: Restart = "now" if restart_stream else configured.restart_stream
+    more = [*_tables(configured, tables or ()), *_limits(configured, connections, bandwidth, restart)]
+    more += ["--moved"] if moved else []
     value = _run(url, source, kind, more, quorum, quorum_timeout, wait, output)
     output.result(value, lambda console: console.print(_said(value), markup=False))
 
@@ -80,7 +76,8 @@ def back_up_changes(url: str, source: str, *, wait: float, output: Output) -> di
     :raises ReportedError: it failed, or tables wait.
     """
     _, configured, _ = places.source(url, source)
-    value = _run(url, source, "changes", [*_tables(configured, ())], None, None, wait, output)
+    more = [*_tables(configured, ()), *_limits(configured, None, None, configured.restart_stream)]
+    value = _run(url, source, "changes", more, None, None, wait, output)
     output.say(_said(value))
     return value
 
@@ -135,6 +132,18 @@ def _tables(configured: SourceConfig, chosen: Sequence[str]) -> Iterator[str]:
         yield from ("--exclude", glob)
     if configured.max_retained_wal:
         yield from ("--max-retained", str(parse_size(configured.max_retained_wal)))
+
+
+def _limits(
+    configured: SourceConfig, connections: int | None, bandwidth: str | None, restart: Restart
+) -> Iterator[str]:
+    """Yield the arguments that say how the source is read, and whether a new stream may be begun."""
+    if restart != "no":
+        yield from ("--restart-stream", restart)
+    if sessions := connections or configured.connections:
+        yield from ("--connections", str(sessions))
+    if rate := bandwidth or configured.bandwidth:
+        yield from ("--bandwidth", str(parse_bandwidth(rate)))
 
 
 def _said(value: dict[str, Any]) -> str:
