@@ -19,9 +19,10 @@ from holdfast.archive.asof import as_of
 from holdfast.archive.model import iso
 from holdfast.archive.points import only_source
 from holdfast.errors import RefusedError, UsageError
-from holdfast.moments import Schema, catalog_of, history_of, parse_schema, parts_of, resolve
+from holdfast.moments import catalog_of, history_of, parts_of
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read, parse_consistency
+from holdfast.schema_choice import Schema, parse_schema, resolve
 from holdfast.sources.postgresql.forms import schema_of
 from holdfast.storage import open_store
 from locking import Owner

@@ -20,9 +20,10 @@ from holdfast.archive.model import iso
 from holdfast.archive.points import only_source
 from holdfast.config import Consistency
 from holdfast.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
-from holdfast.moments import Schema, catalog_of, parts_of, resolve
+from holdfast.moments import catalog_of, older_rows, parts_of
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read
+from holdfast.schema_choice import Schema, resolve
 from holdfast.sources.postgresql import ledger, load, loose, objects
 from holdfast.sources.postgresql.extension_rows import restore_configuration
 from holdfast.sources.postgresql.large_objects import check_comparable
@@ -269,20 +270,11 @@ class Restoring:
 
     def stale(self) -> list[dict[str, Any]]:
         """Return the tables whose rows are older than what is restored, or that have none, each with the reason."""
-        found = [
-            {"table": table.source.label, "as_of": iso(parts.as_of), "reason": parts.stale}
-            for table in self.plan.tables
-            if (parts := self._parts.get(str(table.source.oid))) is not None and parts.stale
+        tables = (table.source for table in self.plan.tables)
+        return [
+            {"table": each.label, "as_of": iso(each.as_of) if each.as_of else None, "reason": each.reason}
+            for each in older_rows(self._moment, tables, self._parts, self._unfit)
         ]
-        without = [
-            {"table": table.source.label, "as_of": None, "reason": self._why_without_rows(str(table.source.oid))}
-            for table in self.plan.tables
-            if table.source.has_rows and str(table.source.oid) not in self._parts and not self._moment.is_snapshot
-        ]
-        return [*found, *without]
-
-    def _why_without_rows(self, table: str) -> str:
-        return self._unfit[table].why_unfit if table in self._unfit else "there was no snapshot of it yet"
 
     def resumed(self) -> dict[str, Any] | None:
         """Return what was in the target already, and which run began; None where this one does."""

@@ -157,7 +157,7 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     since = (interval.first, True)
     blocks = [placed for placed in _in_order(chain) if (to_of(placed.head), placed.head.kind == "snapshot") >= since]
     names = names_of(chain)
-    told = [(placed, {record.id for record in placed.head.tables}) for placed in _telling(blocks)]
+    told = [(placed, {record.id for record in placed.head.tables}) for placed in telling(blocks)]
     return [
         {**gap, "from": max(gap["from"], iso(interval.start)), "to": gap.get("to", iso(interval.end))}
         for table, known in names.items()
@@ -165,7 +165,7 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
     ]
 
 
-def _telling(blocks: Iterable[Placed]) -> Iterator[Placed]:
+def telling(blocks: Iterable[Placed]) -> Iterator[Placed]:
     """Leave out changes that tell of all tables what those just before them did: these are most of very many."""
     before = None
     for placed in blocks:
@@ -262,7 +262,7 @@ def _find(
     if at == "latest":
         if state.cut_off:
             raise RefusedError("the latest moment is not known")
-        return _moment(source, newest, newest.last, newest.end)
+        return moment_of(newest, source, newest.last, newest.end)
     if at.startswith("commit:"):
         return _by_commit(found, source, at)
     if at.startswith("lsn:"):
@@ -286,7 +286,7 @@ def _by_commit(found: Sequence[Interval], source: str, at: str) -> Moment:
     number = at.removeprefix("commit:")
     if number.isdecimal() and int(number) in numbers:
         interval, block = numbers[int(number)]
-        return _moment(source, interval, to_of(block), block.covers.to_time)
+        return moment_of(interval, source, to_of(block), block.covers.to_time)
     known = ", ".join(f"commit:{each}" for each in sorted(numbers)[-_SHOWN:])
     raise RefusedError(f"{at} is no restore point of {source}; it has: {known}")
 
@@ -298,7 +298,7 @@ def _by_position(found: Sequence[Interval], source: str, at: str) -> Moment:
         raise UsageError(f"cannot read {at!r}: {error}") from error
     for interval in reversed(found):
         if (reached := _within(interval, position)) is not None:
-            return _moment(source, interval, reached, _reached(interval, reached))
+            return moment_of(interval, source, reached, reached_at(interval, reached))
     known = ", ".join(f"lsn:{show_position(each.first)} to lsn:{show_position(each.last)}" for each in found[-_SHOWN:])
     raise RefusedError(f"{source} cannot be restored to {at}; what is here: {known}")
 
@@ -318,7 +318,7 @@ def _by_mark(found: Sequence[Interval], source: str, mark: Mark) -> Moment:
     for interval in reversed(found):
         reached = _within(interval, position)
         if reached is not None and _has(interval, mark):
-            return _moment(source, interval, reached, mark.at)
+            return moment_of(interval, source, reached, mark.at)
     raise RefusedError(
         f"{source} cannot be restored to the mark {mark.name!r}: the full backup before it is not here any more, or "
         "there was none"
@@ -337,7 +337,7 @@ def _marks(state: State, source: str) -> dict[str, Mark]:
     return found
 
 
-def _reached(interval: Interval, position: int) -> datetime:
+def reached_at(interval: Interval, position: int) -> datetime:
     """Return when a position of an interval was reached, at the latest."""
     for placed in (*interval.snapshots, *interval.chain.changes):
         if to_of(placed.head) == position:
@@ -369,7 +369,7 @@ def _by_time(found: Sequence[Interval], store: ObjectStore, source: str, moment:
         if interval.start <= moment <= interval.end:
             position = _position_at(interval, store, moment)
             if position >= interval.first:
-                return _moment(source, interval, position, moment)
+                return moment_of(interval, source, position, moment)
     before = [f"before it {interval}" for interval in found if interval.end < moment]
     after = [f"after it {iso(interval.start)} (commit:{interval.snapshots[0].number})" for interval in found
              if interval.start > moment]  # fmt: skip
@@ -405,7 +405,7 @@ def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> in
     return max([known, *ends(store, reached)])
 
 
-def _moment(source: str, interval: Interval, position: int, at: datetime) -> Moment:
+def moment_of(interval: Interval, source: str, position: int, at: datetime) -> Moment:
     """Put together what a position needs: the newest snapshot before it, and the schema it had."""
     full = [placed for placed in interval.snapshots if to_of(placed.head) <= position][-1]
     before = full

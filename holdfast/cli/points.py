@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Column, Table
@@ -11,7 +11,7 @@ from holdfast.archive import points
 from holdfast.cli.options import Json, Store, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output, told_waiting
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
-from holdfast.errors import DamagedError
+from holdfast.errors import DamagedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,13 +19,36 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show_points(url: Url, consistency: Consistent = None, store: Store = None, as_json: Json = False) -> None:
-    """List the moments that can be restored, and the gaps between them."""
+_EXACT = "exactly what was there"
+
+_SHOWN = 20
+"""Stretches of tables are named in words up to so many."""
+
+Tables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tables",
+        metavar="GLOB",
+        help="Show of these tables (schema.table) each stretch, also those that a restore gives exactly.",
+    ),
+]
+
+
+def show_points(
+    url: Url, tables: Tables = None, consistency: Consistent = None, store: Store = None, as_json: Json = False
+) -> None:
+    """List the moments that can be restored, the gaps between them, and what a restore gives of each table."""
+    from holdfast.stretches import told  # pyarrow, which no other part of this command needs
+
     output = Output(as_json=as_json)
     opened = open_archive(url, consistency, store)
     value = {**points.describe(opened.state), "read_from": opened.describe()}
+    for source in value["sources"]:
+        source |= told(opened.state, opened.store, source["source"]).describe(tables or ())
+    if tables and not any(source["tables"] for source in value["sources"]):
+        raise UsageError(f"no table in these backups matches {' or '.join(tables)}")
     say_read_from(output, value["read_from"])
-    output.result(value, lambda console: _show_points(console, value))
+    output.result(value, lambda console: _show_points(console, value, every=bool(tables)))
     if opened.state.cut_off:
         raise typer.Exit(DamagedError.exit_code)
 
@@ -41,23 +64,51 @@ def _interval_columns() -> tuple[Column, ...]:
     )
 
 
-def _show_points(console: Console, value: dict[str, Any]) -> None:
+def _show_points(console: Console, value: dict[str, Any], *, every: bool) -> None:
     for source in value["sources"]:
         table = Table(*_interval_columns(), box=None, title=source["source"], title_justify="left")
         for interval in source["intervals"]:
             table.add_row(interval["from"], interval["to"], interval["position"], str(interval["commit"]))
         console.print(table)
-        for line in _remarks(source):
+        for line in (*_remarks(source), *_told_tables(source, every=every)):
             console.print(line, markup=False)
     if not value["sources"]:
         console.print("no backups yet")
 
 
+def _told_tables(source: dict[str, Any], *, every: bool) -> Iterator[str]:
+    """Yield stretch by stretch what a restore gives of tables, where that is not exact, or of every one."""
+    found = [
+        f"{table['table']} from {each['from']} to {each['to']}: {words}"
+        for table in source["tables"]
+        for each in table["stretches"]
+        if (words := _words_of(each)) != _EXACT or every
+    ]
+    yield from found[:_SHOWN]
+    if found[_SHOWN:]:
+        yield f"{len(found) - _SHOWN} more such lines: choose tables with --tables, or see --json"
+    if source["tables_exact"]:
+        yield f"{source['tables_exact']} {'other tables' if found else 'tables'}: {_EXACT}, at each of these moments"
+    for each in source["unread"]:
+        yield f"unknown of tables from {each['from']} to {each['to']}: {each['reason']}"
+
+
+def _words_of(stretch: dict[str, Any]) -> str:
+    """Return what a restore gives of a table."""
+    if stretch["rows"] == "older":
+        words = f"rows of {stretch['as_of']}: {stretch['reason']}"
+    elif stretch["rows"] == "missing":
+        words = f"no rows: {stretch['reason']}"
+    else:
+        words = _EXACT
+    return words if stretch["schema"] == "known" else f"{words}; schema approximate"
+
+
 def _remarks(source: dict[str, Any]) -> Iterator[str]:
     """Yield what the intervals alone do not tell."""
     for gap in source["gaps"]:
-        what = f"{gap['table']} not followed" if "table" in gap else "gap"
-        yield f"{what} from {gap['from']} to {gap['to']}: {gap['reason']}"
+        if "table" not in gap:  # what a restore gives of tables is told of each
+            yield f"gap from {gap['from']} to {gap['to']}: {gap['reason']}"
     for interval in source["intervals"]:
         if not interval["whole"]:
             yield f"only chosen tables from {interval['from']} to {interval['to']}"

@@ -18,9 +18,9 @@ from holdfast.cli.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC
 from holdfast.cli.output import Output
 from holdfast.cli.reading import Consistent, open_archive, say_read_from
 from holdfast.config import parse_size
-from holdfast.moments import resolve
 from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read
+from holdfast.schema_choice import resolve
 from locking import Owner
 
 if TYPE_CHECKING:

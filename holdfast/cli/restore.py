@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from holdfast import moments
+from holdfast import schema_choice
 from holdfast.archive import points
 from holdfast.archive.model import iso
 from holdfast.cli import places
@@ -79,7 +79,7 @@ def restore(
     output = Output(as_json=as_json)
     Maps.parse(mapped or ())
     opened = open_archive(url, consistency, store)
-    moment = moments.resolve(opened.state, opened.store, points.only_source(opened.state, source), at, schema)
+    moment = schema_choice.resolve(opened.state, opened.store, points.only_source(opened.state, source), at, schema)
     output.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}")
     for left_out in moment.schema.block.not_included:
         output.say(f"not included: {left_out}")

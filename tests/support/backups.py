@@ -311,7 +311,7 @@ class Backups:
 
     def at(self, interval: Interval, position: int) -> Moment:
         """Return a moment of an interval, also where another one has the same position."""
-        return points._moment(SOURCE, interval, position, points._reached(interval, position))
+        return points.moment_of(interval, SOURCE, position, points.reached_at(interval, position))
 
     def restored(self, moment: Moment) -> dict[str, frozenset[int]]:
         """Return the rows of every table that a restore brings back which is not behind."""

@@ -21,8 +21,9 @@ from holdfast.archive.model import FORMAT
 from holdfast.archive.runs import RunRecord, read_last
 from holdfast.archive.timeline import Moment
 from holdfast.following import Wanted
-from holdfast.moments import Schema, catalog_of, history_of, parts_of, resolve
+from holdfast.moments import catalog_of, history_of, parts_of
 from holdfast.position import parse_position
+from holdfast.schema_choice import Schema, resolve
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.columns import Column, read_columns
 from holdfast.sources.postgresql.encode import copy_statement, encode
