@@ -222,6 +222,12 @@ def setup(
         bool,
         typer.Option("--definitions", help="Event triggers that tell the log when definitions change; by a superuser."),
     ] = False,
+    new_tables: Annotated[
+        bool,
+        typer.Option(
+            "--new-tables", help="An event trigger that publishes new tables from their first row on; by a superuser."
+        ),
+    ] = False,
     run: Run = False,
     archive: InArchive = None,
     as_json: Json = False,
@@ -237,10 +243,11 @@ def setup(
         for database, name in _own_streams(source, archive, address, names).items():
             own = configured if database == address.database else None
             tables, exclude = (own.tables, own.exclude) if own else ((), ())
-            streams[database] = WantedStream(name, tables, exclude, identity_full or (), definitions)
-    elif identity_full or definitions:
-        option = "--identity-full" if identity_full else "--definitions"
-        raise UsageError(f"{option} is for backups of changes: add --changes")
+            streams[database] = WantedStream(name, tables, exclude, identity_full or (), definitions, new_tables)
+    else:
+        options = {"--identity-full": identity_full, "--definitions": definitions, "--new-tables": new_tables}
+        if given := next((option for option, value in options.items() if value), None):
+            raise UsageError(f"{given} is for backups of changes: add --changes")
     plan = plan_setup(
         address,
         names,

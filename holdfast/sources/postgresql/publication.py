@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 
 from holdfast.errors import BusyError, HoldfastError, RefusedError
+from holdfast.sources.postgresql import new_tables
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.publishable import Relation, read_relations
@@ -328,8 +329,8 @@ def _followed(session: Connection, oid: int) -> Mapping[int, int]:
     return dict(session.execute(_FOLLOWED, (oid,)).fetchall())
 
 
-class BornPartition(NamedTuple):
-    """A partition that was published before it had its first row."""
+class BornTable(NamedTuple):
+    """A table that was published before it had its first row."""
 
     oid: int
     table_schema: str
@@ -358,20 +359,24 @@ order by 2, 3
 """
 
 
-def born_since(session: Connection, publication: int, snapshot: str) -> tuple[BornPartition, ...]:
-    """Return the partitions that were made as such since a snapshot, under what was published then already.
+def born_since(session: Connection, publication: int, snapshot: str) -> tuple[BornTable, ...]:
+    """Return the tables that were made since a snapshot, and published before they had a row.
 
-    Every row that they ever had is in the log, and a slot that was there sends it.
+    These are partitions that were made as such under what was published then already, and tables that were published by
+    the transaction that made them. Every row that they ever had is in the log, and a slot that was there sends it.
 
     :param publication: its oid.
     :param snapshot: `oldest:next:`, ids of transactions: those before the first had ended, the second was yet to come.
     """
     oldest, newest = (int(each) for each in snapshot.split(":")[:2])
-    found: dict[BornPartition, None] = {}
+    found: dict[BornTable, None] = {}
     for oid, schema, name, above, now in session.execute(_MADE_AS_PARTITIONS, (publication,)):
         *published, made = (_whole_id(xid, now) for xid in above)
         if made >= newest and all(each < oldest for each in published):
-            found[BornPartition(oid, schema, name)] = None
+            found[BornTable(oid, schema, name)] = None
+    for oid, schema, name, made, now in new_tables.published(session, publication):
+        if _whole_id(made, now) >= newest:
+            found[BornTable(oid, schema, name)] = None
     return tuple(found)
 
 

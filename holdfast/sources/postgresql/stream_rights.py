@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql import definitions
+from holdfast.sources.postgresql import definitions, new_tables
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.publication import plan_publication
 from holdfast.sources.postgresql.publishable import read_relations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"stream (holdfast_[0-9a-f]{16})")
 _DEFINITIONS = "definitions"
+_NEW_TABLES = "new tables"
 _IDENTITY = re.compile(r"identity of table ([0-9]+)")
 
 # Who waits for this lock keeps all readers waiting behind it.
@@ -42,6 +43,7 @@ class WantedStream:
     :param tables, exclude: globs of the tables that are backed up.
     :param identity_full: globs of those that may get REPLICA IDENTITY FULL, where they lack a usable one.
     :param definitions: event triggers may tell the log when definitions change.
+    :param new_tables: an event trigger may publish new tables that have a primary key.
     """
 
     name: str
@@ -49,6 +51,7 @@ class WantedStream:
     exclude: Sequence[str] = ()
     identity_full: Sequence[str] = ()
     definitions: bool = False
+    new_tables: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,9 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
     if wanted.definitions and not definitions.told(session):
         cleared = definitions.DROPPED if definitions.left(session) else ()
         yield OwnersTask(_DEFINITIONS, "let the log tell when definitions change", (*cleared, *definitions.CREATED))
+    if wanted.new_tables and not new_tables.in_force(session):
+        cleared = new_tables.DROPPED if new_tables.left(session) else ()
+        yield OwnersTask(_NEW_TABLES, "publish new tables from their first row on", (*cleared, *new_tables.CREATED))
 
 
 def _identity(session: Connection, relation: Relation) -> str:
@@ -120,6 +126,8 @@ def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: S
             yield OwnersTask(f"stream {name}", "no longer publish changes", (f"DROP PUBLICATION {ident(name)};",))
     if _DEFINITIONS in given and definitions.left(session):
         yield OwnersTask(_DEFINITIONS, "no longer let the log tell when definitions change", definitions.DROPPED)
+    if _NEW_TABLES in given and new_tables.left(session):
+        yield OwnersTask(_NEW_TABLES, "no longer publish new tables", new_tables.DROPPED)
     relations = read_relations(session) if any(_IDENTITY.fullmatch(key) for key in given) else {}
     for key, had in given.items():
         found = _IDENTITY.fullmatch(key)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import DamagedError
-from holdfast.sources.postgresql.definitions import SCHEMA, TRIGGERS
+from holdfast.sources.postgresql import definitions, new_tables
 from holdfast.sources.postgresql.dump import script_of
 from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.sqltext import COMMENT, Token, chain_at, tokens
@@ -27,6 +27,10 @@ PG_CLASS = 1259
 TABLES = frozenset({"TABLE", "FOREIGN TABLE"})
 ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "AGGREGATE"})
 RELATIONS = TABLES | {"VIEW", "MATERIALIZED VIEW"}
+
+_SCHEMAS = frozenset({definitions.SCHEMA, new_tables.SCHEMA})
+_TRIGGERS = frozenset({*definitions.TRIGGERS, new_tables.TRIGGER})
+"""Of ours."""
 
 _WORDS = {
     "ACL": "privileges",
@@ -129,8 +133,8 @@ def _is_ours(entry: Entry) -> bool:
     if entry.schema == LEDGER or (entry.kind, entry.name) == ("SCHEMA", LEDGER) or entry.name == f"SCHEMA {LEDGER}":
         return True
     words = entry.name.split()  # of what belongs to another entry, such as its comment, its kind stands before its name
-    return SCHEMA in (entry.schema, *words[-1:]) or (
-        "EVENT TRIGGER" in (entry.kind, " ".join(words[:2])) and words[-1] in TRIGGERS
+    return not _SCHEMAS.isdisjoint((entry.schema, *words[-1:])) or (
+        "EVENT TRIGGER" in (entry.kind, " ".join(words[:2])) and words[-1] in _TRIGGERS
     )
 
 

@@ -228,7 +228,8 @@ def test_a_stream_is_set_up_by_name_of_the_archive_and_removed_with_its_slot(
     setup = ("source", "setup", shop.url, "--role", ROLE, "--changes", "--run", "--json")
     assert "say for which archive the changes are: --archive URL" in holdfast(*setup).err
     assert holdfast("source", "setup", shop.url, "--identity-full", "*").code == 2
-    assert "add --changes" in holdfast("source", "setup", shop.url, "--definitions").err
+    for option in ("--definitions", "--new-tables"):
+        assert f"{option} is for backups of changes: add --changes" in holdfast("source", "setup", shop.url, option).err
     done = holdfast(*setup, "--archive", store.url, "--identity-full", "hr.*")
     assert (done.code, done.value["ran"]) == (0, True)
     said = [statement for change in done.value["changes"] for statement in change["sql"]]
@@ -240,6 +241,8 @@ def test_a_stream_is_set_up_by_name_of_the_archive_and_removed_with_its_slot(
     assert len(open_stream(shop, stream, tables).followed) == 1
     again = holdfast(*setup, "--archive", store.url, "--identity-full", "hr.*")
     assert again.value["changes"] == []
+    more = holdfast(*setup, "--archive", store.url, "--new-tables")
+    assert "publish new tables from their first row on" in [each["why"] for each in more.value["changes"]]
     done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run")
     assert done.code == 0
     with connect(shop) as session:
