@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -241,26 +242,45 @@ def _refresh(session: Connection, name: str) -> str:
     return ""
 
 
+_ANALYZED_AT_ONCE = 50
+"""Tables that a transaction gathers statistics of, at most: each by one of its own takes four times as long."""
+
+_SHARES = 16
+"""Into which few tables are divided, so that sessions work beside each other; a restore that goes on has the same."""
+
+
 def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[NotRestored, ...]:
     """Give the planner statistics of these relations, by schema and name.
 
     :return: those that have none, with the server's words: there are values that PostgreSQL itself cannot, such as
         ranges of very large numbers, and statistics of expressions that fail.
     """
+    size = min(len(relations) // _SHARES + 1, _ANALYZED_AT_ONCE)
+    some = [relations[start : start + size] for start in range(0, len(relations), size)]
+    return tuple(each for left in sessions.run(some, _gather) for each in left)
 
-    return tuple(filter(None, sessions.run(relations, _gather)))
 
-
-def _gather(session: Connection, name: tuple[str, str]) -> NotRestored | None:
+def _gather(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRestored]:
     """Do it once: another try may come when functions of the source would run with their owner's rights."""
-    statement = f"analyze {qualified(*name)}"
-    with once(session, statement) as is_new:
-        if is_new:
-            error = refusal_of(session, statement)
-            if error is not None and not isinstance(error, psycopg.errors.UndefinedTable):  # as its query was left out
-                note_result(session, statement, words(error))
-        why = read_result(session, statement)
-    return NotRestored(f"statistics of {'.'.join(name)}", why, f"{statement};") if why else None
+    step = f"analyze from {qualified(*names[0])}"
+    with once(session, step) as is_new:
+        if is_new and (left := _refused(session, names)):
+            note_result(session, step, json.dumps([each.describe() for each in left]))
+        noted = read_result(session, step)
+    return [NotRestored.from_dict(each) for each in json.loads(noted or "[]")]
+
+
+def _refused(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRestored]:
+    """Gather statistics of all at once; return those that have none, where that fails."""
+    if refusal_of(session, f"analyze {', '.join(qualified(*name) for name in names)}") is None:
+        return []
+    left = []
+    for name in names:
+        statement = f"analyze {qualified(*name)}"
+        error = refusal_of(session, statement)
+        if error is not None and not isinstance(error, psycopg.errors.UndefinedTable):  # as its query was left out
+            left.append(NotRestored(f"statistics of {'.'.join(name)}", words(error), f"{statement};"))
+    return left
 
 
 def content_hash(session: Connection, table: Table, columns: Sequence[Column] | None = None) -> ContentHash:

@@ -7,6 +7,7 @@ server is asked: by its own functions where these tell, and else by trying, in a
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -74,12 +75,15 @@ def owners_of(plan: RestorePlan) -> set[str]:
     return owners | {group.owner for group in plan.large_objects}
 
 
-def owner_statements(sql: str) -> Iterator[tuple[str, str]]:
-    """Yield the statements of an entry that give what it creates to a role, each with that role."""
+@lru_cache(maxsize=1 << 17)  # asked several times of each entry of a dump
+def owner_statements(sql: str) -> tuple[tuple[str, str], ...]:
+    """Return the statements of an entry that give what it creates to a role, each with that role."""
+    found = []
     for statement in statements(sql):
         words_of = [each for each in statement if each.kind not in (SPACE, COMMENT)]
         if words_of[0].word == "ALTER" and [each.word for each in words_of[-4:-2]] == ["OWNER", "TO"]:
-            yield "".join(each.text for each in statement), words_of[-2].identifier
+            found.append(("".join(each.text for each in statement), words_of[-2].identifier))
+    return tuple(found)
 
 
 class _Asked:
