@@ -64,7 +64,7 @@ def new_database(postgres: PostgresServer) -> Iterator[Callable[..., Address]]:
     def make(options: str = "") -> Address:
         name = f"test_{next(_numbers)}"
         with connect(admin) as session:
-            session.execute(f"create database {name} {options}".encode())
+            session.execute(f"create database {name} strategy file_copy {options}".encode())  # half as long
         made.append(name)
         return Address(postgres.url(name), postgres.password)
 

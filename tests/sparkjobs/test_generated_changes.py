@@ -51,3 +51,34 @@ def test_a_history_that_nobody_thought_of_can_be_gone_back_in(lived: Live, data:
 @given(data=st.data())
 def test_many_histories_that_nobody_thought_of_can_be_gone_back_in(lived: Live, data: st.DataObject) -> None:
     lived(data, 25)
+
+
+def migrated(postgres: PostgresServer, tmp_path: Path, data: st.DataObject, transactions: int) -> None:
+    """Set marks between drawn transactions, of which some migrate, with few backups."""
+    with begun(postgres, tmp_path, data) as life:
+        for _ in range(transactions):
+            life.history.transaction()
+            what = data.draw(st.sampled_from(("", "mark", "mark", "mark", "changes", "full")))
+            if what == "mark":
+                life.history.mark()
+            elif what:
+                life.history.back_up(what)
+        life.end()
+        life.can_be_gone_back_in()
+
+
+@same_few(2)
+@given(data=st.data())
+def test_marks_between_migrations_that_nobody_thought_of_are_exact(
+    postgres: PostgresServer, tmp_path: Path, data: st.DataObject
+) -> None:
+    migrated(postgres, tmp_path, data, 6)
+
+
+@pytest.mark.exhaustive
+@many(300)
+@given(data=st.data())
+def test_marks_between_many_migrations_that_nobody_thought_of_are_exact(
+    postgres: PostgresServer, tmp_path: Path, data: st.DataObject
+) -> None:
+    migrated(postgres, tmp_path, data, 25)

@@ -16,11 +16,14 @@ from holdfast.marks import SetMark, set_mark
 from holdfast.sources.postgresql import definitions
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.moment import emit
+from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream import drop_stream, stream_name
 from tests.sparkjobs.test_rows_first import rows
 from tests.support.followed import Followed, open_followed
 from tests.support.roundtrips import hashes, schema_of
+from tests.support.servers import create_database
+from tests.support.versions import programs_of, running
 
 pytestmark = pytest.mark.service
 
@@ -133,6 +136,37 @@ def test_a_mark_before_a_migration_brings_back_all_that_was_there(
     assert schema_of(target, *ALONE) == schema
     assert hashes(target) == found
     assert followed.store.list("marks/").objects == ()
+
+
+@pytest.fixture(
+    scope="module", params=[14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))]
+)
+def older(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """The server of an older release."""
+    with running(PostgresServer(programs=programs_of(request.param))) as server:
+        yield server
+
+
+def test_each_release_has_marks_that_know_the_schema(older: PostgresServer, tmp_path: Path) -> None:
+    """Migrations one behind the other, with nothing but a mark before each."""
+    with open_followed(create_database(older), tmp_path / "archive") as followed:
+        followed.make(TABLES)
+        followed.back_up()
+        known: dict[str, tuple[list[str], dict[str, str]]] = {}
+        for name in ("a label", "what the log tells nothing of", "another type"):
+            followed.make((f"insert into counted (n) values ({len(known)})",))
+            assert mark(followed, name).why_unknown == ""
+            known[name] = schema_of(followed.address, *ALONE), hashes(followed.address)
+            followed.make(MIGRATIONS[name])
+            if name == "a label":  # tables with the type start over, and are whole from here on
+                followed.back_up()
+        followed.back_up()
+        for name, (schema, found) in known.items():
+            target = create_database(older)
+            said = followed.restore(name, target)
+            assert (said["stale"], said["not_restored"], said["schema_note"]) == ([], [], ""), name
+            assert schema_of(target, *ALONE) == schema
+            assert hashes(target) == found
 
 
 def test_after_a_migration_all_is_there_where_a_backup_came_before_the_mark(

@@ -290,14 +290,16 @@ def agree_at(
     exactly: Container[int] = (),
     schema: Schema = "auto",
     calm: Container[int] = (),
+    at: str = "",
 ) -> Everything:
     """Make sure that a moment is in the archive as it was, as above; returns what is there.
 
     :param number: of the moment.
     :param calm: oids of tables whose rows are not looked at, unless they are stale.
+    :param at: what else names it, such as a mark.
     """
     position, truth = followed.moments[number]
-    moment = followed.moment(f"lsn:{position}", schema)
+    moment = followed.moment(at or f"lsn:{position}", schema)
     catalog = catalog_of(followed.store, moment)
     parts, _ = parts_of(followed.store, moment, catalog)
     there = {table.oid: table for table in catalog.with_rows() if str(table.oid) in parts}

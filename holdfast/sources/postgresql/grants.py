@@ -19,7 +19,7 @@ from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.schema_rights import read_schemas
 from holdfast.sources.postgresql.session import acting, connect
 from holdfast.sources.postgresql.sql import ident, literal
-from holdfast.sources.postgresql.stream_rights import dropped_slots, owners_tasks, stream_names, taken_back
+from holdfast.sources.postgresql.stream_rights import dropped_slots, offers, owners_tasks, stream_names, taken_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,10 +89,13 @@ def plan_setup(
     wanted = _Wanted(per_schema, replication or bool(streams), streams or {})
     found: list[tuple[str, list[_Lack]]] = []
     hides = False
+    offered: dict[str, None] = {}
     for database in databases:
         with connect(address.at_database(database)) as session:
             hides = hides or _hides_rows(session, role)
             found.append((database, list(_lacks(session, role, wanted))))
+            if database in wanted.streams:
+                offered |= dict.fromkeys(offers(session, wanted.streams[database]))
     of_role = list(_role_lacks(role, version, wanted, bypassrls=hides))
     record = replace(role.record, of_role=(*role.record.of_role, *(lack.key for lack in of_role)))
     changes, parts = [lack.change for lack in of_role], []
@@ -106,7 +109,7 @@ def plan_setup(
             parts.append(Part(database, (*changes, _remember(role, record))))
         changes, written = [], record.comment()
     notes = () if role.exists else (f"{role.name} has no password yet: set one in psql with \\password {role.quoted}",)
-    return Plan(role.name, tuple(parts), notes, lambda session: _still_lacks(session, role.name, wanted))
+    return Plan(role.name, tuple(parts), (*notes, *offered), lambda session: _still_lacks(session, role.name, wanted))
 
 
 _BECOMES = """

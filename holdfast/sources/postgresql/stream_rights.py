@@ -102,6 +102,20 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
         yield OwnersTask(_NEW_TABLES, "publish new tables from their first row on", (*cleared, *new_tables.CREATED))
 
 
+def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
+    """Yield what else the owner could consent to, and what that gives."""
+    if not wanted.definitions and not definitions.told(session):
+        yield (
+            "moments between two backups have their own definitions before the first change and behind the last one "
+            "with --definitions: event triggers of a superuser tell the log of each change"
+        )
+    if not wanted.new_tables and not new_tables.in_force(session):
+        yield (
+            "new tables come back with their rows at moments before the backup that finds them with --new-tables: an "
+            "event trigger of a superuser publishes them at once"
+        )
+
+
 def _identity(session: Connection, relation: Relation) -> str:
     if relation.identity == "i":
         for name, is_identity in session.execute(_INDEXES, (relation.oid,)):

@@ -234,6 +234,10 @@ def test_a_stream_is_set_up_by_name_of_the_archive_and_removed_with_its_slot(
     assert (done.code, done.value["ran"]) == (0, True)
     said = [statement for change in done.value["changes"] for statement in change["sql"]]
     assert f'ALTER ROLE "{ROLE}" REPLICATION;' in said
+    assert [option for option in ("--definitions", "--new-tables") if option in " ".join(done.value["notes"])] == [
+        "--definitions",
+        "--new-tables",
+    ]
     assert 'ALTER TABLE ONLY "hr"."staff" REPLICA IDENTITY FULL;' in said
     assert any(each.startswith(f'CREATE PUBLICATION "{stream}" FOR TABLE ONLY "hr"."staff" WITH') for each in said)
     with connect(shop) as session:
@@ -243,6 +247,7 @@ def test_a_stream_is_set_up_by_name_of_the_archive_and_removed_with_its_slot(
     assert again.value["changes"] == []
     more = holdfast(*setup, "--archive", store.url, "--new-tables")
     assert "publish new tables from their first row on" in [each["why"] for each in more.value["changes"]]
+    assert "--new-tables" not in " ".join(more.value["notes"])
     done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run")
     assert done.code == 0
     with connect(shop) as session:

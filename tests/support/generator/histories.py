@@ -12,9 +12,10 @@ import psycopg
 import pytest
 from hypothesis import strategies as st
 
+from holdfast.marks import set_mark
 from holdfast.sources.postgresql.sql import ident, literal
 from sparkjobs import changes, following
-from tests.support.followed import Followed
+from tests.support.followed import Followed, known
 from tests.support.generator.comings import THEMES
 from tests.support.generator.definitions import DEFINITIONS, create, new
 from tests.support.generator.models import INT, KEYS, MOOD, Chance, Column, Draw, Model, Pair, Steps, Table
@@ -61,6 +62,8 @@ class History:
         self._settled = False
         self._followed: set[int] = set()
         self._exact: list[set[int]] = []
+        self.marks: dict[int, str] = {}
+        """Names of marks that know the schema, by the number of the moment that each stands for."""
 
     def begin(self) -> None:
         """Make the types, and the first tables."""
@@ -97,18 +100,33 @@ class History:
             self.followed.back_up(kind)
         self._cut()
 
+    def mark(self) -> None:
+        """Set a mark that knows the schema: what comes back exactly up to it does so, whatever becomes of it next."""
+        name = f"mark {len(self.marks)}"
+        done = set_mark(self.followed.archive(), [self.followed.store], self.followed.address, "shop", name)
+        assert done.why_unknown == ""
+        self.script.append(f"-- {name} at {done.position}")
+        # What the server itself writes may come right behind it.
+        self.followed.moments.append((done.position, known(self.followed.session)))
+        self.marks[len(self.followed.moments) - 1] = name
+        self._followed = self._clean() & self._followed
+        self._exact += [self._followed] * (len(self.followed.moments) - len(self._exact))
+        self.model.cut()
+
     def exact(self, number: int) -> set[int]:
         """Return the oids of the tables that must come back exactly, at a moment by its number."""
         return self._exact[number]
 
     def _cut(self) -> None:
         """Note which tables must come back exactly since the last backup, and which can from this one on."""
-        query = "select to_regclass(quote_ident(name))::oid::int8 from unnest(%s::text[]) name"
-        clean = {oid for (oid,) in self.followed.session.execute(query, (self.model.clean(),))}
-        self._exact += [clean & self._followed] * (len(self.followed.moments) - len(self._exact))
+        self._exact += [self._clean() & self._followed] * (len(self.followed.moments) - len(self._exact))
         self._followed = {oid for (oid,) in self.followed.session.execute(_FOLLOWED)}
         self.model.cut()
         self._settled = True
+
+    def _clean(self) -> set[int]:
+        query = "select to_regclass(quote_ident(name))::oid::int8 from unnest(%s::text[]) name"
+        return {oid for (oid,) in self.followed.session.execute(query, (self.model.clean(),))}
 
     def _alone(self, statement: str) -> None:
         self.script.append(statement)
