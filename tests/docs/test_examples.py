@@ -1,4 +1,4 @@
-"""The examples of the documentation work, and the README shows them as they are."""
+"""The examples of the documentation work, and its pages show them as they are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 
 def shown(example: Path) -> str:
-    """The part of an example that the README repeats: all but what stands at its head."""
+    """The part of an example that a page repeats: all but what stands at its head."""
     text = example.read_text()
     if example.suffix == ".py":
         return text.partition("from __future__ import annotations\n\n")[2]
@@ -30,8 +30,17 @@ def shown(example: Path) -> str:
 @pytest.mark.parametrize(
     "example", sorted(path for path in EXAMPLES.iterdir() if path.is_file()), ids=lambda path: path.name
 )
-def test_readme_shows_the_example_as_it_is(example: Path) -> None:
-    assert shown(example) in (ROOT / "README.md").read_text()
+def test_a_page_shows_the_example_as_it_is(example: Path) -> None:
+    assert any(shown(example) in page.read_text() for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_readme_shows_a_configuration_and_a_dag_that_can_be_read(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    (tmp_path / "archives.yaml").write_text(readme.partition("```yaml\n")[2].partition("```")[0])
+    assert set(load_config(tmp_path / "archives.yaml").archive("shop").sources) == {"shop_db"}
+    (tmp_path / "example.py").write_text(readme.partition("```python\n")[2].partition("```")[0])
+    bag = DagBag(str(tmp_path / "example.py"))
+    assert (bag.import_errors, set(bag.dags)) == ({}, {"nightly_load"})
 
 
 def test_example_dags_are_read_by_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
