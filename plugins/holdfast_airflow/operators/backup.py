@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from holdfast.config import Restart, find_archive, parse_bandwidth, parse_size, parse_span
+from holdfast.config import Restart, find_archive, parse_bandwidth, parse_size
 from holdfast.errors import BusyError, DamagedError, UsageError
 from holdfast.operations.executor_choice import forced_executor
 from holdfast.sources.postgresql.address import Address
+from holdfast_airflow.arguments import is_yes, listed, number, span
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
@@ -42,13 +43,15 @@ class BackupOperator(DatabaseJobOperator):
 
     :param source_conn_id: the Airflow connection to the source, of type postgres; without it, what
         archives.yaml says. (templated)
-    :param tables: globs of `schema.table`; empty means all that archives.yaml says. (templated)
+    :param tables: globs of `schema.table`, a list or one string; empty means all that archives.yaml says. (templated)
     :param connections: sessions that read the source at a time, at most; without it, what archives.yaml says.
+        (templated)
     :param bandwidth: what is read of it in a second, at most, such as `50 MB`; without it, what archives.yaml says.
+        (templated)
     :param quorum: how many replicas must have the backup before it counts; without it, what archives.yaml says. The
         task waits for them deferred, without locks, and fails where too few have it in time: then the backup was taken
-        back. What it returns then has `quorum` (`entry`, `size`, `replicas`), too.
-    :param quorum_timeout: how long they have for it.
+        back. What it returns then has `quorum` (`entry`, `size`, `replicas`), too. (templated)
+    :param quorum_timeout: how long they have for it: a timedelta, or words such as `2h`. (templated)
     :param kind: `full`; `changes`, which begins to follow a source that is not followed yet; or `auto`, for changes
         where the source is followed, else a full backup. (templated)
     :param moved: the source's address names the same database at another place than at the last backup. (templated)
@@ -65,20 +68,24 @@ class BackupOperator(DatabaseJobOperator):
         "kind",
         "moved",
         "restart_stream",
+        "connections",
+        "bandwidth",
+        "quorum",
+        "quorum_timeout",
     )
 
     def __init__(
         self,
         *,
         source_conn_id: str | None = None,
-        tables: Sequence[str] | None = None,
+        tables: Sequence[str] | str | None = None,
         kind: str = "auto",
         moved: bool | str = False,
         restart_stream: str | None = None,
-        connections: int | None = None,
+        connections: int | str | None = None,
         bandwidth: str | None = None,
-        quorum: int | None = None,
-        quorum_timeout: timedelta | None = None,
+        quorum: int | str | None = None,
+        quorum_timeout: timedelta | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -156,10 +163,10 @@ class BackupOperator(DatabaseJobOperator):
         return archive, open_store(archive.place(self.replica), archive.key)
 
     def _quorum_of(self, archive: ArchiveConfig) -> int:
-        return self.quorum or archive.quorum or 1
+        return number(self.quorum, "quorum") or archive.quorum or 1
 
     def _quorum_timeout_of(self, archive: ArchiveConfig) -> timedelta:
-        return self.quorum_timeout or parse_span(archive.quorum_timeout)
+        return span(self.quorum_timeout or archive.quorum_timeout)
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the source to back up."""
@@ -173,17 +180,18 @@ class BackupOperator(DatabaseJobOperator):
         """Return kind, tables and limits."""
         known = archive.sources.get(source or "")
         arguments = ["--kind", self.kind]
-        for table in self.tables or (known.tables if known else ()):
+        chosen = listed(self.tables, "tables")
+        for table in chosen or (known.tables if known else ()):
             arguments += ["--tables", table]
-        arguments += ["--chosen"] if self.tables else []
+        arguments += ["--chosen"] if chosen else []
         for table in known.exclude if known else ():
             arguments += ["--exclude", table]
         if known and known.max_retained_wal:
             arguments += ["--max-retained", str(parse_size(known.max_retained_wal))]
-        arguments += ["--moved"] if str(self.moved).lower() == "true" else []
+        arguments += ["--moved"] if is_yes(self.moved) else []
         if (restart := self._restart(known)) != "no":
             arguments += ["--restart-stream", restart]
-        if connections := self.connections or (known and known.connections):
+        if connections := number(self.connections, "connections") or (known and known.connections):
             arguments += ["--connections", str(connections)]
         if bandwidth := self.bandwidth or (known and known.bandwidth):
             arguments += ["--bandwidth", str(parse_bandwidth(bandwidth))]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast_airflow.operators.job import SourceJobOperator, is_yes
+from holdfast_airflow.arguments import is_yes
+from holdfast_airflow.operators.job import SourceJobOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.config import find_archive, parse_span
 from holdfast.errors import ReportedError
+from holdfast_airflow.arguments import listed
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators.job import SourceJobOperator
 
@@ -45,7 +46,7 @@ class DrillOperator(SourceJobOperator):
         self,
         *,
         at: str | None = None,
-        assertions: Sequence[str] | None = None,
+        assertions: Sequence[str] | str | None = None,
         newest_within: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -78,7 +79,7 @@ class DrillOperator(SourceJobOperator):
         drill = Drill(store, job.source, self.at or None, say=self.log.info)
         drill.prepare()
         configured = find_archive(self.archive).drill
-        drill.asserted = [*configured.of(drill.name), *(self.assertions or ())]
+        drill.asserted = [*configured.of(drill.name), *listed(self.assertions, "assertions")]
         within = self.newest_within or configured.newest_within
         drill.newest_within = parse_span(within) if within else None
         run = new_run(drill.name)

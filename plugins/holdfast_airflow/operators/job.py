@@ -35,6 +35,7 @@ from holdfast.jobs import (
 )
 from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
 from holdfast.replication.backing_up import STORE_VARIABLE
+from holdfast_airflow.arguments import span
 from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
 from holdfast_airflow.coordination import coordination_address
@@ -93,12 +94,13 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param replica: which of its replicas; without it, the first one in archives.yaml. (templated)
-    :param lock_wait: how long to wait for the locks before failing with the holder's name. Waiting is
-        deferred: it takes no worker slot.
+    :param lock_wait: how long to wait for the locks before failing with the holder's name: a timedelta, or words such
+        as `90 min`. Waiting is deferred: it takes no worker slot. (templated)
     :param spark_conn_id: the Spark connection; without it, the one archives.yaml names. It is asked for only where
-        Spark is needed.
+        Spark is needed. (templated)
     :param job_executor: where the job runs: `spark`; `inline`, in a child process of the task without Java; or `auto`,
         for `inline` where there is little to do, else Spark. Without it, what HOLDFAST_EXECUTOR says, else `auto`.
+        (templated)
 
     All other arguments go to :class:`SparkSubmitOperator`, such as `driver_memory` and `conf`.
     """
@@ -109,14 +111,22 @@ class ArchiveJobOperator(SparkSubmitOperator):
     role: ClassVar[Literal["source", "target"]] = "source"
     """Whether the database is read or written, where there is one."""
 
-    template_fields: Sequence[str] = ("archive", "replica", "conf", "name")
+    template_fields: Sequence[str] = (
+        "archive",
+        "replica",
+        "conf",
+        "name",
+        "lock_wait",
+        "spark_conn_id",
+        "job_executor",
+    )
 
     def __init__(
         self,
         *,
         archive: str,
         replica: str | None = None,
-        lock_wait: timedelta = timedelta(hours=1),
+        lock_wait: timedelta | str = timedelta(hours=1),
         spark_conn_id: str | None = None,
         job_executor: str | None = None,
         **kwargs: Any,
@@ -136,7 +146,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return its summary."""
-        return self.confirmed(context, self._attempt(context, deadline_in(self.lock_wait)))
+        return self.confirmed(context, self._attempt(context, deadline_in(span(self.lock_wait))))
 
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
         """Go on after waiting for the locks."""
@@ -416,14 +426,6 @@ def _read_last(store: ObjectStore, run: str) -> RunRecord | None:
     from holdfast.archive.runs import read_last
 
     return read_last(store, run)
-
-
-_YES = frozenset({"true", "1", "yes"})
-
-
-def is_yes(wanted: bool | str) -> bool:
-    """Say whether something is wanted; a template may have made words of it."""
-    return str(wanted).lower() in _YES
 
 
 def last_words(problem: str, operation: str) -> str:

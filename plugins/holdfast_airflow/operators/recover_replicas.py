@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast.errors import HoldfastError, exit_code_of, sentence
+from holdfast_airflow.arguments import span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import failure, in_airflow_terms
 from locking import LockError
@@ -38,14 +39,14 @@ class RecoverReplicas(BaseOperator):
     :param lock_wait: how long to wait for whoever works on a replica, in the worker.
     """
 
-    template_fields: Sequence[str] = ("archive", "deep")
+    template_fields: Sequence[str] = ("archive", "deep", "lock_wait")
 
     def __init__(
         self,
         *,
         archive: str,
         deep: bool | str = True,
-        lock_wait: timedelta = timedelta(minutes=10),
+        lock_wait: timedelta | str = timedelta(minutes=10),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -87,7 +88,7 @@ class RecoverReplicas(BaseOperator):
             found.log.archive,
             row.name,
             deep=str(self.deep).lower() == "true",
-            wait=self.lock_wait.total_seconds(),
+            wait=span(self.lock_wait).total_seconds(),
             places=found.places,
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.errors import UsageError
+from holdfast_airflow.arguments import is_yes, listed
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import coordination_address
-from holdfast_airflow.operators.job import DatabaseJobOperator, is_yes
+from holdfast_airflow.operators.job import DatabaseJobOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ class RestoreOperator(DatabaseJobOperator):
     :param target_conn_id: the Airflow connection to the database to write to, of type postgres. (templated)
     :param at: `latest`, a time (ISO 8601, with its zone), `mark:NAME`, `lsn:X/Y` or `commit:N`. One that cannot be
         restored is refused with the nearest that can. (templated)
-    :param tables: globs, matched against `schema.table`; none means everything. (templated)
+    :param tables: globs, matched against `schema.table`, a list or one string; none means everything. (templated)
     :param map: other names, as `OLD=NEW`: of schemas (`public=restored`) or tables
         (`public.orders=archive.orders`). (templated)
     :param roles: `check` that the roles are there that own or may use something, or `create` those that are
@@ -71,8 +72,8 @@ class RestoreOperator(DatabaseJobOperator):
         *,
         target_conn_id: str,
         at: str = "latest",
-        tables: Sequence[str] | None = None,
-        map: Sequence[str] | None = None,
+        tables: Sequence[str] | str | None = None,
+        map: Sequence[str] | str | None = None,
         roles: str = "check",
         tablespaces: str = "drop",
         schema: str = "auto",
@@ -127,9 +128,9 @@ class RestoreOperator(DatabaseJobOperator):
         arguments += ["--trust-source"] if is_yes(self.trust_source) else []
         consistency = self._consistency(archive)
         arguments += ["--consistency", consistency] if consistency != "eventual" else []
-        for glob in self.tables or ():
+        for glob in listed(self.tables, "tables"):
             arguments += ["--tables", glob]
-        for each in self.map or ():
+        for each in listed(self.map, "map"):
             arguments += ["--map", each]
         return [*arguments, *(["--dry-run"] if is_yes(self.only_plan) else [])]
 

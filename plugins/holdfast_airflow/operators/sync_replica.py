@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.config import GAP_AFTER
+from holdfast_airflow.arguments import is_yes, span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.operators.job import ArchiveJobOperator, is_yes
+from holdfast_airflow.operators.job import ArchiveJobOperator
 from holdfast_airflow.waiting import check_event, deadline_in
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class SyncReplica(ArchiveJobOperator):
         replica: str,
         spark: bool | str = False,
         gap_after: timedelta | None = GAP_AFTER,
-        lock_wait: timedelta = timedelta(minutes=2),
+        lock_wait: timedelta | str = timedelta(minutes=2),
         **kwargs: Any,
     ) -> None:
         super().__init__(archive=archive, replica=replica, lock_wait=lock_wait, **kwargs)
@@ -60,7 +61,7 @@ class SyncReplica(ArchiveJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Sync it and return what was done."""
-        return self._sync(context, deadline_in(self.lock_wait))
+        return self._sync(context, deadline_in(span(self.lock_wait)))
 
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
         """Go on after waiting for the locks."""
@@ -84,7 +85,7 @@ class SyncReplica(ArchiveJobOperator):
                 found.coordination,
                 found.log.archive,
                 row,
-                wait=self.lock_wait.total_seconds(),
+                wait=span(self.lock_wait).total_seconds(),
                 gap_after=self.gap_after,
                 places=found.places,
                 execute=partial(self._in_spark, context, deadline) if is_yes(self.spark) else None,

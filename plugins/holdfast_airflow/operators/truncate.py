@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast_airflow.operators.job import SourceJobOperator, is_yes
+from holdfast_airflow.arguments import is_yes, listed
+from holdfast_airflow.operators.job import SourceJobOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ class TruncateOperator(SourceJobOperator):
     def __init__(
         self,
         *,
-        keep: Sequence[str] | None = None,
+        keep: Sequence[str] | str | None = None,
         min_chains: int | str = 1,
         only_plan: bool | str = False,
         **kwargs: Any,
@@ -50,7 +51,7 @@ class TruncateOperator(SourceJobOperator):
         """
         from holdfast.archive.retention import parse_rules
 
-        rules = list(self.keep or archive.keep.rules())
+        rules = listed(self.keep, "keep") or list(archive.keep.rules())
         parse_rules(rules)  # what is wrong with them is said before any lock is taken
         arguments = [word for rule in rules for word in ("--keep", rule)]
         return [*arguments, "--min-chains", str(self.min_chains), *(["--dry-run"] if is_yes(self.only_plan) else [])]

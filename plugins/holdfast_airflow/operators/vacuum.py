@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.config import parse_span
 from holdfast.errors import BusyError, HoldfastError
-from holdfast_airflow.operators.job import ArchiveJobOperator, is_yes
+from holdfast_airflow.arguments import is_yes
+from holdfast_airflow.operators.job import ArchiveJobOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

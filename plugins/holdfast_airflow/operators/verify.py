@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from holdfast.config import find_archive, parse_budget, parse_span
 from holdfast.errors import DamagedError, HoldfastError
 from holdfast.operations.executor_choice import choose_executor, forced_executor
+from holdfast_airflow.arguments import is_yes
 from holdfast_airflow.coordination import coordination_address
-from holdfast_airflow.operators.job import ArchiveJobOperator, is_yes
+from holdfast_airflow.operators.job import ArchiveJobOperator
 from locking.store import StoreError
 
 if TYPE_CHECKING:

@@ -1,0 +1,76 @@
+"""Arguments of operators: what DAG authors write, and what templates and forms leave of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from holdfast.config import find_archive
+from holdfast.errors import UsageError
+from holdfast_airflow.arguments import is_yes, listed, number, span
+from holdfast_airflow.operators import BackupOperator, RestoreOperator, TruncateOperator
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, []),
+        ("", []),
+        ([], []),
+        ("None", []),
+        ("[]", []),
+        ("shop.*", ["shop.*"]),
+        (["shop.*"], ["shop.*"]),
+        (("a.b", "c.d"), ["a.b", "c.d"]),
+        ("['a.b', 'c.d']", ["a.b", "c.d"]),
+        ('["a.b"]', ["a.b"]),
+        ("[ab]*.orders", ["[ab]*.orders"]),
+        ("shop.[ab]", ["shop.[ab]"]),
+        ("[ab]", ["[ab]"]),
+    ],
+)
+def test_a_string_is_one_word_and_a_template_of_a_list_is_a_list(given: Any, words: list[str]) -> None:
+    assert listed(given, "tables") == words
+
+
+@pytest.mark.parametrize("given", [["a.b", 7], [None], [""], 7, {"a.b": 1}, "[1, 2]", "[7]"])
+def test_what_is_no_list_of_words_is_refused_by_name(given: Any) -> None:
+    with pytest.raises(UsageError, match="tables"):
+        listed(given, "tables")
+
+
+def test_numbers_and_lengths_of_time_may_be_words() -> None:
+    assert (number(None, "quorum"), number("", "quorum"), number("None", "quorum")) == (None, None, None)
+    assert (number(2, "quorum"), number("2", "quorum")) == (2, 2)
+    assert (span("90 min"), span(timedelta(hours=1))) == (timedelta(minutes=90), timedelta(hours=1))
+    assert (is_yes("True"), is_yes(True), is_yes("no")) == (True, True, False)
+    with pytest.raises(UsageError, match="quorum is 'two'"):
+        number("two", "quorum")
+    with pytest.raises(UsageError, match="length of time"):
+        span("soon")
+
+
+def test_operators_take_one_pattern_for_a_list_of_them() -> None:
+    archive = find_archive("shop")
+    with DAG("d"):
+        backup = BackupOperator(task_id="b", archive="shop", source="shop_db", tables="shop.*", quorum="2")
+        restore = RestoreOperator(
+            task_id="r", archive="shop", target_conn_id="t", tables="['shop.a', 'shop.b']", map="shop.a=x.a"
+        )
+        truncate = TruncateOperator(task_id="t", archive="shop", keep="daily=3")
+    arguments = backup.arguments(archive, "shop_db")
+    assert arguments[2:5] == ["--tables", "shop.*", "--chosen"]
+    assert arguments[-4:-2] == ["--quorum", "2"]
+    assert restore.arguments(archive, "shop_db")[2:] == [
+        *("--tables", "shop.a", "--tables", "shop.b"),
+        *("--map", "shop.a=x.a"),
+    ]
+    assert truncate.arguments(archive, None)[:2] == ["--keep", "daily=3"]
+
+
+def test_arguments_that_may_differ_from_run_to_run_are_templates() -> None:
+    assert {"lock_wait", "spark_conn_id", "job_executor"} <= set(BackupOperator.template_fields)
+    assert {"bandwidth", "connections", "quorum", "quorum_timeout"} <= set(BackupOperator.template_fields)
