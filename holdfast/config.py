@@ -7,38 +7,32 @@ file, the key and what to write instead; an unknown key is a mistake, never igno
 from __future__ import annotations
 
 import difflib
-import os
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from holdfast.cron import why_no_schedule
 from holdfast.errors import UsageError
 
 FILE_NAME = "archives.yaml"
-ENVIRONMENT = "HOLDFAST_ARCHIVES"
-"""The environment variable that names the file."""
-
 GAP_AFTER = timedelta(hours=24)
 """So long it is known that no replica has the files of a backup before a sync gives it up, unless told otherwise."""
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
-_SQLITE = "sqlite:///"
+SQLITE = "sqlite:///"
 
 _NUMBER = r"([1-9][0-9]*(?:\.[0-9]+)?) ?"
 _BANDWIDTH = rf"^{_NUMBER}([kMG]?)B(?:/s)?$"
@@ -74,10 +68,10 @@ def parse_span(text: str) -> timedelta:
     """
     found = re.fullmatch(_SPAN, text)
     if found is None:
-        raise UsageError(f"cannot read {text!r} as a length of time: {_PATTERNS[_SPAN]}")
+        raise UsageError(f"cannot read {text!r} as a length of time: {PATTERNS[_SPAN]}")
     seconds = float(found.group(1)) * _SECONDS[found.group(2)]
     if seconds > _LONGEST_S:
-        raise UsageError(f"{text!r} is longer than a thousand years: {_PATTERNS[_SPAN]}")
+        raise UsageError(f"{text!r} is longer than a thousand years: {PATTERNS[_SPAN]}")
     return timedelta(seconds=seconds)
 
 
@@ -87,14 +81,14 @@ def parse_budget(text: str) -> int | timedelta:
     :raises UsageError: it is neither.
     """
     if re.fullmatch(_BUDGET, text) is None:
-        raise UsageError(f"cannot read {text!r} as a budget: {_PATTERNS[_BUDGET]}")
+        raise UsageError(f"cannot read {text!r} as a budget: {PATTERNS[_BUDGET]}")
     return parse_span(text) if re.fullmatch(_SPAN, text) else parse_size(text)
 
 
 def _bytes(text: str, pattern: str, what: str) -> float:
     found = re.fullmatch(pattern, text)
     if found is None:
-        raise UsageError(f"cannot read {text!r} as a {what}: {_PATTERNS[pattern]}")
+        raise UsageError(f"cannot read {text!r} as a {what}: {PATTERNS[pattern]}")
     number, unit = found.groups()
     return float(number) * (1024.0 if "i" in text else 1000.0) ** ("", "k", "M", "G", "T").index(unit)
 
@@ -124,7 +118,7 @@ def _not_a_key(address: str) -> str:
     return address
 
 
-Name = Annotated[str, StringConstraints(pattern=f"^{_NAME}$")]
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 """Names of archives, sources and replicas: they become parts of DAG ids and of lock names."""
 
 Url = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_secret)]
@@ -192,16 +186,26 @@ class SourceConfig(_Section):
         return self
 
 
+def _schedule(text: str) -> str:
+    if why := why_no_schedule(text):
+        raise PydanticCustomError("schedule", "{why}", {"why": why})
+    return text
+
+
+Schedule = Annotated[str, AfterValidator(_schedule)]
+"""A cron expression or a preset."""
+
+
 class ScheduleConfig(_Section):
     """When each operation runs: a cron expression or a preset such as `@daily`; absent means by hand."""
 
-    full: str | None = None
-    changes: str | None = None
-    compaction: str | None = None
-    truncation: str | None = None
-    vacuum: str | None = None
-    verification: str | None = None
-    drill: str | None = None
+    full: Schedule | None = None
+    changes: Schedule | None = None
+    compaction: Schedule | None = None
+    truncation: Schedule | None = None
+    vacuum: Schedule | None = None
+    verification: Schedule | None = None
+    drill: Schedule | None = None
 
 
 class KeepConfig(_Section):
@@ -393,98 +397,13 @@ class Config(_Section):
         return self.archives[name]
 
 
-def find_config() -> Path | None:
-    """Return the file in force: `$HOLDFAST_ARCHIVES`, else archives.yaml here, else in `$AIRFLOW_HOME`.
-
-    :raises UsageError: the variable names a file that is not there.
-    """
-    if named := os.environ.get(ENVIRONMENT):
-        path = Path(named).expanduser()
-        if not path.is_file():
-            raise UsageError(f"{ENVIRONMENT} says {path}, but there is no such file")
-        return path
-    places = [Path.cwd(), Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()]
-    return next((place / FILE_NAME for place in places if (place / FILE_NAME).is_file()), None)
-
-
-def load_config(path: Path | str | None = None) -> Config:
-    """Read archives.yaml.
-
-    :param path: the file; without it, the one `find_config` finds.
-    :raises UsageError: no file, or a mistake in it; the sentence names file, key and remedy.
-    """
-    found = Path(path) if path is not None else find_config()
-    if found is None:
-        raise UsageError(f"there is no {FILE_NAME} here or in AIRFLOW_HOME: write one, or set {ENVIRONMENT}")
-    try:
-        text = found.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{found} cannot be read: {error}") from error
-    return _parse(text, found)
-
-
-def find_archive(archive: str) -> ArchiveConfig:
-    """Return what is known of an archive given as a name in archives.yaml or as a URL or path.
-
-    :raises UsageError: an unknown name, or a mistake in the file.
-    """
-    if re.fullmatch(_NAME, archive):
-        return load_config().archive(archive)
-    try:
-        return ArchiveConfig(url=archive)
-    except ValidationError as error:
-        raise UsageError(f"archive {_explain(error)}") from None
-
-
-def _parse(text: str, path: Path) -> Config:
-    try:
-        # _Loader is a SafeLoader, which makes plain values only.
-        data = yaml.load(text, _Loader)  # noqa: S506
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path} is not valid YAML: {_yaml_sentence(error)}") from error
-    try:
-        config = Config.model_validate({} if data is None else data)
-    except ValidationError as error:
-        raise UsageError(f"{path}: {_explain(error)}") from None
-    archives = {name: _anchored(archive, path.parent) for name, archive in config.archives.items()}
-    return config.model_copy(update={"archives": archives})
-
-
-def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
-    """Make relative folders and files start at the file, so that they mean the same from everywhere."""
-
-    def absolute(url: str) -> str:
-        return url if "://" in url else str((folder / Path(url).expanduser()).absolute())
-
-    replicas = archive.replicas and {name: absolute(url) for name, url in archive.replicas.items()}
-    store = archive.store
-    if store is not None and store.startswith(_SQLITE) and store != _SQLITE:
-        store = _SQLITE + str((folder / store.removeprefix(_SQLITE)).absolute())
-    places = {"url": archive.url and absolute(archive.url), "replicas": replicas, "store": store}
-    return archive.model_copy(update=places)
-
-
-def _explain(error: ValidationError) -> str:
-    """Say the first mistake as one sentence that begins with its key."""
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"] if part != "[key]") or "the file"
-    if first["type"] in ("model_type", "dict_type"):
-        return f"{key}: write a block of 'key: value' lines here, not {first['input']!r}"
-    if first["type"] == "string_pattern_mismatch":
-        return f"{key}: {first['input']!r} does not fit: {_PATTERNS[first['ctx']['pattern']]}"
-    got = "" if isinstance(first["input"], Mapping) else f" (it says {first['input']!r})"
-    if first["type"] == "secret":
-        got = ""
-    return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{got}"
-
-
-_PATTERNS = {
+PATTERNS = {
     _SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
     _SPAN: "write a number and s, min, h, d or w, such as 24h or 30d",
     _BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
     _DOTTED: "write a class with its module, such as airflow.providers.smtp.notifications.smtp.SmtpNotifier",
     _BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
-    f"^{_NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
+    f"^{NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
     r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",
 }
 
@@ -492,25 +411,3 @@ _PATTERNS = {
 def _nearest(name: str, known: Mapping[str, Any]) -> str:
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean '{near[0]}'?" if near else ""
-
-
-def _yaml_sentence(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return str(error)
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a key written twice: the plain loader would drop the first archive without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node)
-            if not isinstance(key, Hashable):
-                break  # the plain loader refuses it with a sentence of its own
-            if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"'{key}' is written twice", problem_mark=key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)

@@ -34,7 +34,11 @@ COMMANDS = {
     ),
     "restore": Place("restore", "restore", "Restore a database, or tables of it, and prove them equal to the archive."),
     "query": Place("query", "query", "Query tables as of any restorable moment, without restoring them."),
-    "points": Place("points", "show_points", "List the moments that can be restored, and the gaps between them."),
+    "points": Place(
+        "points",
+        "show_points",
+        "List the moments that can be restored, the gaps between them, and what a restore gives of each table.",
+    ),
     "mark": Place("mark", "mark", "Give this moment of a source a name, to restore it by (--at NAME)."),
     "protect": Place(
         "protect",
@@ -75,6 +79,7 @@ COMMANDS = {
         "hold_app",
         "Restore points that stay whatever the rules of truncation say, until somebody takes the hold back.",
     ),
+    "config": Place("config", "config_app", "The configuration file, archives.yaml: its mistakes and its schema."),
     "key": Place(
         "key", "key_app", "Keys of encrypted archives. Whoever has lost an archive's key has lost the archive."
     ),

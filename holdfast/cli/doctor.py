@@ -14,10 +14,10 @@ from holdfast import jobs
 from holdfast.archive import Archive, points
 from holdfast.archive.model import iso
 from holdfast.archive.waiting_tables import waiting_tables
+from holdfast.archives_yaml import find_config, load_config
 from holdfast.cli import places
 from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.output import Output
-from holdfast.config import find_config, load_config
 from holdfast.errors import HoldfastError
 from holdfast.sources.postgresql import programs
 from holdfast.sources.postgresql.readiness import check_database, check_server

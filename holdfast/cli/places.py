@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.config import CompactionConfig, Name, SourceConfig, VacuumConfig, find_config, load_config
+from holdfast.archives_yaml import find_config, load_config, read_archives
+from holdfast.config import CompactionConfig, Name, SourceConfig, VacuumConfig
 from holdfast.errors import UsageError
 from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast.sources.postgresql.address import Address
@@ -23,9 +24,13 @@ def _configured(url: str) -> ArchiveConfig | None:
     path = find_config()
     if path is None:
         return None
-    archives = load_config(path).archives
-    known = (archive for archive in archives.values() if url in (archive.url, *(archive.replicas or {}).values()))
-    return archives.get(url) or next(known, None)
+    read = read_archives(path)
+    if url in read.mistakes:
+        return read.archive(url)
+    known = (archive for archive in read.archives.values() if url in (archive.url, *(archive.replicas or {}).values()))
+    found = read.archives.get(url) or next(known, None)
+    # What cannot be read may say of this very URL where its update log is, or what its key is.
+    return found or load_config(path).archives.get(url)
 
 
 def archive_store(url: str, key: str | None = None, default_key: str | None = None) -> SealedStore:

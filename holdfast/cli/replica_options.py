@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.archives_yaml import find_config, load_config, read_archives
 from holdfast.cli import places
-from holdfast.config import find_config, load_config
 from holdfast.replication import membership
 from holdfast.replication.replicas import replica
 from holdfast.replication.store import ENVIRONMENT, is_there, opened
 from holdfast.replication.upkeep import log_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from holdfast.config import ArchiveConfig
     from holdfast.replication.replicas import LogState, ReplicaRow
@@ -70,9 +70,13 @@ class Asked:
         return places.archive_store(url, default_key=self.configured.key if self.configured else None)
 
 
-def _archives() -> dict[str, ArchiveConfig]:
+def _archives(wanted: str | None) -> Mapping[str, ArchiveConfig]:
+    """Return the archives of archives.yaml; a mistake in another one than what is wanted is none here."""
     path = find_config()
-    return load_config(path).archives if path else {}
+    if path is None:
+        return {}
+    read = read_archives(path)
+    return read.archives if wanted in read.archives else load_config(path).archives
 
 
 @contextmanager
@@ -81,7 +85,7 @@ def ask(store: str | None, archive: str | None, *, create: bool = False, only_lo
 
     :param create: make a file of SQLite that is not there; `only_look`: elsewhere, to be thrown away.
     """
-    known = _archives()
+    known = _archives(archive)
     configured = known.get(archive) if archive else None
     address = store or os.environ.get(ENVIRONMENT)
     if not address:

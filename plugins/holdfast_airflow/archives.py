@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 
-from holdfast.config import find_config, load_config
+from holdfast.archives_yaml import find_config, read_archives
+from holdfast.errors import UsageError
 from holdfast_airflow.alerts import notifiers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.archives_yaml import ReadArchives
     from holdfast.config import ArchiveConfig
 
 ALL = "all"
@@ -23,28 +25,60 @@ ONE_SOURCE = "{{ '' if params.source == '" + ALL + "' else params.source }}"
 """A template: the source that the form names, or nothing where it says all."""
 
 
-def configured_archives() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml by name; none where there is no such file.
+def read_configuration() -> ReadArchives | None:
+    """Read archives.yaml, each archive for itself, with what only Airflow knows; None where there is no such file.
 
-    :raises UsageError: a mistake in the file; Airflow shows the sentence as the DAG file's import error.
+    :raises UsageError: nothing of the file can be read.
     """
     path = find_config()
-    return load_config(path).archives if path is not None else {}
+    if path is None:
+        return None
+    read = read_archives(path)
+    mistakes: dict[str, str] = {}
+    for name, archive in read.archives.items():
+        try:
+            notifiers(archive)
+        except UsageError as error:
+            mistakes[name] = str(error)
+    return read.mistaken(mistakes)
+
+
+def configured_archives() -> Mapping[str, ArchiveConfig]:
+    """Return the archives of archives.yaml that have no mistake, by name; none where there is no such file.
+
+    What is wrong with the others is said once, by the import error of `dags/configuration_mistakes.py`.
+    """
+    try:
+        read = read_configuration()
+    except UsageError:
+        return {}
+    return read.archives if read else {}
+
+
+def has_configuration() -> bool:
+    """Say whether there is an archives.yaml, or one is named that is not there."""
+    try:
+        return find_config() is not None
+    except UsageError:
+        return True
+
+
+def check_configuration() -> None:
+    """Make sure that archives.yaml, if there is one, has no mistake.
+
+    :raises UsageError: it has; with file, line, archive, key and what to write instead, a line for each archive.
+    """
+    if (read := read_configuration()) is not None and read.mistakes:
+        raise UsageError("\n".join(read.mistakes.values()))
 
 
 def archives_at_one_place() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have a URL, by name: some maintenance is not for replicas.
-
-    :raises UsageError: a mistake in the file.
-    """
+    """Return the archives of archives.yaml that have a URL, by name: some maintenance is not for replicas."""
     return {name: archive for name, archive in configured_archives().items() if archive.url}
 
 
 def archives_with_replicas() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have replicas, by name.
-
-    :raises UsageError: a mistake in the file.
-    """
+    """Return the archives of archives.yaml that have replicas, by name."""
     return {name: archive for name, archive in configured_archives().items() if archive.replicas}
 
 

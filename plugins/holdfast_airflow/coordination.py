@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.config import find_archive
+from holdfast.archives_yaml import find_archive
 from holdfast.errors import UsageError
 from holdfast.replication.backing_up import STORE_VARIABLE
 

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from holdfast.archive.model import FORMAT
 from holdfast_airflow.assets import backups_of
+from tests.support.alerts import FileNotifier
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +77,7 @@ def test_each_archive_has_its_dags(read: Read) -> None:
     of_each = (*MAINTENANCE, "lock_reaper", "migration", "restore", "restore_drill")
     expected = [f"{kind}_{name}" for kind in of_each for name in ("big", "kept", "shop")]
     expected += [f"{kind}_twice" for kind in of_each if kind != "migration"]
+    expected += ["holdfast_configuration"]
     of_replicas = [f"{kind}_twice" for kind in ("replica_sync", "replica_log_trimming", "lost_replica_recovery")]
     assert sorted(bag.dags) == sorted([*expected, *of_replicas, "backup_big", "backup_shop", "changes_big"])
     assert sorted(dag(bag, "replica_sync_twice").task_ids) == ["sync_far", "sync_near"]
@@ -94,7 +96,7 @@ def test_dags_can_be_stored_by_airflow(read: Read) -> None:
 
 def test_airflow_shows_the_code_of_the_dag_file(read: Read) -> None:
     files = {Path(found.fileloc) for found in read(TWO).dags.values()}
-    assert files == set((ROOT / "dags").glob("*.py"))
+    assert files == set((ROOT / "dags").glob("*.py")) - {ROOT / "dags" / "configuration_mistakes.py"}
 
 
 def test_no_file_means_no_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,12 +106,68 @@ def test_no_file_means_no_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (bag.import_errors, dict(bag.dags)) == ({}, {})
 
 
-def test_mistake_in_the_file_is_an_import_error_with_the_sentence(read: Read) -> None:
-    bag = read("archives: {shop: {urll: x}}")
-    assert dict(bag.dags) == {}
-    assert len(bag.import_errors) == len(list((ROOT / "dags").glob("*.py")))
-    for text in bag.import_errors.values():
-        assert text.rstrip().endswith("archives.yaml: archives.shop: unknown key 'urll'; did you mean 'url'?")
+MISTAKES = {
+    "an unknown key": ("{urll: x}", "line 3: archives.broken: unknown key 'urll'; did you mean 'url'?"),
+    "a schedule": (
+        "{url: x, schedule: {compaction: '61 * * * *'}}",
+        "line 3: archives.broken.schedule.compaction: '61' is no minute: write *, 0 to 59, a range, a list or a step "
+        "(it says '61 * * * *')",
+    ),
+    "a notifier": (
+        "{url: x, alerts: [{notifier: nobody.has.This}]}",
+        "line 3: archives.broken.alerts: there is no nobody.has.This here (ModuleNotFoundError: No module named "
+        "'nobody'): install the provider that has it, or correct it",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_one_archive_is_one_import_error_and_leaves_the_others_their_dags(
+    read: Read, mistake: str
+) -> None:
+    text, sentence = MISTAKES[mistake]
+    bag = read(f"archives:\n  good: {{url: y, sources: {{db: {{connection: c}}}}}}\n  broken: {text}")
+    ((file, said),) = bag.import_errors.items()
+    assert file.endswith("configuration_mistakes.py")
+    assert said.rstrip().endswith(sentence)
+    assert {"backup_good", "restore_good", "lock_reaper_good", "holdfast_configuration"} <= set(bag.dags)
+    assert not any(name.endswith("_broken") for name in bag.dags)
+
+
+@pytest.mark.parametrize("text", ["archives: [", "archives: []", "archive: {}"])
+def test_a_file_of_which_nothing_can_be_read_is_one_import_error(read: Read, text: str) -> None:
+    bag = read(text)
+    ((file, said),) = bag.import_errors.items()
+    assert file.endswith("configuration_mistakes.py")
+    assert "archives.yaml" in said
+    assert list(bag.dags) == ["holdfast_configuration"]
+
+
+def test_the_dag_of_the_configuration_fails_while_there_is_a_mistake(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task: Any = dag(read(TWO), "holdfast_configuration").get_task("check")
+    check = task.python_callable
+    path = tmp_path / "archives.yaml"
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(path))
+    path.write_text("archives: {good: {url: y}}")
+    check()
+    path.write_text("archives: {good: {url: y}, one: {url: x, alerts: [{notifier: nobody.This}]}, two: {urll: x}}")
+    with pytest.raises(AirflowFailException) as failed:
+        check()
+    first, second = str(failed.value).splitlines()
+    assert "line 1: archives.two: unknown key 'urll'" in first
+    assert "archives.one.alerts: there is no nobody.This here" in second
+    path.unlink()
+    with pytest.raises(AirflowFailException, match="there is no such file"):
+        check()
+
+
+def test_alerts_tell_of_mistakes_in_other_archives(read: Read) -> None:
+    notifier = "{notifier: tests.support.alerts.FileNotifier, arguments: {path: told, text: x}}"
+    bag = read(f"archives: {{good: {{url: y, alerts: [{notifier}]}}, bad: {{urll: x}}}}")
+    told: Any = bag.dags["holdfast_configuration"].get_task("check").on_failure_callback
+    assert [type(each) for each in told] == [FileNotifier]
 
 
 def test_schedule_comes_from_the_configuration(read: Read) -> None:

@@ -8,16 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from holdfast.config import (
-    ArchiveConfig,
-    find_archive,
-    find_config,
-    load_config,
-    parse_bandwidth,
-    parse_budget,
-    parse_size,
-    parse_span,
-)
+from holdfast.archives_yaml import find_archive, find_config, load_config
+from holdfast.config import ArchiveConfig, parse_bandwidth, parse_budget, parse_size, parse_span
 from holdfast.errors import UsageError
 
 FULL = """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from holdfast.config import find_archive
+from holdfast.archives_yaml import find_archive
 from holdfast.errors import UsageError
 from holdfast_airflow.arguments import is_yes, listed, number, span
 from holdfast_airflow.operators import BackupOperator, RestoreOperator, TruncateOperator

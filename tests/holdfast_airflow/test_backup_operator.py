@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import TaskDeferred
 import locking
 from holdfast.archive import Archive
 from holdfast.archive.runs import read_last
-from holdfast.config import find_archive
+from holdfast.archives_yaml import find_archive
 from holdfast.errors import BusyError, RefusedError
 from holdfast.following import Decision
 from holdfast.replication import schema

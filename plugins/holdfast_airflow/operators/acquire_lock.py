@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from holdfast.config import find_archive
+from holdfast.archives_yaml import find_archive
 from holdfast.errors import UsageError
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.owners import owner_of

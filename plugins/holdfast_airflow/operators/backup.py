@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from holdfast.config import Restart, find_archive, parse_bandwidth, parse_size
+from holdfast.archives_yaml import find_archive
+from holdfast.config import Restart, parse_bandwidth, parse_size
 from holdfast.errors import BusyError, DamagedError, UsageError
 from holdfast.operations.executor_choice import forced_executor
 from holdfast.sources.postgresql.address import Address

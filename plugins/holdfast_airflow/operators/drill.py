@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from holdfast.config import find_archive, parse_span
+from holdfast.archives_yaml import find_archive
+from holdfast.config import parse_span
 from holdfast.errors import ReportedError
 from holdfast_airflow.arguments import listed
 from holdfast_airflow.exceptions import JobFailed

@@ -19,8 +19,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException
 
+from holdfast.archives_yaml import find_archive
 from holdfast.cleanup import tidied
-from holdfast.config import find_archive
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.jobs import (
     WORKERS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast.config import find_archive
+from holdfast.archives_yaml import find_archive
 from holdfast.sources.postgresql.address import Address
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.exceptions import in_airflow_terms

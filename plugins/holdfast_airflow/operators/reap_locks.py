@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast.config import find_archive
+from holdfast.archives_yaml import find_archive
 from holdfast.scheduler import Word
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.owners import TaskSdk

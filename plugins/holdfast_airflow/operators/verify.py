@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.config import find_archive, parse_budget, parse_span
+from holdfast.archives_yaml import find_archive
+from holdfast.config import parse_budget, parse_span
 from holdfast.errors import DamagedError, HoldfastError
 from holdfast.operations.executor_choice import choose_executor, forced_executor
 from holdfast_airflow.arguments import is_yes

@@ -1,0 +1,45 @@
+"""The DAG `holdfast_configuration`: fails while archives.yaml has a mistake, so that `alerts` tell of it.
+
+An archive with a mistake has no DAGs, and nothing of it is scheduled: without this, nobody would be told.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from holdfast.errors import UsageError
+from holdfast_airflow.alerts import notifiers
+from holdfast_airflow.archives import check_configuration, configured_archives, has_configuration
+
+DOC = """
+Reads archives.yaml, and fails as long as there is a mistake in it: with the file, the line, the archive, the key and
+what to write instead. The DAGs of an archive with a mistake are missing; those of the others are not.
+"""
+
+if has_configuration():
+    with DAG(
+        dag_id="holdfast_configuration",
+        description="Fails while archives.yaml has a mistake",
+        doc_md=DOC,
+        schedule=timedelta(hours=1),
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        tags=["holdfast"],
+        default_args={
+            "on_failure_callback": [each for archive in configured_archives().values() for each in notifiers(archive)]
+        },
+    ):
+
+        @task
+        def check() -> None:
+            """Fail with what is wrong with archives.yaml."""
+            try:
+                check_configuration()
+            except UsageError as error:
+                raise AirflowFailException(str(error)) from error
+
+        check()

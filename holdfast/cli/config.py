@@ -1,0 +1,52 @@
+"""`holdfast config`: whether archives.yaml has mistakes, and its schema for editors. Works with Airflow down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.archives_yaml import read_archives
+from holdfast.cli.options import Json  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.output import Output
+from holdfast.config import Config
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+config_app = typer.Typer(name="config", help="The configuration file, archives.yaml: its mistakes and its schema.", no_args_is_help=True)
+
+
+@config_app.command()
+def check(
+    file: Annotated[
+        Path | None, typer.Argument(help="The file; without it, HOLDFAST_ARCHIVES, else archives.yaml here.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say each archive's first mistake, with its line and what to write instead; exit code 2 where there is one.
+
+    What only Airflow knows, such as whether a notifier is installed, is checked by the DAG files.
+    """
+    output = Output(as_json=as_json)
+    read = read_archives(file)
+    value = {"file": str(read.path), "archives": sorted(read.archives), "mistakes": dict(read.mistakes)}
+    output.result(value, lambda console: _show(console, value))
+    if read.mistakes:
+        raise typer.Exit(UsageError.exit_code)
+
+
+@config_app.command()
+def schema(as_json: Json = False) -> None:
+    """Print the JSON schema of archives.yaml, by which editors complete and check it."""
+    value = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema()}
+    Output(as_json=True).result(value, lambda console: None)
+
+
+def _show(console: Console, value: dict[str, Any]) -> None:
+    for sentence in value["mistakes"].values():
+        console.print(sentence, markup=False, soft_wrap=True)
+    names = ", ".join(value["archives"]) or "none"
+    console.print(f"{value['file']}: archives without a mistake: {names}", markup=False, soft_wrap=True)
