@@ -16,7 +16,9 @@ from holdfast.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-config_app = typer.Typer(name="config", help="The configuration file, archives.yaml: its mistakes and its schema.", no_args_is_help=True)
+config_app = typer.Typer(
+    name="config", help="The configuration file, archives.yaml: its mistakes and its schema.", no_args_is_help=True
+)
 
 
 @config_app.command()
