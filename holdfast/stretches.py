@@ -1,4 +1,4 @@
-"""What a restore would give of each table, stretch by stretch of the moments that can be restored.
+"""Stretches of restorable moments, table by table: where a restore gives exact rows, older ones, or none.
 
 Nothing is estimated: one moment of each stretch is put together as a restore does it. Where one stretch ends and the
 next begins is known from the blocks alone.
@@ -36,8 +36,8 @@ Rows = Literal["exact", "older", "missing"]
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a restore gives of one table at a moment.
+class Outcome:
+    """One table as a restore gives it.
 
     :param as_of: when its rows were those that it gets, where they are older.
     :param reason: why they are not exact; "" where they are.
@@ -63,7 +63,7 @@ class Stretch:
     last: int
     start: datetime
     end: datetime
-    given: Given
+    outcome: Outcome
 
     def describe(self) -> dict[str, Any]:
         """Return it as `points --json` prints it."""
@@ -72,10 +72,10 @@ class Stretch:
             "to": iso(self.end),
             "first": show_position(self.first),
             "last": show_position(self.last),
-            "rows": self.given.rows,
-            "as_of": iso(self.given.as_of) if self.given.as_of else None,
-            "reason": self.given.reason,
-            "schema": "known" if self.given.is_schema_known else "approximate",
+            "rows": self.outcome.rows,
+            "as_of": iso(self.outcome.as_of) if self.outcome.as_of else None,
+            "reason": self.outcome.reason,
+            "schema": "known" if self.outcome.is_schema_known else "approximate",
         }
 
 
@@ -93,12 +93,12 @@ class TableStretches:
     @property
     def exact_to(self) -> datetime | None:
         """Return the newest moment at which its rows are exact; None: there is none."""
-        return max((each.end for each in self.stretches if each.given.rows == "exact"), default=None)
+        return max((each.end for each in self.stretches if each.outcome.rows == "exact"), default=None)
 
     @property
     def is_exact(self) -> bool:
         """Say whether each moment gives it as it was."""
-        return all(each.given == Given("exact") for each in self.stretches)
+        return all(each.outcome == Outcome("exact") for each in self.stretches)
 
     def describe(self) -> dict[str, Any]:
         """Return it as `points --json` prints it."""
@@ -123,8 +123,8 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is known of the tables of a source.
+class TableReport:
+    """The stretches of a source's tables.
 
     :param tables: by name.
     :param unread: stretches that cannot be told of.
@@ -147,8 +147,8 @@ def _matches(table: TableStretches, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(table.label, glob) for glob in globs)
 
 
-def told(state: State, store: ObjectStore, source: str) -> Told:
-    """Return what a restore would give of each table of a source."""
+def table_report(state: State, store: ObjectStore, source: str) -> TableReport:
+    """Return the stretches of each table of a source, over all intervals that can be restored."""
     read = catalog_reader(store)
     tables: dict[int, TableStretches] = {}
     unread: list[Unread] = []
@@ -161,26 +161,26 @@ def told(state: State, store: ObjectStore, source: str) -> Told:
                 unread.append(Unread(look.start, look.end, str(error)))
                 found = {}
             open_ended = _grown(tables, open_ended, look, found)
-    return Told(tuple(sorted(tables.values(), key=lambda each: each.label)), tuple(unread))
+    return TableReport(tuple(sorted(tables.values(), key=lambda each: each.label)), tuple(unread))
 
 
 def _grown(
     tables: dict[int, TableStretches],
     before: Mapping[int, Stretch],
     look: _Look,
-    found: Mapping[int, tuple[str, Given]],
+    found: Mapping[int, tuple[str, Outcome]],
 ) -> Mapping[int, Stretch]:
     """Add what was found to the tables: to the last stretch of each where that is the same, else as one more."""
     now: dict[int, Stretch] = {}
-    for oid, (label, given) in found.items():
+    for oid, (label, outcome) in found.items():
         table = tables.setdefault(oid, TableStretches(label))
         table.label = label
         last = before.get(oid)
-        if last is not None and last.given == given:
+        if last is not None and last.outcome == outcome:
             now[oid] = replace(last, last=look.last, end=look.end)
             table.stretches[-1] = now[oid]
         else:
-            now[oid] = Stretch(look.first, look.last, look.start, look.end, given)
+            now[oid] = Stretch(look.first, look.last, look.start, look.end, outcome)
             table.stretches.append(now[oid])
     return now
 
@@ -195,7 +195,7 @@ class _Look:
     start: datetime
     end: datetime
 
-    def given(self, read: ReadCatalog, source: str) -> Mapping[int, tuple[str, Given]]:
+    def given(self, read: ReadCatalog, source: str) -> Mapping[int, tuple[str, Outcome]]:
         """Return what a restore gives of each table, by oid, with its name.
 
         Where it is not known when the schema was changed, the one that a restore takes may differ between the ends.
@@ -210,7 +210,7 @@ class _Look:
         return {**later, **found, **{oid: _lesser(found[oid], later[oid]) for oid in found.keys() & later.keys()}}
 
 
-def _lesser(one: tuple[str, Given], other: tuple[str, Given]) -> tuple[str, Given]:
+def _lesser(one: tuple[str, Outcome], other: tuple[str, Outcome]) -> tuple[str, Outcome]:
     order: Sequence[Rows] = ("exact", "older", "missing")
     return max(one, other, key=lambda each: order.index(each[1].rows))
 
@@ -241,24 +241,29 @@ def _bounds(interval: Interval) -> set[int]:
     return found
 
 
-def _given(read: ReadCatalog, moment: Moment, interval: Interval) -> dict[int, tuple[str, Given]]:
+def _given(read: ReadCatalog, moment: Moment, interval: Interval) -> dict[int, tuple[str, Outcome]]:
     if moment.is_snapshot:
-        return {int(record.id): (record.label, Given("exact")) for record in moment.full.head.tables}
+        return {int(record.id): (record.label, Outcome("exact")) for record in moment.full.head.tables}
     if moment.doubt is None:
         taken, altered = MomentBySchema(read, moment), set[int]()
     else:
         taken, other = by_both(read, moment, moment.doubt)
         altered = _altered(taken.catalog, other.catalog)
+    # A backup that was ended before it had read the schema: nobody knows what became of it since the one before.
+    is_schema_known = not moment.approximate or moment.doubt is not None or moment.next_cut is not None
     names = names_of(moment.chain)
     tables = [table for table in taken.catalog.with_rows() if interval.whole or str(table.oid) in names]
     lacking = {each.table: each for each in older_rows(taken.moment, tables, taken.fit, taken.unfit)}
-    return {table.oid: (table.label, _of(lacking.get(table.oid), table.oid not in altered)) for table in tables}
+    return {
+        table.oid: (table.label, _outcome(lacking.get(table.oid), is_schema_known and table.oid not in altered))
+        for table in tables
+    }
 
 
-def _of(lack: OlderRows | None, is_schema_known: bool) -> Given:
+def _outcome(lack: OlderRows | None, is_schema_known: bool) -> Outcome:
     if lack is None:
-        return Given("exact", is_schema_known=is_schema_known)
-    return Given("older" if lack.as_of else "missing", lack.as_of, lack.reason, is_schema_known)
+        return Outcome("exact", is_schema_known=is_schema_known)
+    return Outcome("older" if lack.as_of else "missing", lack.as_of, lack.reason, is_schema_known)
 
 
 def _altered(taken: Catalog, other: Catalog) -> set[int]:

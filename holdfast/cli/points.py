@@ -38,13 +38,13 @@ def show_points(
     url: Url, tables: Tables = None, consistency: Consistent = None, store: Store = None, as_json: Json = False
 ) -> None:
     """List the moments that can be restored, the gaps between them, and what a restore gives of each table."""
-    from holdfast.stretches import told  # pyarrow, which no other part of this command needs
+    from holdfast.stretches import table_report  # pyarrow, which no other part of this command needs
 
     output = Output(as_json=as_json)
     opened = open_archive(url, consistency, store)
     value = {**points.describe(opened.state), "read_from": opened.describe()}
     for source in value["sources"]:
-        source |= told(opened.state, opened.store, source["source"]).describe(tables or ())
+        source |= table_report(opened.state, opened.store, source["source"]).describe(tables or ())
     if tables and not any(source["tables"] for source in value["sources"]):
         raise UsageError(f"no table in these backups matches {' or '.join(tables)}")
     say_read_from(output, value["read_from"])

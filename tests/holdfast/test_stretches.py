@@ -10,7 +10,7 @@ import pytest
 from holdfast.moments import catalog_of, older_rows, parts_of
 from holdfast.position import parse_position
 from holdfast.sources.postgresql.address import Address
-from holdfast.stretches import Stretch, TableStretches, Told, told
+from holdfast.stretches import Stretch, TableReport, TableStretches, table_report
 from tests.support.followed import Followed, open_followed
 
 pytestmark = pytest.mark.service
@@ -61,8 +61,8 @@ def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
         yield made
 
 
-def given(followed: Followed) -> Told:
-    return told(followed.archive().state, followed.store, "shop")
+def given(followed: Followed) -> TableReport:
+    return table_report(followed.archive().state, followed.store, "shop")
 
 
 def at(table: TableStretches, position: str) -> Stretch | None:
@@ -85,13 +85,13 @@ def test_each_moment_is_told_as_a_restore_gives_it(followed: Followed) -> None:
         for oid, label in there.items():
             stretch = at(tables[label], position)
             assert stretch is not None, (label, position)
-            told_of.add(stretch.given.rows)
+            told_of.add(stretch.outcome.rows)
             lack = lacking.get(label)
             if lack is None:
-                assert stretch.given.rows == "exact" or moment.doubt, (label, position)
+                assert stretch.outcome.rows == "exact" or moment.doubt, (label, position)
             else:
-                assert (stretch.given.as_of, stretch.given.reason) == (lack.as_of, lack.reason)
-            if stretch.given.rows == "exact" and stretch.given.is_schema_known:
+                assert (stretch.outcome.as_of, stretch.outcome.reason) == (lack.as_of, lack.reason)
+            if stretch.outcome.rows == "exact" and stretch.outcome.is_schema_known:
                 table = next(each for each in catalog.tables if each.oid == oid)
                 got, known = followed.table_at(moment, table), truth[oid]
                 assert got.columns == known.columns
@@ -113,7 +113,7 @@ def test_what_migrations_did_to_tables_is_told_of_each(followed: Followed) -> No
         "public.visits": [("exact", "known"), ("older", "known")],
     }
     orders, visits = tables["public.orders"], tables["public.visits"]
-    assert orders.stretches[1].given.as_of == orders.stretches[0].end
+    assert orders.stretches[1].outcome.as_of == orders.stretches[0].end
     assert visits.exact_to == visits.stretches[1].start
     assert not any(table.is_exact for table in tables.values())
 
@@ -135,6 +135,29 @@ def test_a_table_that_migrations_leave_alone_is_exact_all_the_time(address: Addr
     )
     value = said.describe(["public.c*"])
     assert ([each["table"] for each in value["tables"]], value["tables_exact"]) == (["public.customers"], 0)
+
+
+def test_behind_a_backup_that_was_ended_the_schema_is_not_known(
+    address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object) -> None:
+        raise OSError("ended")
+
+    with open_followed(address, tmp_path / "archive") as followed:
+        followed.make(TABLES)
+        followed.back_up()
+        for number in range(10, 30):
+            followed.run(f"insert into customers values ({number}, repeat('x', 500))")
+        with monkeypatch.context() as patch:
+            patch.setattr("sparkjobs.following.WINDOW_BYTES", 1 << 10)
+            patch.setattr("sparkjobs.following.Run._let_go", ended)
+            with pytest.raises(OSError, match="ended"):
+                followed.back_up()
+        tables = {table.label: described(table) for table in given(followed).tables}
+        assert tables["public.customers"] == [("exact", "known"), ("exact", "approximate")]
+        followed.back_up()
+        tables = {table.label: described(table) for table in given(followed).tables}
+        assert tables["public.customers"] == [("exact", "known")]
 
 
 def test_where_a_file_is_damaged_the_others_are_told_of(followed: Followed) -> None:
