@@ -128,10 +128,10 @@ def job_of(command: subprocess.Popen[str]) -> Job:
     every = tuple(psutil.Process(command.pid).children(recursive=True))
     if inline := [process for process in every if "sparkjobs.run_inline" in _words(process)]:
         return Job(None, inline[0], (), every)
-    (java,) = [process for process in every if process.name() == "java"]
+    (java,) = [process for process in every if _name(process) == "java"]
     daemons = [process for process in every if "sparkjobs.daemon" in _words(process)]
     (driver,) = [process for process in java.children() if any(word.endswith(".py") for word in _words(process))]
-    workers = tuple(process for process in daemons if process.parent() in daemons)
+    workers = tuple(process for process in daemons if _parent(process) in daemons)
     return Job(java, driver, workers, every)
 
 
@@ -139,6 +139,18 @@ def _words(process: psutil.Process) -> list[str]:
     with suppress(psutil.Error):  # it has just ended
         return process.cmdline()
     return []
+
+
+def _name(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return process.name()
+    return ""
+
+
+def _parent(process: psutil.Process) -> psutil.Process | None:
+    with suppress(psutil.Error):
+        return process.parent()
+    return None
 
 
 def all_gone(processes: tuple[psutil.Process, ...]) -> bool:
