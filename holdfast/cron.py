@@ -21,7 +21,7 @@ _FIELDS = (
 _PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/([1-9]\d*))?")
 
 _SPECIAL = re.compile(r"l|\d+w|l?\d*#[1-5]|\d+l|\?", re.IGNORECASE)
-"""What only some cron implementations know, Airflow's among them."""
+"""Forms that only some cron implementations know, Airflow's among them."""
 
 
 def why_no_schedule(text: str) -> str:

@@ -144,7 +144,7 @@ def read_parts(
 
 @dataclass(frozen=True)
 class OlderRows:
-    """What a table has at a moment instead of its rows of then.
+    """Older rows, or none, that a table has at a moment.
 
     :param table: its oid.
     :param as_of: when its rows were those that it has; None: it has none.

@@ -1,4 +1,4 @@
-"""Which of two schemas a moment is given, where it was changed between two backups and it is not known when."""
+"""The choice between two schemas of a moment, where nobody knows when the one became the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 Schema = Literal["auto", "earlier", "later"]
-"""Which one is taken where it was changed in between, and it is not known when."""
+"""The schema that is taken where nobody knows when it was changed: that of before, of after, or the better one."""
 
 
 def parse_schema(text: str) -> Schema:

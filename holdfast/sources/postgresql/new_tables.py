@@ -66,14 +66,16 @@ begin
 end
 """
 
-# Who could write into the table could make a backup believe that no row was missed.
+# Who could write into the table could make a backup believe that no row was missed. Temporary objects come last in the
+# path: where it does not name them, PostgreSQL looks for tables and views there first, and a view of that name would run
+# functions with the rights of this one's owner.
 CREATED: Final = (
     f"CREATE SCHEMA {SCHEMA};",
     f"GRANT USAGE ON SCHEMA {SCHEMA} TO PUBLIC;",
     f"CREATE TABLE {SCHEMA}.entered (relation oid NOT NULL, entry oid NOT NULL);",
     f"GRANT SELECT ON {SCHEMA}.entered TO PUBLIC;",
     f"CREATE FUNCTION {SCHEMA}.publish() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER "
-    f"SET search_path = pg_catalog SET lock_timeout = '{_LOCK_TIMEOUT}' SET client_min_messages = error "
+    f"SET search_path = pg_catalog, pg_temp SET lock_timeout = '{_LOCK_TIMEOUT}' SET client_min_messages = error "
     f"AS {literal(_BODY)};",
     f"REVOKE ALL ON FUNCTION {SCHEMA}.publish() FROM PUBLIC;",
     f"CREATE EVENT TRIGGER {TRIGGER} ON ddl_command_end WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE') "
@@ -92,7 +94,7 @@ select exists (
     join pg_catalog.pg_namespace n on n.oid = p.pronamespace
     join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = 'entered' and c.relkind = 'r'
   where t.evtname = {literal(TRIGGER)} and t.evtenabled = 'A' and n.nspname = {literal(SCHEMA)}
-    and p.prosrc = {literal(_BODY)} and p.prosecdef
+    and p.prosrc = {literal(_BODY)} and p.prosecdef and p.proconfig @> array['search_path=pg_catalog, pg_temp']
     and not exists (select from pg_catalog.pg_roles r where not r.rolsuper
       and r.oid in (t.evtowner, p.proowner, n.nspowner, c.relowner))
 )

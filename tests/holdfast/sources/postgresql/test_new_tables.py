@@ -126,6 +126,30 @@ def test_a_table_is_published_whoever_makes_it_and_keeps_working(session: Connec
         run(session, "drop owned by holdfast_test_maker", "drop role holdfast_test_maker")
 
 
+def test_nothing_of_whoever_makes_a_table_runs_with_the_functions_rights(session: Connection) -> None:
+    """Temporary views may be called like PostgreSQL's own tables."""
+    run(session, "create role holdfast_test_maker", "grant create on schema public to holdfast_test_maker")
+    try:
+        run(
+            session,
+            "create table seen (who name)",
+            "grant insert, select on seen to public",
+            "set role holdfast_test_maker",
+        )
+        run(
+            session,
+            "create function taken() returns bool language plpgsql as "
+            "$$ begin insert into public.seen values (current_user); return true; end $$",
+        )
+        for name in ("pg_class", "pg_namespace", "pg_index", "pg_publication", "pg_publication_rel", "pg_depend"):
+            run(session, f"create temp view {name} as select * from pg_catalog.{name} where public.taken()")
+        run(session, "create table t (id int primary key)", "reset role")
+        assert session.execute("select who from public.seen").fetchall() == []
+        assert published(session) == noted(session) == {"t"}
+    finally:
+        run(session, "reset role", "drop owned by holdfast_test_maker cascade", "drop role holdfast_test_maker")
+
+
 def test_nobody_waits_for_a_transaction_that_makes_tables(session: Connection, address: Address) -> None:
     with connect(address) as other, other.transaction():
         run(other, "create table public.first (id int primary key)")
@@ -147,6 +171,7 @@ def test_a_statement_goes_on_where_a_table_cannot_be_published(session: Connecti
         "alter event trigger holdfast_publish enable",
         "create or replace function holdfast_published.publish() returns event_trigger language plpgsql as 'begin end'",
         "alter function holdfast_published.publish() security invoker",
+        "alter function holdfast_published.publish() set search_path = pg_catalog",
         "alter table holdfast_published.entered owner to pg_database_owner",
         "alter schema holdfast_published owner to pg_database_owner",
         "drop schema holdfast_published cascade",
