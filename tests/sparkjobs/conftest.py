@@ -29,7 +29,7 @@ from tests.support import command
 from tests.support.jobs import Ran, RunJob, SteadyExecutor, session_arguments
 from tests.support.servers import RestartedServer
 from tests.support.sudden_jobs import SuddenJobs
-from tests.support.versions import older_server, running
+from tests.support.versions import older_server, programs_of, running
 
 _numbers = itertools.count(1)
 
@@ -118,6 +118,15 @@ def major(request: pytest.FixtureRequest) -> int:
     """The version of source and target."""
     found: int = request.param
     return found
+
+
+@pytest.fixture(
+    scope="module", params=[14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))]
+)
+def older(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """The server of an older release."""
+    with running(PostgresServer(programs=programs_of(request.param))) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ from sparkjobs import following
 from tests.support.compacting import compact, everything_told
 from tests.support.followed import Followed, agree, agree_at, comes_back, known, open_followed
 from tests.support.servers import create_database
-from tests.support.versions import programs_of, running
 
 pytestmark = pytest.mark.service
 
@@ -156,15 +155,6 @@ def is_read_in_place(followed: Followed, tmp_path: Path) -> None:
         (spill := tmp_path / str(number)).mkdir()
         asked = Query(followed.store, followed.moment("latest"), text, memory_bytes=1 << 28, spill=spill)
         assert [tuple(row.values()) for batch in asked.rows() for row in batch.to_pylist()] == rows
-
-
-@pytest.fixture(
-    scope="module", params=[14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))]
-)
-def older(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
-    """The server of an older release."""
-    with running(PostgresServer(programs=programs_of(request.param))) as server:
-        yield server
 
 
 @pytest.mark.exhaustive

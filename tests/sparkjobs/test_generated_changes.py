@@ -6,7 +6,7 @@ after each is the truth; what the archive says of that position must be the same
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,20 +19,26 @@ from tests.support.generator.trials import many, same_few
 
 pytestmark = pytest.mark.service
 
-Live = Callable[[st.DataObject, int], None]
+Live = Callable[..., None]
+
+BACKUPS = ("", "", "", "changes", "changes", "full")
+MARKS = ("", "mark", "mark", "mark", "changes", "full")
+"""Drawn behind each transaction."""
 
 
 @pytest.fixture
 def lived(postgres: PostgresServer, tmp_path: Path) -> Live:
     """Lets a database live through a drawn history, and brings each of its moments back."""
 
-    def check(data: st.DataObject, transactions: int) -> None:
+    def check(data: st.DataObject, transactions: int, between: Sequence[str] = BACKUPS) -> None:
         with begun(postgres, tmp_path, data) as life:
             for _ in range(transactions):
                 life.history.transaction()
-                kind = data.draw(st.sampled_from(("", "", "", "changes", "changes", "full")))
-                if kind:
-                    life.history.back_up(kind)
+                what = data.draw(st.sampled_from(between))
+                if what == "mark":
+                    life.history.mark()
+                elif what:
+                    life.history.back_up(what)
             life.end()
             life.can_be_gone_back_in()
 
@@ -53,32 +59,14 @@ def test_many_histories_that_nobody_thought_of_can_be_gone_back_in(lived: Live, 
     lived(data, 25)
 
 
-def migrated(postgres: PostgresServer, tmp_path: Path, data: st.DataObject, transactions: int) -> None:
-    """Set marks between drawn transactions, of which some migrate, with few backups."""
-    with begun(postgres, tmp_path, data) as life:
-        for _ in range(transactions):
-            life.history.transaction()
-            what = data.draw(st.sampled_from(("", "mark", "mark", "mark", "changes", "full")))
-            if what == "mark":
-                life.history.mark()
-            elif what:
-                life.history.back_up(what)
-        life.end()
-        life.can_be_gone_back_in()
-
-
 @same_few(2)
 @given(data=st.data())
-def test_marks_between_migrations_that_nobody_thought_of_are_exact(
-    postgres: PostgresServer, tmp_path: Path, data: st.DataObject
-) -> None:
-    migrated(postgres, tmp_path, data, 6)
+def test_marks_between_migrations_that_nobody_thought_of_are_exact(lived: Live, data: st.DataObject) -> None:
+    lived(data, 6, MARKS)
 
 
 @pytest.mark.exhaustive
 @many(300)
 @given(data=st.data())
-def test_marks_between_many_migrations_that_nobody_thought_of_are_exact(
-    postgres: PostgresServer, tmp_path: Path, data: st.DataObject
-) -> None:
-    migrated(postgres, tmp_path, data, 25)
+def test_marks_between_many_migrations_that_nobody_thought_of_are_exact(lived: Live, data: st.DataObject) -> None:
+    lived(data, 25, MARKS)

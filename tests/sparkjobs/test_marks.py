@@ -23,7 +23,6 @@ from tests.sparkjobs.test_rows_first import rows
 from tests.support.followed import Followed, open_followed
 from tests.support.roundtrips import hashes, schema_of
 from tests.support.servers import create_database
-from tests.support.versions import programs_of, running
 
 pytestmark = pytest.mark.service
 
@@ -136,15 +135,6 @@ def test_a_mark_before_a_migration_brings_back_all_that_was_there(
     assert schema_of(target, *ALONE) == schema
     assert hashes(target) == found
     assert followed.store.list("marks/").objects == ()
-
-
-@pytest.fixture(
-    scope="module", params=[14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))]
-)
-def older(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
-    """The server of an older release."""
-    with running(PostgresServer(programs=programs_of(request.param))) as server:
-        yield server
 
 
 def test_each_release_has_marks_that_know_the_schema(older: PostgresServer, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from holdfast.sources.postgresql.server import PostgresServer
 from tests.support.compacting import compact
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.servers import create_database
-from tests.support.versions import programs_of, running
 
 pytestmark = pytest.mark.service
 
@@ -169,15 +168,6 @@ def test_what_is_ours_is_in_no_backup(followed: Followed, new_database: NewDatab
         assert found == []
         assert other.session.execute("select count(*) from pg_event_trigger").fetchone() == (0,)
     assert target_place.is_dir()
-
-
-@pytest.fixture(
-    scope="module", params=[14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))]
-)
-def older(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
-    """The server of an older release."""
-    with running(PostgresServer(programs=programs_of(request.param))) as server:
-        yield server
 
 
 def test_each_release_publishes_new_tables(older: PostgresServer, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ end
 """
 
 # Who could write into the table could make a backup believe that no row was missed. Temporary objects come last in the
-# path: where it does not name them, PostgreSQL looks for tables and views there first, and a view of that name would run
+# path: where it does not name them, PostgreSQL looks for tables and views there first, and such a view would run its
 # functions with the rights of this one's owner.
 CREATED: Final = (
     f"CREATE SCHEMA {SCHEMA};",
