@@ -7,12 +7,13 @@ import pytest
 from bench.slow_store import SlowStore
 from locking import RWLock
 from tests.support.lockstore import MemoryStore
+from tests.support.no_waiting import no_waiting
 
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     sleeps: list[float] = []
-    monkeypatch.setattr("time.sleep", sleeps.append)
+    no_waiting(monkeypatch, sleeps.append)
     return sleeps
 
 

@@ -20,6 +20,7 @@ from holdfast.sources.postgresql.server import PostgresServer
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.stream import ExpectedStream, StreamState
 from holdfast.sources.postgresql.table import Table
+from tests.support.no_waiting import no_waiting
 from tests.support.servers import Standby, passing_database
 
 pytestmark = pytest.mark.service
@@ -336,7 +337,7 @@ def test_a_slot_that_somebody_reads_is_waited_for(
             impatient.setattr(peek, "FREE_WAIT_S", 0.0)
             with pytest.raises(BusyError, match=rf"slot {NAME} is used by pid \d+ \(pg_recvlogical of postgres\)"):
                 stream.wait_until_free(session, NAME)
-        monkeypatch.setattr(time, "sleep", lambda seconds: reader.kill())
+        no_waiting(monkeypatch, lambda seconds: reader.kill())
         stream.wait_until_free(session, NAME)
         assert seen(session).active_pid is None
     finally:
