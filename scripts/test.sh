@@ -125,7 +125,7 @@ run() {
   case $tier in
     fast) memory_mb=700 files_mb=700 options=(-m "$FAST") ;;
     test) options=(-m "not exhaustive" --durations=15 --record-durations=.work/test-durations.json) ;;
-    all) options=(-m "" -o faulthandler_timeout=0 --durations=15 "--budget=${BUDGET:-none}") ;;
+    all) export HOLDFAST_TEST_TIER=all; options=(-m "" -o faulthandler_timeout=0 --durations=15 "--budget=${BUDGET:-none}") ;;
     specs) options=(-m "" tests/specs) ;;
     *) fail "there is no tier $tier: say fast, test, all or specs." ;;
   esac

@@ -13,6 +13,7 @@ from bench.slow_store import SlowStore
 from locking.names import Mode
 
 
+@pytest.mark.representatives("ours")
 @pytest.mark.slow
 @pytest.mark.forks
 @pytest.mark.parametrize("way", WAYS)

@@ -13,6 +13,7 @@ from bench.forked import ForkedError, run_forked
 pytestmark = [pytest.mark.forks, pytest.mark.slow]
 
 
+@pytest.mark.exhaustive
 def test_each_task_answers_from_a_process_of_its_own() -> None:
     def task(meet: Callable[[], None]) -> int:
         meet()

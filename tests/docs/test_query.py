@@ -24,6 +24,7 @@ def lines_of(example: str) -> str:
     return shown[1]
 
 
+@pytest.mark.representatives("duckdb")
 @pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.service)])
 def test_tables_and_files_are_read_by_the_lines_shown(tmp_path: Path, engine: str) -> None:
     """Both examples of an engine run in one process: Spark is dear to start, and its session stays."""

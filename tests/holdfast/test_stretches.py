@@ -160,6 +160,7 @@ def test_behind_a_backup_that_was_ended_the_schema_is_not_known(
         assert tables["public.customers"] == [("exact", "known")]
 
 
+@pytest.mark.exhaustive
 def test_where_a_file_is_damaged_the_others_are_told_of(followed: Followed) -> None:
     before = {table.label: described(table) for table in given(followed).tables}
     placed = followed.moment(f"lsn:{followed.moments[-4][0]}").schema

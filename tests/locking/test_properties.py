@@ -30,11 +30,12 @@ from locking.record import (
     encode_record,
 )
 from locking.terms import Terms
+from tests.support.generator.trials import tiered
 from tests.support.lockstore import MemoryStore
 
 pytestmark = pytest.mark.slow
 
-always = settings(derandomize=True, deadline=None, max_examples=200)
+always = settings(derandomize=True, deadline=None, max_examples=tiered(60, 200))
 
 FIRST = string.ascii_letters + string.digits
 RESOURCES = st.builds(str.__add__, st.sampled_from(FIRST), st.text(FIRST + "._-", max_size=127))
@@ -265,7 +266,7 @@ def test_a_record_of_a_newer_release_keeps_others_out_at_any_age(
     _keeps_others_out(body, age, mode, f"version {version}")
 
 
-@settings(always, max_examples=100)
+@settings(always, max_examples=tiered(30, 100))
 @given(RECORDS, st.data(), st.floats(0, 1e9), MODES)
 def test_a_damaged_record_keeps_others_out_at_any_age(
     record: LockRecord, data: st.DataObject, age: float, mode: Mode

@@ -184,6 +184,7 @@ def test_a_role_that_was_set_up_makes_a_whole_backup_and_none_after_its_removal(
         session.execute("drop role set_up")
 
 
+@pytest.mark.exhaustive
 def test_a_backup_that_another_one_overtook_commits_nothing(
     run_backup: RunJob, shop: Address, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_driver_that_is_killed_before_what_it_leaves_behind_is_followed_by_one
     assert len(kill_drivers(lanes, "after", last_of_each_kind("create commits/"))) == 1
 
 
+@pytest.mark.exhaustive
 def test_what_is_in_a_pack_is_whole_or_read_again_whenever_a_driver_is_killed(lanes: list[Lane]) -> None:
     killed = kill_drivers(lanes, "before", last_of_each_kind("create commits/", "end data/shop/packs"), packs=True)
     assert {"commits" if "create commits/" in name else "packs" for name in killed} == {"commits", "packs"}

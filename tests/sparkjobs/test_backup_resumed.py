@@ -133,6 +133,7 @@ def test_pieces_in_a_pack_are_committed_as_they_are(
     assert {file.key for table in block.tables for file in table.files} == {pack.path}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("packing")
 @pytest.mark.parametrize("harm", ["missing", "cut"])
 def test_all_pieces_in_a_pack_that_is_gone_are_read_again(
@@ -193,6 +194,7 @@ def test_nothing_is_used_of_a_block_that_was_abandoned(
     assert not any(left.block.id in file.path for file in block.files())
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_used_of_what_was_read_in_another_snapshot(
     store: ObjectStore, shop: Address, drive: Drive, left: Unfinished
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_commit_that_arrives_late_is_the_only_one(
     assert Archive.open(store).state.sequence == 1
 
 
+@pytest.mark.exhaustive
 def test_a_driver_that_finds_its_run_committed_reports_that(
     store: ObjectStore, drive: Drive, snapshot: Snapshot
 ) -> None:

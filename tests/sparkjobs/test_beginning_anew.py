@@ -49,6 +49,7 @@ def restored(followed: Followed, new_database: NewDatabase, at: str = "latest") 
         return {table.label: table.only(sorted(table.columns)) for table in known(session).values()}
 
 
+@pytest.mark.representatives("a new table", "a type")
 @pytest.mark.parametrize(
     "migration",
     [

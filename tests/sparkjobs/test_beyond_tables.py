@@ -115,6 +115,7 @@ def test_a_large_object_with_other_contents_is_found(
     assert "rows with other contents" in message
 
 
+@pytest.mark.exhaustive
 def test_a_restore_that_was_ended_goes_on_with_its_large_objects(
     backed_up: None,
     run_restore: RunJob,
@@ -136,6 +137,7 @@ def test_a_restore_that_was_ended_goes_on_with_its_large_objects(
     assert dump(target) == dump(shop)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("option", [("--tables", "public.notes"), ("--map", "public=restored")])
 def test_chosen_or_renamed_tables_come_without_large_objects_and_say_so(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, option: tuple[str, str]
@@ -154,6 +156,7 @@ def test_a_target_with_a_large_object_is_refused(
     assert (code, "is not empty: it has large object 7" in message) == (5, True)
 
 
+@pytest.mark.exhaustive
 def test_large_objects_that_were_left_out_come_back_empty(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase, shop: Address
 ) -> None:

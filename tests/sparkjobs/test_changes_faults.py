@@ -208,6 +208,7 @@ def reading(server: RestartedServer, source: Address, name: str) -> Iterator[Non
         reader.communicate()
 
 
+@pytest.mark.exhaustive
 def test_a_slot_that_somebody_else_reads_is_left_to_them(
     truth: Truth, store: ObjectStore, run_backup: RunJob, server: RestartedServer
 ) -> None:

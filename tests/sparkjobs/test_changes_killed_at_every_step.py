@@ -186,6 +186,7 @@ def test_a_backup_of_changes_that_is_killed_loses_nothing_and_the_next_one_doubl
     kill_all(lanes, "changes", kills, every=4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("kills", "in_packs"), some_and_others((OF_PACKS, 2), (MORE_OF_PACKS, 1)))
 def test_packs_of_changes_are_whole_or_made_again_whenever_a_backup_is_killed(
     lanes: list[Lane], kills: Sequence[Kill], in_packs: int

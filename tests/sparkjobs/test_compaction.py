@@ -169,6 +169,7 @@ def test_backups_go_on_behind_a_snapshot_that_was_made(young: Followed, new_data
     agree(young)
 
 
+@pytest.mark.exhaustive
 def test_a_table_whose_key_was_changed_has_that_of_each_moment(young: Followed, new_database: NewDatabase) -> None:
     young.run("delete from orders where at is null")
     young.back_up("full")
@@ -218,6 +219,7 @@ def test_blocks_that_a_truncation_has_removed_meanwhile_are_not_joined(
     assert len(shop.archive().state.blocks) == len(STEPS)
 
 
+@pytest.mark.exhaustive
 def test_a_joined_block_stays_as_long_as_a_part_of_it_is_needed(young: Followed) -> None:
     assert compact(young.store)["blocks_removed"] == len(FEW)
     young.back_up("full")
@@ -277,6 +279,7 @@ def keep_newest(shop: Followed, min_chains: int = 1) -> None:
     truncate(shop.archive(), parse_rules(["last=1"]), check=lambda: None, fence=None, min_chains=min_chains)
 
 
+@pytest.mark.exhaustive
 def test_tables_keep_a_source_from_being_consolidated_that_are_not_followed_or_cannot_be_made(young: Followed) -> None:
     """The latter have generated columns, and only once they were changed."""
     young.run("create unlogged table passing (id int primary key)", "insert into passing values (1)")

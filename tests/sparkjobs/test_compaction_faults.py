@@ -87,6 +87,7 @@ class _Store(SteppedStore):
         return self._store.filesystem()
 
 
+@pytest.mark.exhaustive
 def test_two_groups_are_joined_and_a_snapshot_is_made(store: ObjectStore, truth: dict[str, Any]) -> None:
     assert told(store) == truth
     said = compact(store)
@@ -96,6 +97,7 @@ def test_two_groups_are_joined_and_a_snapshot_is_made(store: ObjectStore, truth:
     assert_unharmed(store, truth, "whole")
 
 
+@pytest.mark.representatives("create commits/-2-before")
 @pytest.mark.parametrize(
     ("named", "at", "when"),
     [

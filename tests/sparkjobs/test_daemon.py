@@ -60,6 +60,7 @@ def test_an_installed_pyspark_is_taken_from_its_folder_where_spark_offers_its_zi
     assert run("import sparkjobs, pyspark; print(pyspark.__file__)", ZIP) == [pyspark.__file__]
 
 
+@pytest.mark.exhaustive
 def test_a_pyspark_that_is_a_zip_alone_is_left_as_it_is(tmp_path: Path) -> None:
     alone = tmp_path / "pyspark" / "python" / "lib" / "pyspark.zip"
     alone.parent.mkdir(parents=True)
@@ -130,6 +131,7 @@ def test_a_prepared_daemon_forks_the_workers_of_the_one_that_spark_starts_and_en
         made.process.wait(30)
 
 
+@pytest.mark.exhaustive
 def test_a_prepared_daemon_that_nobody_asks_for_ends_with_the_process_that_prepared_it() -> None:
     program = (
         "from sparkjobs.daemon import prepare; made = prepare({}); print(made.process.pid, flush=True); "
@@ -206,6 +208,7 @@ def test_a_prepared_daemon_that_ends_before_it_has_taken_over_leaves_it_to_the_o
             ended.result()
 
 
+@pytest.mark.exhaustive
 def test_of_daemons_that_ask_at_once_one_takes_the_prepared_one_and_the_others_do_it_themselves() -> None:
     with prepared() as made, ExitStack() as started:
         several = [started.enter_context(started_by_spark(**{PREPARED: made.address, **WORKERS})) for _ in range(3)]
@@ -222,6 +225,7 @@ def test_of_daemons_that_ask_at_once_one_takes_the_prepared_one_and_the_others_d
             close(process)
 
 
+@pytest.mark.exhaustive
 def test_a_daemon_that_was_to_be_started_otherwise_is_not_replaced() -> None:
     with prepared() as made, started_by_spark(**{PREPARED: made.address, "MALLOC_ARENA_MAX": "1"}) as process:
         assert process.stdout is not None

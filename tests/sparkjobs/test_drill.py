@@ -170,6 +170,7 @@ def test_code_of_a_source_has_no_superusers_rights_in_a_drill(
         session.execute("drop role hostile")
 
 
+@pytest.mark.exhaustive
 def test_nor_has_it_them_in_a_database_that_a_drill_is_given(
     postgres: PostgresServer, store: ObjectStore, run_backup: RunJob, run_restore: RunJob
 ) -> None:
@@ -210,6 +211,7 @@ def test_an_assertion_that_does_not_hold_is_told_and_no_server_stays(
     assert list(temporary.glob("holdfast-drill-*")) == []
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_file_fails_the_drill(followed: ObjectStore, run_restore: RunJob, temporary: Path) -> None:
     (key,) = [found.key for found in followed.list("data/").objects if re.search(r"/snapshot/.*parquet", found.key)]
     body = followed.get(key)

@@ -42,6 +42,7 @@ def locales() -> None:
     need_locales()
 
 
+@pytest.mark.representatives("ICU", "Japanese")
 @pytest.mark.parametrize(
     ("source", "target", "options", "words"),
     [
@@ -104,6 +105,7 @@ insert into parts values ('Apfel'), ('Z');
 """
 
 
+@pytest.mark.exhaustive
 def test_collations_of_icu_and_of_the_system_come_back(
     create_on: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
 ) -> None:

@@ -104,6 +104,7 @@ def test_rows_and_numbers_of_an_extension_come_back_with_what_refers_to_them(
         assert keys == [("jobs_kind_fkey",), ("runs_job_fkey",)]
 
 
+@pytest.mark.exhaustive
 def test_a_moment_has_those_of_the_backup_before_and_says_where_they_changed(
     followed: Followed, new_database: Callable[[], Address]
 ) -> None:
@@ -130,6 +131,7 @@ def test_a_moment_has_those_of_the_backup_before_and_says_where_they_changed(
     assert kept(target)["jobs"] == kept(followed.address)["jobs"]
 
 
+@pytest.mark.exhaustive
 def test_rows_that_an_extension_of_another_version_does_not_take_are_named(
     followed: Followed, new_database: Callable[[], Address]
 ) -> None:

@@ -93,6 +93,7 @@ def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None],
     monkeypatch.setattr(driver.Job, "map", interrupted)
 
 
+@pytest.mark.representatives("without a word")
 @pytest.mark.parametrize(
     ("fault", "carried"),
     [
@@ -145,6 +146,7 @@ def test_a_server_that_is_restarted_makes_a_backup_begin_again(
     assert_whole(store, shop, commits=1)
 
 
+@pytest.mark.exhaustive
 def test_tables_that_are_emptied_when_somebody_has_ended_the_session_that_kept_them_are_read_anew(
     run_backup: RunJob, store: ObjectStore, server: RestartedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_disk_of_a_target_that_is_full_fails_a_restore_with_a_sentence(
     assert run_restore(create_database(server))[0] == 0
 
 
+@pytest.mark.representatives("without a word")
 @pytest.mark.parametrize(
     ("fault", "carried"),
     [
@@ -228,6 +231,7 @@ def test_a_network_that_is_cut_fails_a_restore_with_a_sentence_and_the_next_one_
     assert_whole(store, shop, commits=1)
 
 
+@pytest.mark.exhaustive
 def test_a_server_that_is_restarted_fails_a_restore_with_a_sentence_and_the_next_one_works(
     run_backup: RunJob,
     run_restore: RunJob,
@@ -252,6 +256,7 @@ def assert_comes_back(run_restore: RunJob, target: Address) -> None:
     assert (code, record.result and record.result["rows"], record.result and record.result["equal"]) == (0, ROWS, True)
 
 
+@pytest.mark.exhaustive
 def test_a_machine_without_programs_that_are_new_enough_is_told_what_to_install_before_anything_is_written(
     run_backup: RunJob,
     run_restore: RunJob,

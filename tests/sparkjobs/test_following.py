@@ -94,6 +94,7 @@ def test_each_transaction_can_be_brought_back(shop: Followed, new_database: NewD
         assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows), position
 
 
+@pytest.mark.representatives("this")
 @pytest.mark.parametrize("release", ["this", "earlier"])
 def test_changes_between_a_new_slot_and_its_snapshot_are_neither_lost_nor_doubled(
     shop: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, release: str
@@ -129,6 +130,7 @@ def test_changes_between_a_new_slot_and_its_snapshot_are_neither_lost_nor_double
         assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows), position
 
 
+@pytest.mark.exhaustive
 def test_full_backups_do_not_interrupt_the_changes_which_belong_to_the_second_once_the_first_is_removed(
     shop: Followed,
 ) -> None:
@@ -170,6 +172,7 @@ def test_tables_may_change_between_backups(shop: Followed, new_database: NewData
         assert restored(shop, new_database, f"lsn:{position}") == as_rows(rows)
 
 
+@pytest.mark.exhaustive
 def test_key_that_older_rows_do_not_satisfy_is_left_out_and_named(
     address: Address, tmp_path: Path, new_database: NewDatabase
 ) -> None:

@@ -192,6 +192,7 @@ def test_a_table_that_is_made_between_two_backups_has_a_gap_until_its_snapshot(f
     agree(followed, 1)
 
 
+@pytest.mark.exhaustive
 def test_the_schema_before_has_what_was_dropped_behind_a_moment(followed: Followed, new_database: NewDatabase) -> None:
     begin(
         followed,
@@ -260,6 +261,7 @@ def test_the_schema_is_taken_that_has_more_of_what_was_there(followed: Followed,
     assert followed.moment("latest").lost == ()
 
 
+@pytest.mark.exhaustive
 def test_rows_that_fit_an_earlier_schema_only_come_back_in_that(followed: Followed, new_database: NewDatabase) -> None:
     begin(
         followed,
@@ -289,6 +291,7 @@ def test_rows_that_fit_an_earlier_schema_only_come_back_in_that(followed: Follow
     agree(followed, 1)
 
 
+@pytest.mark.exhaustive
 def test_a_table_that_is_not_followed_any_more_is_as_it_was_when_that_ended(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -357,6 +360,7 @@ def test_where_the_log_tells_of_definitions_each_moment_has_its_own(
         assert not definitions.left(session)
 
 
+@pytest.mark.exhaustive
 def test_where_the_log_tells_of_definitions_rows_stored_anew_and_temporary_tables_are_no_change(
     telling: Followed,
 ) -> None:
@@ -408,6 +412,7 @@ def test_what_is_changed_and_changed_back_between_two_backups_is_not_called_exac
     agree(followed, 1)
 
 
+@pytest.mark.exhaustive
 def test_what_is_made_and_dropped_between_two_backups_is_missed_by_the_moments_that_had_it(telling: Followed) -> None:
     begin(telling, "create table kept (id int primary key)")
     before = telling.run("insert into kept values (1)")
@@ -426,6 +431,7 @@ def test_what_is_made_and_dropped_between_two_backups_is_missed_by_the_moments_t
     assert parse_position(there) <= parse_position(span["last"]) < parse_position(gone)
 
 
+@pytest.mark.exhaustive
 def test_a_partition_that_comes_and_goes_between_two_backups_is_seen_by_its_rows(followed: Followed) -> None:
     begin(
         followed,
@@ -497,6 +503,7 @@ def test_what_is_changed_while_the_schema_is_read_is_read_again(
     assert parse_position(followed.moments[-1][0]) <= newest.position
 
 
+@pytest.mark.exhaustive
 def test_a_table_that_stops_being_followed_beside_a_new_partition_has_its_gap(followed: Followed) -> None:
     begin(
         followed,
@@ -519,6 +526,7 @@ def test_a_table_that_stops_being_followed_beside_a_new_partition_has_its_gap(fo
     assert gap["reason"].startswith("it has no primary key")
 
 
+@pytest.mark.exhaustive
 def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Followed) -> None:
     excluded = ("--exclude", "public.secret*")
     followed.make(
@@ -544,6 +552,7 @@ def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Follow
     assert not {each for each in changed if "secret" in each}
 
 
+@pytest.mark.exhaustive
 def test_a_column_that_is_not_generated_any_more_has_its_values_from_a_snapshot_on(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -569,6 +578,7 @@ def test_a_column_that_is_not_generated_any_more_has_its_values_from_a_snapshot_
         assert list(known(session).values()) == list(followed.moments[-1][1].values())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "most",
     [pytest.param(3, id="windows"), pytest.param(2_000_000, id="window", marks=pytest.mark.exhaustive)],

@@ -396,6 +396,7 @@ KEPT: dict[str, Case] = {
 }
 
 
+@pytest.mark.exhaustive
 def test_what_the_log_tells_begins_nothing_anew(followed: Followed) -> None:
     made, steps = chosen(KEPT, TOGETHER)
     followed.make(made)
@@ -437,6 +438,7 @@ def test_a_moment_has_the_labels_of_a_type_that_is_gone_by_now(
     comes_back(followed, f"lsn:{at}", new_database())
 
 
+@pytest.mark.exhaustive
 def test_a_moment_has_the_labels_that_its_arrays_have(followed: Followed, new_database: NewDatabase) -> None:
     followed.make([*_ARRAYS, "create table u (id int primary key)"])
     followed.back_up()
@@ -448,6 +450,7 @@ def test_a_moment_has_the_labels_that_its_arrays_have(followed: Followed, new_da
     comes_back(followed, f"lsn:{at}", new_database())
 
 
+@pytest.mark.exhaustive
 def test_a_generated_column_that_is_computed_otherwise_comes_back(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -470,6 +473,7 @@ def test_a_generated_column_that_is_computed_otherwise_comes_back(
         followed.restore(f"lsn:{between}", new_database(), schema=schema)
 
 
+@pytest.mark.representatives("as it is")
 @pytest.mark.parametrize("renamed", [False, True], ids=["as it is", "the other one renamed"])
 def test_a_label_that_another_type_always_had_tells_nothing_of_when_one_got_it(
     followed: Followed, new_database: NewDatabase, renamed: bool
@@ -498,6 +502,7 @@ def test_a_label_that_another_type_always_had_tells_nothing_of_when_one_got_it(
         assert session.execute("select types::text from public.events").fetchall() == [("{cancelled}",)]
 
 
+@pytest.mark.exhaustive
 def test_a_label_that_is_renamed_begins_only_tables_anew_that_have_its_type(followed: Followed) -> None:
     followed.make(
         [

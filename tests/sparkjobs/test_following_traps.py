@@ -113,6 +113,7 @@ def test_what_the_log_does_not_tell_is_begun_anew_and_all_else_goes_on(
     }
 
 
+@pytest.mark.exhaustive
 def test_definitions_may_change_between_two_backups(followed: Followed, new_database: NewDatabase) -> None:
     followed.run(
         "create schema old",
@@ -219,6 +220,7 @@ def test_an_archive_that_has_lost_its_newest_commits_goes_on_with_a_full_backup_
     agree(followed, exactly=oids(followed, "t"))
 
 
+@pytest.mark.exhaustive
 def test_a_table_that_was_renamed_keeps_its_rows_through_a_full_backup_of_others(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -238,6 +240,7 @@ def test_a_table_that_was_renamed_keeps_its_rows_through_a_full_backup_of_others
             assert session.execute("select count(*) from public.k2").fetchone() == (2,)
 
 
+@pytest.mark.exhaustive
 def test_a_table_that_was_renamed_and_then_retyped_is_stale_for_the_reason_that_points_has(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -342,6 +345,7 @@ def test_a_check_finds_what_the_next_backup_would(followed: Followed) -> None:
     assert found() == ""
 
 
+@pytest.mark.exhaustive
 def test_a_source_that_is_another_server_now_is_named(followed: Followed, prepared: PostgresServer) -> None:
     followed.run("create table t (id int primary key)")
     followed.back_up()
@@ -419,6 +423,7 @@ def test_sequences_never_give_a_value_again(
         assert following_one > max(int(str(row[1])) for row in table.rows)
 
 
+@pytest.mark.exhaustive
 def test_a_sequence_that_was_set_back_later_is_behind_the_rows_of_a_moment_before(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -524,6 +529,7 @@ def xid(session: psycopg.Connection[Any]) -> str:
     return str(row[0])
 
 
+@pytest.mark.representatives("in a stream")
 @pytest.mark.parametrize("kind", ["full", "changes"], ids=["in a stream", "at the beginning of one"])
 def test_a_snapshot_and_the_first_change_meet_exactly_while_commits_wait_for_standbys(
     own: Followed, begin: Begin, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -592,6 +598,7 @@ def test_a_snapshot_and_the_first_change_meet_exactly_while_commits_wait_for_sta
     assert ("3",) not in before.only([1])
 
 
+@pytest.mark.exhaustive
 def test_a_partition_whose_commit_waits_for_a_standby_loses_no_row(own: Followed, begin: Begin) -> None:
     """Its rows are in the log that is read, though nobody sees it yet: it has to begin with a snapshot."""
     own.run("create table root (id int primary key) partition by list (id)", "create table t (id int primary key)")
@@ -627,6 +634,7 @@ def test_a_partition_whose_commit_waits_for_a_standby_loses_no_row(own: Followed
     assert [gap["table"] for gap in points.describe(own.archive().state)["sources"][0]["gaps"]] == ["public.others"]
 
 
+@pytest.mark.exhaustive
 def test_a_time_before_a_table_was_dropped_has_it_and_none_of_what_came_later(followed: Followed) -> None:
     for name in ("orders", "customers"):
         followed.run(f"create table {name} (id int primary key, v text)", f"insert into {name} values (1, 'a')")

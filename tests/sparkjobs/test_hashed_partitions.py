@@ -178,6 +178,7 @@ def test_conditions_that_such_rows_break_give_way_and_are_named(
         assert name == OF_ALL or "not known any more" in each["reason"]
 
 
+@pytest.mark.exhaustive
 def test_strict_refuses_them_and_a_restore_without_it_goes_on(
     create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
 ) -> None:
@@ -192,6 +193,7 @@ def test_strict_refuses_them_and_a_restore_without_it_goes_on(
     assert rows(target, "he") == rows(source, "he")
 
 
+@pytest.mark.exhaustive
 def test_rows_of_changed_partitions_and_of_others_of_a_root_break_a_condition(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -217,6 +219,7 @@ FORMULA = (
 )
 
 
+@pytest.mark.representatives("through its root")
 @pytest.mark.parametrize("how", ["through its root", "as they are"])
 def test_a_formula_that_fails_leaves_the_values_of_all_partitions(
     create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob, how: str
@@ -240,6 +243,7 @@ def test_a_formula_that_fails_leaves_the_values_of_all_partitions(
     assert left.keys() == {"formula of gross of public.parted, public.tax(id)"}
 
 
+@pytest.mark.exhaustive
 def test_functions_that_such_rows_meet_get_a_search_path_for_them(
     create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
 ) -> None:

@@ -206,6 +206,9 @@ def server(create_on: CreateOn, major: int) -> Iterator[Address]:
         yield address
 
 
+@pytest.mark.representatives(
+    "18-a generated column", "18-a bound of a partition", "18-a view in a table's place", "18-constants"
+)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_superuser_comes_of_what_an_owner_made(
     attack: str,
@@ -227,6 +230,9 @@ def test_no_superuser_comes_of_what_an_owner_made(
     assert code == 0 or "code of the source has changed" in failed((code, record))[1], record.error
 
 
+@pytest.mark.representatives(
+    "18-a function's text", "18-a grant of a column", "18-a trigger", "18-a default", "18-another table"
+)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.usefixtures("server")
 def test_what_code_of_the_source_has_changed_is_not_given_to_a_superuser(
@@ -263,6 +269,7 @@ def test_what_the_owner_of_a_schema_has_replaced_is_not_given_to_a_superuser(
     assert "held.of_super()" in message
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("server")
 def test_no_session_of_a_login_outlives_the_look_at_what_it_has_changed(
     create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch

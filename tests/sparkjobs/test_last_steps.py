@@ -69,6 +69,7 @@ def test_event_triggers_of_the_target_see_what_is_restored_at_most_and_nothing_o
     assert not {"CREATE SCHEMA", "DROP SCHEMA"}.intersection(tags)
 
 
+@pytest.mark.exhaustive
 def test_a_schema_of_ours_that_may_not_be_dropped_is_named_and_nobody_takes_it_for_unfinished(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase
 ) -> None:
@@ -160,6 +161,7 @@ def test_no_foreign_server_is_asked_and_what_would_have_asked_it_is_named(
     assert rows(target, "select count(*) > 0 from pg_stats where tablename = 'ev_hot'") == [(True,)]
 
 
+@pytest.mark.exhaustive
 def test_statistics_that_fail_are_named(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase
 ) -> None:
@@ -179,6 +181,7 @@ def test_statistics_that_fail_are_named(
     assert "too big" in left["statistics of public.t2"]["reason"]
 
 
+@pytest.mark.exhaustive
 def test_a_view_whose_file_is_gone_stays_empty_and_one_that_needs_a_later_one_is_filled(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase
 ) -> None:

@@ -159,6 +159,7 @@ def test_all_conditions_at_once_come_back_beside_other_tables(followed: Followed
     }
 
 
+@pytest.mark.exhaustive
 def test_rows_that_break_a_condition_and_never_change_end_a_strict_restore_with_its_name(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -220,6 +221,7 @@ def test_conditions_that_may_have_gone_before_the_moment_give_way_to_its_rows(
             assert any("plain_b_fkey" in each for each in left_out(said))
 
 
+@pytest.mark.exhaustive
 def test_keys_that_may_have_gone_before_the_moment_end_a_strict_restore_with_the_schema_to_take(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -237,6 +239,7 @@ def test_keys_that_may_have_gone_before_the_moment_end_a_strict_restore_with_the
     assert not left_out(followed.restore(f"lsn:{at}", new_database(), schema="later", strict=True))
 
 
+@pytest.mark.exhaustive
 def test_a_bound_that_may_have_come_later_gives_way_with_what_is_attached(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -260,6 +263,7 @@ def test_a_bound_that_may_have_come_later_gives_way_with_what_is_attached(
             session.execute(each.encode())
 
 
+@pytest.mark.exhaustive
 def test_conditions_of_tables_that_are_not_followed_give_way_to_their_older_rows(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -479,6 +483,7 @@ def test_what_older_rows_break_gives_way_beside_other_tables_and_goes_with_a_res
     assert nothing_is_left(target)
 
 
+@pytest.mark.exhaustive
 def test_a_domain_that_the_target_had_keeps_its_condition(followed: Followed, new_database: NewDatabase) -> None:
     followed.make(("create table bare (b word)", "insert into bare values ('bad')"))
     followed.back_up("full")
@@ -511,6 +516,7 @@ def test_a_materialized_view_that_cannot_be_filled_is_left_empty_and_named(
     assert rows(target) == rows(followed.address)
 
 
+@pytest.mark.exhaustive
 def test_what_is_aside_goes_with_a_restore_of_tables_that_failed(followed: Followed, new_database: NewDatabase) -> None:
     fine = "create or replace function public.fine(n int) returns boolean language sql as"
     change(
@@ -570,6 +576,7 @@ def ends_and_goes_on(
     assert nothing_is_left(target)
 
 
+@pytest.mark.exhaustive
 def test_who_is_late_loads_no_file_into_a_table_whose_rows_are_aside(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_schema_of_the_users_own_that_is_called_so_is_to_be_renamed(
     )
 
 
+@pytest.mark.exhaustive
 def test_an_archive_in_which_there_is_one_is_restored_without_it(
     create_database: CreateDatabase, run_backup: RunJob, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +100,7 @@ def test_an_archive_in_which_there_is_one_is_restored_without_it(
     back_and_forth(run_restore, create_database("create schema mine"), "--map", "public=public")
 
 
+@pytest.mark.exhaustive
 def test_changes_are_backed_up_beside_one(address: Address, tmp_path: Any, new_database: CreateDatabase) -> None:
     with open_followed(address, tmp_path / "archive") as followed:
         followed.make(SHOP)

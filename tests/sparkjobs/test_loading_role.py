@@ -166,6 +166,7 @@ def test_of_a_source_that_is_trusted_code_has_the_rights_of_whoever_restores(
             session.execute("drop role if exists loading_taken")
 
 
+@pytest.mark.exhaustive
 def test_chosen_tables_come_so_too_beside_others(
     hostile: Address, create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
 ) -> None:
@@ -219,6 +220,7 @@ def test_without_such_a_login_a_restore_is_refused_unless_the_source_is_trusted(
     assert rows(target, "select id from public.t") == [(1,)]
 
 
+@pytest.mark.exhaustive
 def test_an_ordinary_roles_things_are_not_given_to_a_superuser_of_its_name(
     server: Address, create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
 ) -> None:
@@ -275,6 +277,7 @@ def assert_undone(run_restore: RunJob, target: Address, *options: str) -> None:
     assert loaders(target) == {}
 
 
+@pytest.mark.exhaustive
 def test_nothing_of_a_login_is_left_where_what_was_restored_is_dropped_again(
     hostile: Address, create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
 ) -> None:
@@ -287,6 +290,7 @@ def test_nothing_of_a_login_is_left_where_what_was_restored_is_dropped_again(
     assert schema_of(target) == before
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("server")
 def test_a_partition_that_was_detached_is_dropped_again_too(
     create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob

@@ -81,6 +81,7 @@ def compact_beside(shop: Shop, meanwhile: Callable[[], None]) -> tuple[dict[str,
         return compaction.compact(interrupted, compaction.Wish(EVERYTHING)), interrupted.steps
 
 
+@pytest.mark.exhaustive
 def test_a_backup_through_another_replica_meanwhile_neither_fails_a_compaction_nor_begins_it_again(used: Shop) -> None:
     def back_up() -> None:
         used.far.run("insert into t values (100, 'meanwhile')")
@@ -96,6 +97,7 @@ def test_a_backup_through_another_replica_meanwhile_neither_fails_a_compaction_n
     assert used.near.archive().state.blocks.keys() == used.far.archive().state.blocks.keys()
 
 
+@pytest.mark.exhaustive
 def test_a_compaction_whose_blocks_were_removed_meanwhile_is_refused(used: Shop) -> None:
     def remove() -> None:
         used.far.back_up("full")

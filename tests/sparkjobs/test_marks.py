@@ -111,6 +111,7 @@ def mark(followed: Followed, name: str) -> SetMark:
     return set_mark(followed.archive(), [followed.store], followed.address, "shop", name)
 
 
+@pytest.mark.representatives("a rewrite that leaves the form", "data that is moved")
 @pytest.mark.parametrize(
     "migration",
     [pytest.param(name, marks=() if name in REPRESENTATIVE else pytest.mark.exhaustive) for name in MIGRATIONS],
@@ -159,6 +160,7 @@ def test_each_release_has_marks_that_know_the_schema(older: PostgresServer, tmp_
             assert hashes(target) == found
 
 
+@pytest.mark.exhaustive
 def test_after_a_migration_all_is_there_where_a_backup_came_before_the_mark(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -206,6 +208,7 @@ def test_a_mark_is_exact_though_others_commit_while_it_is_set(
     assert rows(target, "select id from public.notes where id > 90") == [(98,)]
 
 
+@pytest.mark.exhaustive
 def test_a_mark_that_definitions_change_beside_is_set_again(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +249,7 @@ def test_a_mark_of_who_may_not_read_the_catalog_is_a_mark_all_the_same(
     assert followed.moment("read_objects").approximate == ""
 
 
+@pytest.mark.exhaustive
 def test_what_a_mark_has_left_counts_for_nothing_where_it_is_damaged_or_of_another_stream(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -262,6 +266,7 @@ def test_what_a_mark_has_left_counts_for_nothing_where_it_is_damaged_or_of_anoth
     assert followed.store.list("marks/").objects == ()
 
 
+@pytest.mark.exhaustive
 def test_a_backup_that_is_ended_before_it_forgets_a_mark_is_repeated_without_it(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +290,7 @@ def test_a_backup_that_is_ended_before_it_forgets_a_mark_is_repeated_without_it(
     assert hashes(target) == found
 
 
+@pytest.mark.representatives("window-there and back")
 @pytest.mark.parametrize(
     "migration",
     [

@@ -90,6 +90,7 @@ def test_things_may_be_called_anything(
     assert hashes(whole) == expected | moved | renamed
 
 
+@pytest.mark.representatives('we\'ird "n%ame" /+@:?&')
 @pytest.mark.parametrize("name", ['we\'ird "n%ame" /+@:?&', "new\nline", "ü" * 31])
 def test_databases_and_roles_may_be_called_anything(
     name: str,

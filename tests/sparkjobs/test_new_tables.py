@@ -89,6 +89,7 @@ def test_new_tables_have_their_rows_from_the_first_on(
     agree(followed, schemas=("later",))
 
 
+@pytest.mark.representatives("made of a query", "rewritten")
 @pytest.mark.parametrize(
     ("statements", "name"),
     [
@@ -143,6 +144,7 @@ def test_with_definitions_a_moment_right_behind_a_migration_is_exact(
     assert (said["stale"], said["not_restored"], said["schema_note"]) == ([], [], "")
 
 
+@pytest.mark.exhaustive
 def test_a_new_table_that_is_not_wanted_is_not_in_the_archive(address: Address, tmp_path: Path) -> None:
     with open_followed(address, tmp_path / "archive") as followed:
         followed.make((*TABLES, *new_tables.CREATED))

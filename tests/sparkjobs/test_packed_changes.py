@@ -129,6 +129,7 @@ def test_one_table_is_asked_for_by_parts_of_packs(read: Followed, tmp_path: Path
     assert rows == [(4, "of 4", 4, 4), (5, "of 4", 4, 4), (10, "new", 4, 4), (20, "new", 4, 4)]
 
 
+@pytest.mark.exhaustive
 def test_joined_blocks_need_their_packs_no_more(shop: Followed, new_database: NewDatabase) -> None:
     shop.run("delete from orders_1", _BIG.format(300, 350))
     shop.back_up()
@@ -143,6 +144,7 @@ def test_joined_blocks_need_their_packs_no_more(shop: Followed, new_database: Ne
     comes_back(shop, "latest", new_database())
 
 
+@pytest.mark.exhaustive
 def test_packs_stay_as_long_as_a_moment_needs_them(shop: Followed, new_database: NewDatabase) -> None:
     first, second = (frozenset(pack.path for pack in some) for some in packed(shop).values())
     shop.back_up("full")

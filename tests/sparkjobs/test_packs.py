@@ -91,6 +91,7 @@ def test_rows_are_asked_for_by_sql_where_they_were_changed_and_where_not(read: F
     assert ask("select word, count(*) as rows from words group by word") == [{"word": "a", "rows": 2}]
 
 
+@pytest.mark.exhaustive
 def test_a_made_snapshot_shares_packs_with_the_older_one_which_stay_as_long_as_it_does(
     shop: Followed, new_database: Callable[..., Address]
 ) -> None:

@@ -72,6 +72,7 @@ def attached(address: Address) -> set[str]:
     return {name for (name,) in rows(address, query)}
 
 
+@pytest.mark.representatives("plpgsql-18")
 @pytest.mark.parametrize("major", MAJORS)
 @pytest.mark.parametrize(
     "function", ["plpgsql as 'begin return first_of(v); end'", "sql as 'select first_of(v)'"], ids=["plpgsql", "sql"]
@@ -93,6 +94,7 @@ def test_a_key_that_needs_a_search_path_has_one_while_rows_are_loaded(
     assert rows(target, "select proconfig from pg_proc where proname = 'key_of'") == [(None,)]
 
 
+@pytest.mark.representatives("some-18")
 @pytest.mark.parametrize("major", MAJORS)
 @pytest.mark.parametrize(
     ("breaking", "detached"),
@@ -138,6 +140,7 @@ def test_rows_of_a_root_that_cannot_tell_where_they_belong_go_back_where_they_we
     assert left.keys() == {f"partition public.{name} of public.by_side" for name in set(names) - attached(target)}
 
 
+@pytest.mark.exhaustive
 def test_strict_refuses_where_a_bound_would_give_way(
     run_backup: RunJob, run_restore: RunJob, create_on: CreateOn
 ) -> None:
@@ -151,6 +154,7 @@ def test_strict_refuses_where_a_bound_would_give_way(
     assert attached(target) <= {"side_0", "side_1"}
 
 
+@pytest.mark.exhaustive
 def test_what_was_detached_goes_with_a_restore_of_tables_that_ended(
     run_backup: RunJob, run_restore: RunJob, create_on: CreateOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

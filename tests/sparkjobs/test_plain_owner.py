@@ -59,6 +59,7 @@ def restored(ran: Any) -> dict[str, dict[str, str]]:
     return {each["object"]: each for each in record.result["not_restored"]}
 
 
+@pytest.mark.representatives("18-everything", "18-map")
 @pytest.mark.parametrize(
     ("options", "schema"),
     [((), "s"), (("--tables", "s.*"), "s"), (("--map", "s=other"), "other")],
@@ -85,6 +86,7 @@ def test_an_owner_restores_what_is_the_owners(
     assert rows(target, f"select * from {schema}.u") == [(1,)]
 
 
+@pytest.mark.exhaustive
 def test_an_owner_takes_back_what_an_ended_restore_left(
     run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ def test_what_only_a_superuser_may_is_told_before_anything_is_written_and_all_el
     ]
 
 
+@pytest.mark.exhaustive
 def test_an_owner_that_may_not_create_in_the_schema_is_named_and_the_rows_are_there(
     run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address]
 ) -> None:

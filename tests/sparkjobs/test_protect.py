@@ -105,6 +105,7 @@ def test_a_command_that_fails_leaves_both_marks_and_its_exit_code(
     }
 
 
+@pytest.mark.exhaustive
 def test_backups_go_on_while_the_command_runs(store: ObjectStore, shop: Address) -> None:
     holdfast = str(Path(sys.executable).with_name("holdfast"))
     done = run_here(*protect(store, shop, holdfast, "backup", store.url, "--source", shop.url), address=shop)

@@ -59,6 +59,7 @@ def test_the_server_forgets_its_log_once_the_changes_count(shop: Shop, new_datab
         comes_back(followed, "latest", new_database())
 
 
+@pytest.mark.exhaustive
 def test_changes_that_were_taken_back_are_read_anew(shop: Shop, tmp_path: Path, new_database: NewDatabase) -> None:
     before, blocks = archived(shop), shop.near.archive().state.blocks.keys()
     shop.near.run("insert into t values (3, 'three')")

@@ -64,6 +64,7 @@ def test_the_column_whose_function_was_replaced_is_named_and_all_others_are_equa
     assert found["inv.gross"].startswith("public.tax(net) gives other values here than some rows had")
 
 
+@pytest.mark.exhaustive
 def test_so_it_is_at_a_moment_whose_changes_have_no_such_columns(followed: Followed, new_database: NewDatabase) -> None:
     followed.run("update inv set net = net + 1 where id < 5", "delete from inv where id = 7")
     followed.run("insert into inv (id, net) values (200, 5)")
@@ -75,6 +76,7 @@ def test_so_it_is_at_a_moment_whose_changes_have_no_such_columns(followed: Follo
     assert {"inv.gross", "parted_0.gross"} <= named(said).keys() <= {"inv.gross", "inv.twice", "parted_0.gross"}
 
 
+@pytest.mark.exhaustive
 def test_a_restore_that_ended_behind_the_comparison_names_the_same(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,7 @@ def test_backups_go_through_either_replica_and_both_bring_back_every_moment(
         comes_back(followed, "latest", new_database())
 
 
+@pytest.mark.exhaustive
 def test_a_replica_that_was_lost_is_made_anew_and_backs_up_again(shop: Shop, new_database: NewDatabase) -> None:
     shop.near.run("insert into t values (3, 'three')")
     shop.near.back_up()
@@ -150,6 +151,7 @@ def test_a_backup_of_a_replica_says_what_is_missing_where_nobody_knows_the_store
         shop.near.back_up()
 
 
+@pytest.mark.exhaustive
 def test_after_the_store_was_deleted_and_rebuilt_changes_are_followed_on_through_every_replica(
     shop: Shop, new_database: NewDatabase
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_sequential_restore_leaves_out_what_waits_for_its_quorum(shop: Shop, n
     assert "read from replica near at entry 1, 0 entries behind the log" in done.err
 
 
+@pytest.mark.exhaustive
 def test_a_sequential_restore_that_was_ended_goes_on_from_another_replica_to_the_same_moment(
     shop: Shop, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +222,7 @@ def test_a_sequential_restore_that_was_ended_goes_on_from_another_replica_to_the
     assert done["resumed"]["run"] == "run-1"
 
 
+@pytest.mark.exhaustive
 def test_after_changes_were_given_up_the_source_is_begun_anew_and_the_gap_says_why(
     shop: Shop, new_database: NewDatabase
 ) -> None:
@@ -262,6 +266,7 @@ def test_behind_a_full_backup_that_stays_where_changes_were_given_up_the_source_
     assert f"backups of shop were given up: no replica had {done.missing[0]} any more" in source["gaps"][-1]["reason"]
 
 
+@pytest.mark.exhaustive
 def test_a_mark_knows_the_schema_whichever_replica_the_next_backup_goes_through(
     shop: Shop, new_database: NewDatabase
 ) -> None:

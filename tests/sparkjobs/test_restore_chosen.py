@@ -274,6 +274,7 @@ def test_what_a_killed_restore_left_is_dropped_by_another_one_and_nothing_else(
     assert schema_of(live) == before
 
 
+@pytest.mark.exhaustive
 def test_a_restore_that_lost_its_connection_leaves_what_it_did_and_goes_on(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +287,7 @@ def test_a_restore_that_lost_its_connection_leaves_what_it_did_and_goes_on(
     assert (result["resumed"]["files"], result["resumed"]["rows"], result["equal"]) == (1, 1000, True)
 
 
+@pytest.mark.exhaustive
 def test_a_crash_of_the_server_that_emptied_an_unlogged_table_is_noticed(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

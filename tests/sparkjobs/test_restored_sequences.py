@@ -109,6 +109,7 @@ def test_what_the_backup_of_a_moment_recorded_stands_whatever_the_rows_are(
             session.execute("insert into public.down values (default)")
 
 
+@pytest.mark.exhaustive
 def test_between_two_backups_the_later_record_stands_and_who_was_set_back_is_named(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -136,6 +137,7 @@ def test_between_two_backups_the_later_record_stands_and_who_was_set_back_is_nam
     assert "no later backup has it" in named["dropped"]["reason"]
 
 
+@pytest.mark.exhaustive
 def test_chosen_tables_under_other_names_have_their_sequences_where_these_stood(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -148,6 +150,7 @@ def test_chosen_tables_under_other_names_have_their_sequences_where_these_stood(
     assert standing(target) == {"sentinel_id_seq": (4, True), "back_id_seq": (9, True)}
 
 
+@pytest.mark.exhaustive
 def test_rows_that_policies_hide_from_their_owner_still_tell_where_a_sequence_that_was_set_back_is(
     followed: Followed, new_database: NewDatabase, address: Address
 ) -> None:

@@ -199,6 +199,7 @@ STRICT = {
 }
 
 
+@pytest.mark.representatives("check", "foreign key")
 @pytest.mark.parametrize(("made", "named"), STRICT.values(), ids=STRICT)
 def test_strict_refuses_where_something_would_give_way_or_be_left_out(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase, made: tuple[str, ...], named: str
@@ -249,6 +250,7 @@ def test_a_formula_that_fails_leaves_the_values_of_the_backup(
     assert all("no tax any more" in each["reason"] for each in left.values())
 
 
+@pytest.mark.exhaustive
 def test_a_restore_that_was_ended_names_the_same_when_it_goes_on(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def set_all(address: Address, settings: dict[str, str]) -> None:
             session.execute(f"alter database {ident(address.database)} set {name} = {value}".encode())
 
 
+@pytest.mark.representatives("15-18")
 @pytest.mark.parametrize(("source", "target"), [(15, 15), (18, 18), (15, 18)])
 def test_settings_of_databases_and_of_the_environment_change_nothing(
     source: int,
@@ -133,6 +134,7 @@ def test_settings_of_databases_and_of_the_environment_change_nothing(
         assert schema_of(copy) == schema_of(original)
 
 
+@pytest.mark.exhaustive
 def test_a_value_that_an_environment_could_not_write_is_kept(
     create_on: Callable[..., Address], run_backup: RunJob, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

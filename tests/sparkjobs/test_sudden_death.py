@@ -177,6 +177,7 @@ def test_a_command_that_is_told_to_stop_ends_its_job_and_releases_its_locks(
     assert_whole(store, source, commits=0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("executor", ["inline", pytest.param("spark", marks=pytest.mark.exhaustive)])
 def test_a_job_whose_command_is_killed_ends_by_itself_and_commits_nothing(
     store: ObjectStore, source: Address, executor: str
@@ -236,6 +237,7 @@ def try_to_drop(source: Address, table: str) -> str:
     return "dropped"
 
 
+@pytest.mark.exhaustive
 def test_a_backup_that_was_held_up_and_has_lost_its_workers_by_spark_doubles_nothing(
     story: Story, source: Address
 ) -> None:

@@ -220,6 +220,7 @@ def test_what_lies_in_the_place_of_a_file_is_replaced_by_the_driver(
     assert two.is_whole("far")
 
 
+@pytest.mark.representatives("create commits/-1-after")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("named", "at", "when"),

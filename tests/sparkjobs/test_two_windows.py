@@ -96,6 +96,7 @@ def test_a_window_that_ends_early_leaves_nothing_out_and_nothing_twice(
     assert sum(placed.block.rows for placed in followed.archive().state.blocks.values()) == transactions // 3 * 26
 
 
+@pytest.mark.representatives("24-True")
 @pytest.mark.parametrize(
     ("over", "is_aligned"),
     [
@@ -165,6 +166,7 @@ def end_on_a_page(followed: Followed) -> int:
     raise AssertionError("others write to the log all the time")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "how", ["two", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("one", "bounded"))]
 )
@@ -211,6 +213,7 @@ def test_what_cannot_be_read_does_not_keep_what_is_before_it(
     agree(followed, first, exactly(followed), every=3)
 
 
+@pytest.mark.exhaustive
 def test_a_slot_that_is_taken_by_others_meanwhile_fails_nothing(
     followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read
 ) -> None:

@@ -72,6 +72,7 @@ def must_hold_nothing_but_one_backup(store: ObjectStore) -> None:
     assert verify(archive, deep=True).damage == ()
 
 
+@pytest.mark.representatives("create commits/-1-1")
 @pytest.mark.parametrize(
     ("named", "at", "abandoned"),
     [

@@ -18,6 +18,7 @@ from holdfast.archive.placed import Placed
 from holdfast.archive.retention import RestorePoint
 from holdfast.archive.timeline import Moment, told
 from tests.support.backups import SOURCE, Backups
+from tests.support.generator.trials import tiered
 
 Step = Callable[[Backups, int], object]
 
@@ -85,7 +86,7 @@ def covering(costs: tuple[Cost, ...], point: RestorePoint) -> list[Cost]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=tiered(50, 150))
 @example([("changes", 0), ("pieces", 0), ("remove", 3)])
 @given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 5)), max_size=14))
 def test_every_restore_point_that_reads_a_file_is_among_its_costs(steps: list[tuple[str, int]]) -> None:

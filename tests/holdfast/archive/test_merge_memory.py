@@ -49,6 +49,7 @@ print(written, FILES * ROWS, len(list(spill.iterdir())), peak)
 """
 
 
+@pytest.mark.exhaustive
 def test_memory_stays_bounded_whatever_there_is(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=300, check=False

@@ -14,6 +14,7 @@ from holdfast.archive.retention import RestorePoint, Rules, parse_rules
 from holdfast.archive.timeline import chains, stream_tip, to_of, told
 from holdfast.archive.truncation import plan_truncation
 from tests.support.backups import SOURCE, Backups
+from tests.support.generator.trials import tiered
 from tests.support.truncating import check_truth, content, positions
 
 pytestmark = pytest.mark.slow
@@ -95,7 +96,7 @@ steps = st.lists(
 )
 
 
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=tiered(15, 40), deadline=None)
 @given(steps)
 @example([("changes", 1, 5), *((step, 0, 5) for step in ("write", "full", "consolidate", "hold"))])
 # A table leaves, and a full backup lies within a window of changes that does not follow it any more.

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from holdfast.archive import Archive, Change
 from holdfast.archive.model import Block
 from holdfast.errors import RefusedError
+from tests.support.generator.trials import tiered
 from tests.support.memory_store import MemoryStore
 from tests.support.vacuuming import DAY, commit, put_file, run_vacuum, write_block
 
@@ -131,4 +132,4 @@ class FewVacuums(Vacuuming):
 
 
 TestFewVacuums = FewVacuums.TestCase
-TestFewVacuums.settings = settings(max_examples=15, stateful_step_count=25, deadline=None, database=None)
+TestFewVacuums.settings = settings(max_examples=tiered(8, 15), stateful_step_count=25, deadline=None, database=None)

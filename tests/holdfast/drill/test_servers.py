@@ -105,6 +105,7 @@ def left_by_a_killed_drill(temporary: Path) -> Path:
     return temporary / f"holdfast-drill-{_namespace()}-1-0-planted"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.service
 def test_a_link_does_not_make_a_sweep_stop_the_server_it_leads_to(
     temporary: Path, other_server: PostgresServer

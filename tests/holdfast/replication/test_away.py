@@ -109,6 +109,7 @@ def test_one_that_was_away_for_too_long_is_lost_made_anew_and_equal(away: Replic
     check_equal(away)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_clone_that_crashes_again_and_again_goes_on_with_what_is_there(away: Replicas) -> None:
     there = 2

@@ -338,6 +338,8 @@ LONG = frozenset(
         "three writers, one dies",
         "two writers and a reader, one dies",
         "two writers, 9 s pass",
+        "two writers, 13 s pass",
+        "two truncations of one block, leases run out",
         "two writers, two answers lost",
         # These are within others: nobody needs to die, and a listing name by name may read on at once.
         "three writers, undisturbed",

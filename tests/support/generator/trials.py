@@ -14,6 +14,11 @@ _COMMON = settings(
 )
 
 
+def tiered(few: int, every: int) -> int:
+    """The number of examples in `make test`, and in `make test-all`."""
+    return every if os.environ.get("HOLDFAST_TEST_TIER") == "all" else few
+
+
 def same_few(examples: int) -> settings:
     """Try the same examples in each run, and tell one that fails as it was drawn."""
     return settings(_COMMON, max_examples=examples, derandomize=True, phases=[Phase.explicit, Phase.generate])

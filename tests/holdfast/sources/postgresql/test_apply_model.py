@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from holdfast.sources.postgresql.columns import Column
 from holdfast.sources.postgresql.copy_in import copy_in
 from holdfast.sources.postgresql.decode import Decoder
+from tests.support.generator.trials import tiered
 from tests.support.net_changes import apply, copies, deleted, keyed
 from tests.support.tables import Tables
 
@@ -46,7 +47,12 @@ def there(tables: Tables, table: str) -> Counter[tuple[Any, ...]]:
     return Counter(tables.session.execute(f"select * from {table}".encode()).fetchall())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(
+    max_examples=tiered(25, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
 @given(
     base=st.dictionaries(_KEYS, _ROWS, max_size=8),
     changes=st.dictionaries(_KEYS, st.tuples(st.sampled_from("IUUD"), _ROWS, st.sampled_from([[3], [4], [3, 4]]))),
@@ -78,7 +84,12 @@ def test_keyed_changes_do_what_a_dictionary_does(
     assert there(tables, table) == Counter((*key, *row) for key, row in expected.items())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(
+    max_examples=tiered(15, 40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
 @given(data=st.data(), base=st.dictionaries(st.tuples(_KEYS, _ROWS), st.integers(1, 4), max_size=6))
 def test_changes_without_a_key_do_what_a_multiset_does(
     tables: Tables,

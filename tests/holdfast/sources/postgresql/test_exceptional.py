@@ -16,6 +16,7 @@ from holdfast.sources.postgresql.exceptional import (
     timestamp_number,
     timestamp_text,
 )
+from tests.support.generator.trials import tiered
 
 if TYPE_CHECKING:
     from tests.support.tables import Tables
@@ -24,19 +25,19 @@ FIRST_DAY, END_DAY = -2_451_545, 2_145_031_949  # 4714-11-24 BC and after 587489
 FIRST_MOMENT, END_MOMENT = -211_813_488_000_000_000, 9_223_371_331_200_000_000
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=tiered(100, 300))
 @given(st.integers(FIRST_DAY, END_DAY - 1))
 def test_any_date_comes_back_from_its_text(days: int) -> None:
     assert date_number(date_text(days)) == days
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=tiered(100, 300))
 @given(st.integers(FIRST_MOMENT, END_MOMENT - 1), st.sampled_from(["", "+00"]))
 def test_any_timestamp_comes_back_from_its_text(microseconds: int, zone: str) -> None:
     assert timestamp_number(timestamp_text(microseconds, zone=zone)) == microseconds
 
 
-@settings(derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=tiered(50, 100))
 @given(st.integers(0, DAY_US))
 def test_any_time_of_day_comes_back_from_its_text(microseconds: int) -> None:
     assert time_number(time_text(microseconds)) == microseconds

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from holdfast.errors import DamagedError
 from holdfast.sources.postgresql.decode import Decoder
 from holdfast.sources.postgresql.hashing import ContentHash, digest, digests, hash_query
+from tests.support.generator.trials import tiered
 from tests.support.tables import Tables, open_tables
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def test_neither_the_order_of_rows_nor_their_batches_matter(tables: Tables) -> N
     assert digest(columns, reordered) == expected
 
 
+@pytest.mark.exhaustive
 @pytest.mark.service
 def test_large_batches_of_long_and_short_texts_have_the_hash_of_the_server(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
@@ -184,7 +186,12 @@ values = st.tuples(
 
 
 @pytest.mark.service
-@settings(derandomize=True, max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    derandomize=True,
+    max_examples=tiered(15, 40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.lists(values, max_size=30))
 def test_any_rows_come_back_and_have_the_hash_of_the_server(tables: Tables, rows: list[tuple[object, ...]]) -> None:
     table = tables.create("t text, b bytea, i int8, f float8, g float4, m timestamptz, n numeric(12,2)")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.sources.postgresql.numeric import Shape, decode_numeric, digits_of, numeric_bytes, numeric_text
+from tests.support.generator.trials import tiered
 
 if TYPE_CHECKING:
     from tests.support.tables import Tables
@@ -34,7 +35,7 @@ def text_of(number: int, scale: int) -> str:
 
 
 @pytest.mark.slow
-@settings(derandomize=True, max_examples=500, deadline=None)
+@settings(derandomize=True, max_examples=tiered(150, 500), deadline=None)
 @given(scaled_numbers())
 def test_every_value_of_every_precision_and_scale_decodes_exactly(given_: tuple[int, int, list[int | None]]) -> None:
     precision, scale, numbers = given_
@@ -46,7 +47,7 @@ def test_every_value_of_every_precision_and_scale_decodes_exactly(given_: tuple[
     assert exact.null_count == len(numbers)
 
 
-@settings(derandomize=True, max_examples=500, deadline=None)
+@settings(derandomize=True, max_examples=tiered(150, 500), deadline=None)
 @given(scaled_numbers())
 def test_the_digits_of_decimals_make_up_their_values(given_: tuple[int, int, list[int | None]]) -> None:
     precision, scale, numbers = given_
@@ -65,7 +66,7 @@ def test_the_digits_of_decimals_make_up_their_values(given_: tuple[int, int, lis
         assert value * 10**scale == abs(number) * 10 ** (4 * shape.fraction)
 
 
-@settings(derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=tiered(60, 200))
 @given(st.decimals(allow_nan=False, allow_infinity=False))
 def test_the_text_of_a_send_form_is_the_text_it_was_made_of(value: Decimal) -> None:
     text = f"{value:f}"
