@@ -14,4 +14,5 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Holdfast",
         "description": "Back up SQL databases into shared archives and restore them to any point in time.",
         "versions": [__version__],
+        "task-decorators": [{"name": "locked", "class-name": "holdfast_airflow.decorators.locked.locked"}],
     }

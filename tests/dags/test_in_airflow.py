@@ -121,6 +121,42 @@ with DAG("ledger", schedule=None, params={{"may_end": "/"}}) as dag:
         work(dag.param("may_end"))
 '''
 
+MAPPED_DAG = '''
+"""Work on several things at once, each under locks of its own."""
+from airflow.sdk import DAG, task, task_group
+from holdfast_airflow.operators import AcquireLock, ReleaseLock, archive_lock
+
+def held():
+    import locking
+    from holdfast.storage import open_store
+    return sorted({{i.resource for i in locking.inspect(open_store({url!r})) if i.state == "held"}})
+
+@task
+def work(resource):
+    if resource == "bad":
+        raise RuntimeError("asked to fail")
+    return held()
+
+@task.locked(archive={url!r}, resource="alone", trigger_rule="all_done")
+def alone(number):
+    return [number, held()]
+
+@task
+def look():
+    return held()
+
+with DAG("mapped", schedule=None):
+
+    @task_group
+    def load(resource):
+        with archive_lock("one", archive={url!r}, resource=resource):
+            work(resource)
+
+    got = AcquireLock.partial(task_id="got", archive={url!r}).expand(resource=["x", "y"])
+    load.expand(resource=["good", "bad"]) >> alone.expand(number=[1, 2])
+    got >> look() >> ReleaseLock(task_id="left", acquire="got").as_teardown(setups=got)
+'''
+
 REAPER_DAG = '''
 """Ends what is over."""
 from airflow.sdk import DAG
@@ -242,7 +278,7 @@ def stage(
     (settings / "airflow_local_settings.py").write_text(POLICY)
     dags = settings / "dags"
     shutil.copytree(ROOT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, text in {"report": LOCKED_DAG, "ledger": KEPT_DAG, "reaper": REAPER_DAG}.items():
+    for name, text in {"report": LOCKED_DAG, "ledger": KEPT_DAG, "mapped": MAPPED_DAG, "reaper": REAPER_DAG}.items():
         (dags / f"{name}.py").write_text(text.format(url=locked.url))
     (dags / "migrate_accounts.py").write_text(PROTECTED_DAG.format(url=accounts.conninfo()))
     Archive.create(open_store(str(pair.folder / "accounts")), name="accounts")
@@ -266,7 +302,7 @@ def stage(
                 "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             },
         )
-        for name in ("report", "ledger", "reaper"):
+        for name in ("report", "ledger", "mapped", "reaper"):
             story.airflow.api.wait_for_dag(name)
         yield Stage(story, folder, said)
 
@@ -472,6 +508,26 @@ def test_lock_of_a_block_is_renewed_by_a_trigger_while_the_block_runs(
         "release_ledger": "success",
     }
     assert "the lock was given back" in airflow.api.task_log("ledger", run_id, "keep_ledger")
+    assert [info for info in inspect(locked) if info.state != "dead"] == []
+
+
+def test_mapped_work_is_done_under_locks_of_its_own(airflow: AirflowStandalone, locked: ObjectStore) -> None:
+    run_id = airflow.api.trigger("mapped")
+    assert ended(airflow, "mapped", run_id) == "failed"  # since one of the work failed
+    states: dict[str, list[str | None]] = {}
+    for task in airflow.api.tasks("mapped", run_id):
+        states.setdefault(task.task_id, []).append(task.state)
+    assert {name: sorted(map(str, each)) for name, each in states.items()} == {
+        "load.acquire_one": ["success", "success"],
+        "load.keep_one": ["success", "success"],
+        "load.work": ["failed", "success"],
+        "load.release_one": ["success", "success"],
+        "alone": ["success", "success"],
+        "got": ["success", "success"],
+        "look": ["success"],
+        "left": ["success"],
+    }
+    assert {"x", "y"} <= set(airflow.api.xcom("mapped", run_id, "look"))
     assert [info for info in inspect(locked) if info.state != "dead"] == []
 
 

@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, BaseOperator
+from airflow.sdk import DAG, BaseOperator, TaskGroup, task_group
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.definitions._internal.contextmanager import DagContext
 from airflow.sdk.exceptions import TaskDeferred
 
 import locking
 from holdfast.errors import UsageError
 from holdfast.storage import ObjectStore
+from holdfast_airflow.decorators import locked
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
 from holdfast_airflow.operators import AcquireLock, KeepLock, ReleaseLock, archive_lock
+from holdfast_airflow.taken import taken_locks
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 from holdfast_airflow.triggers.lock import ResourceFreeTrigger
 from locking import RWLock
@@ -210,3 +214,116 @@ def test_tasks_of_a_block_run_between_taking_and_giving_back() -> None:
     assert [task.task_id for task in dag.tasks if task.is_setup] == ["acquire_load"]
     assert {task.task_id for task in dag.tasks if task.is_teardown} == {"keep_load", "release_load"}
     assert dag.get_task("keep_load").on_failure_fail_dagrun
+
+
+def instance(task: Any, *, index: int, returned: Any) -> list[Any]:
+    """Return the locks that a task's instance finds of an AcquireLock whose instances have returned this, by index."""
+
+    def pull(*, task_ids: str, map_indexes: int | None = None) -> Any:
+        assert task_ids == task.acquire
+        found = list(returned.values()) if map_indexes is None else returned.get(map_indexes)
+        return found[0] if map_indexes is None and list(returned) == [-1] else found
+
+    return taken_locks({"ti": SimpleNamespace(map_index=index, xcom_pull=pull)}, task, task.acquire)  # type: ignore[typeddict-item]
+
+
+def test_in_a_mapped_group_each_has_the_lock_of_its_own_instance() -> None:
+    with DAG("load"):
+
+        @task_group
+        def load(resource: Any) -> None:
+            with TaskGroup("inner"), archive_lock(archive="shop", resource=resource):
+                EmptyOperator(task_id="work")
+
+        load.expand(resource=["a", "b", "c"])
+        dag = DagContext.get_current()
+    assert dag is not None
+    keep, release = (dag.get_task(f"load.inner.{name}_lock") for name in ("keep", "release"))
+    for task in (keep, release):
+        assert instance(task, index=1, returned={0: {"of": 0}, 1: {"of": 1}}) == [{"of": 1}]
+        # Its own took none: those of others are not its to release.
+        assert instance(task, index=2, returned={0: {"of": 0}, 1: {"of": 1}}) == []
+
+
+def test_behind_a_mapped_lock_there_are_all_of_them() -> None:
+    with DAG("load"):
+        AcquireLock.partial(task_id="lock", archive="shop").expand(resource=["a", "b"])
+        unlock = ReleaseLock(task_id="unlock", acquire="lock")
+    assert instance(unlock, index=-1, returned={0: {"of": 0}, 1: {"of": 1}}) == [{"of": 0}, {"of": 1}]
+
+
+def test_in_a_mapped_group_a_lock_from_outside_is_the_one_that_all_have() -> None:
+    with DAG("load"):
+        AcquireLock(task_id="lock", archive="shop", resource="a")
+
+        @task_group
+        def work(number: int) -> None:
+            ReleaseLock(task_id="unlock", acquire="lock")
+
+        work.expand(number=[1, 2])
+        dag = DagContext.get_current()
+    assert dag is not None
+    assert instance(dag.get_task("work.unlock"), index=1, returned={-1: {"of": -1}}) == [{"of": -1}]
+
+
+def test_one_task_keeps_one_lock(context: dict[str, Any]) -> None:
+    with pytest.raises(JobFailed, match="lock has taken 2 locks, and one task keeps one: map a task group"):
+        keep(context, [{"url": "a"}, {"url": "b"}])
+
+
+def of_function(function: Any, **more: Any) -> Any:
+    """Return the operator that a function with `@task.locked` becomes."""
+    with DAG("alone") as dag:
+        locked(archive="shop", resource="report", **more)(function)()
+    return dag.get_task(function.__name__)
+
+
+def test_a_function_runs_under_its_lock(store: ObjectStore, context: dict[str, Any]) -> None:
+    def work() -> list[Any]:
+        (info,) = locking.inspect(store)
+        assert info.owner is not None
+        return [info.resource, info.mode, info.state, info.owner.scope]
+
+    assert execute_decorated(of_function(work, mode="read"), context) == ["report", "R", "held", "task"]
+    assert locking.inspect(store) == []
+
+
+def test_a_function_that_fails_gives_its_lock_back(store: ObjectStore, context: dict[str, Any]) -> None:
+    def work() -> None:
+        raise ValueError("asked to fail")
+
+    with pytest.raises(ValueError, match="asked to fail"):
+        execute_decorated(of_function(work), context)
+    assert locking.inspect(store) == []
+
+
+def test_a_function_waits_for_its_lock_without_a_worker(store: ObjectStore, context: dict[str, Any]) -> None:
+    def work() -> str:
+        return "done"
+
+    operator = of_function(work)
+    with RWLock(store, "report").write(purpose="the other one"):
+        with pytest.raises(TaskDeferred) as caught:
+            execute_decorated(operator, context)
+        with pytest.raises(LockWaitExpired, match="the other one"):
+            operator.execute_when_free(context, {"state": "free"}, datetime.now(UTC).isoformat())
+    assert caught.value.method_name == "execute_when_free"
+    assert operator.execute_when_free(context, {"state": "free"}, **caught.value.kwargs or {}) == "done"
+
+
+def test_a_function_whose_lock_is_lost_fails(store: ObjectStore, context: dict[str, Any]) -> None:
+    def work() -> None:
+        (info,) = locking.inspect(store)
+        locking.end(store, info.resource, info.txn, reason="somebody ended it")
+
+    with pytest.raises(JobFailed, match="lock"):
+        execute_decorated(of_function(work), context)
+
+
+def execute_decorated(operator: Any, context: dict[str, Any]) -> Any:
+    """Execute as the task runner does."""
+    token = ExecutorSafeguard.tracker.set(operator)
+    try:
+        return operator.execute(context)
+    finally:
+        ExecutorSafeguard.tracker.reset(token)

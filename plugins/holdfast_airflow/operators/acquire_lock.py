@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast.archives_yaml import find_archive
-from holdfast.errors import UsageError
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.owners import owner_of
-from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
+from holdfast_airflow.taking import Mode, check_mode, take_or_defer
+from holdfast_airflow.waiting import check_event, deadline_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from locking import Lease
-
-_MODES = {"read": "R", "write": "W"}
 
 
 class AcquireLock(BaseOperator):
@@ -52,7 +48,7 @@ class AcquireLock(BaseOperator):
         *,
         archive: str,
         resource: str,
-        mode: Literal["read", "write"] = "write",
+        mode: Mode = "write",
         purpose: str = "",
         max_hold: timedelta = timedelta(hours=1),
         wait: timedelta = timedelta(hours=1),
@@ -60,8 +56,7 @@ class AcquireLock(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if mode not in _MODES:
-            raise UsageError(f"a lock's mode is 'read' or 'write', not {mode!r}")
+        check_mode(mode)
         self.archive = archive
         self.resource = resource
         self.mode = mode
@@ -85,26 +80,18 @@ class AcquireLock(BaseOperator):
             self._lease.release()
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
-        from holdfast.storage import open_store
-        from locking import LockBusy, RWLock
-
         with in_airflow_terms():
-            url = find_archive(self.archive).place()
-            owner = owner_of(context, scope="run")
-            lock = RWLock(open_store(url), self.resource, owner=owner, lease=self.lease.total_seconds())
-            take = lock.write if self.mode == "write" else lock.read
-            try:
-                self._lease = take(purpose=self.purpose or f"dag {owner.dag_id}", wait=0.0, renew=False)
-            except LockBusy as error:
-                trigger = self._trigger(url, deadline)
-                raise deferred_until_free(self, trigger, busy=str(error), deadline=deadline) from None
+            url, self._lease = take_or_defer(
+                self,
+                context,
+                deadline,
+                archive=self.archive,
+                resource=self.resource,
+                mode=self.mode,
+                purpose=self.purpose,
+                scope="run",
+                lease_s=self.lease.total_seconds(),
+            )
         self.log.info("%s is locked for %s, for %s at most", self.resource, self.mode, self.max_hold)
         handle = json.loads(self._lease.handle().to_json())
         return {"url": url, "handle": handle, "max_hold_s": self.max_hold.total_seconds()}
-
-    def _trigger(self, url: str, deadline: datetime) -> Any:
-        from holdfast_airflow.triggers.lock import ResourceFreeTrigger
-
-        return ResourceFreeTrigger(
-            url=url, deadline=deadline.isoformat(), resource=self.resource, mode=_MODES[self.mode]
-        )

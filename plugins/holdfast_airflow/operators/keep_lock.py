@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast_airflow.exceptions import JobFailed
+from holdfast_airflow.taken import taken_locks
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 
 if TYPE_CHECKING:
@@ -37,9 +38,15 @@ class KeepLock(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Hand the lock to the trigger."""
-        taken = context["ti"].xcom_pull(task_ids=self.acquire)
-        if not taken:
+        every = taken_locks(context, self, self.acquire)
+        if not every:
             raise JobFailed(f"{self.acquire} has taken no lock, so there is none to keep")
+        if len(every) > 1:
+            raise JobFailed(
+                f"{self.acquire} has taken {len(every)} locks, and one task keeps one: map a task group over "
+                "archive_lock instead of the AcquireLock alone"
+            )
+        (taken,) = every
         self.defer(
             trigger=KeepLockTrigger(
                 url=taken["url"], handle=json.dumps(taken["handle"]), max_hold_s=taken["max_hold_s"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.taken import taken_locks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ReleaseLock(BaseOperator):
-    """Give back the lock that an :class:`AcquireLock` of this run has taken.
+    """Give back the lock that an :class:`AcquireLock` of this run has taken, or all of them where that was mapped.
 
     Use it as a teardown, so that it runs whether or not the work succeeded. Airflow skips teardowns of a
     run that exceeds `dagrun_timeout`: the lock then ends with its `max_hold`.
@@ -35,11 +36,11 @@ class ReleaseLock(BaseOperator):
         from holdfast.storage import open_store
         from locking import LeaseHandle, release_handle
 
-        taken = context["ti"].xcom_pull(task_ids=self.acquire)
-        if not taken:
+        every = taken_locks(context, self, self.acquire)
+        if not every:
             self.log.info("%s has taken no lock, so there is none to release", self.acquire)
-            return
-        with in_airflow_terms():
-            handle = LeaseHandle.from_json(json.dumps(taken["handle"]))
-            release_handle(open_store(taken["url"]), handle)
-        self.log.info("%s is released", handle.resource)
+        for taken in every:
+            with in_airflow_terms():
+                handle = LeaseHandle.from_json(json.dumps(taken["handle"]))
+                release_handle(open_store(taken["url"]), handle)
+            self.log.info("%s is released", handle.resource)
