@@ -513,7 +513,7 @@ def test_lock_of_a_block_is_renewed_by_a_trigger_while_the_block_runs(
 
 def test_mapped_work_is_done_under_locks_of_its_own(airflow: AirflowStandalone, locked: ObjectStore) -> None:
     run_id = airflow.api.trigger("mapped")
-    assert ended(airflow, "mapped", run_id) == "failed"  # since one of the work failed
+    assert ended(airflow, "mapped", run_id) == "success"  # what comes last runs whether or not all of the work is done
     states: dict[str, list[str | None]] = {}
     for task in airflow.api.tasks("mapped", run_id):
         states.setdefault(task.task_id, []).append(task.state)
