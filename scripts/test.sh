@@ -108,11 +108,12 @@ find_part() {
 
 # Runs pytest, and passes signals on: Ctrl-C comes to it by itself. Returns its exit code; `interrupted` is set then.
 run_tests() {
-  local status tests
+  local status tests=
+  trap 'interrupted=1' INT
+  trap 'interrupted=1; [[ -z $tests ]] || kill -TERM "$tests" 2>/dev/null || true' TERM HUP
   pytest "$@" &
   tests=$!
-  trap 'interrupted=1' INT
-  trap 'interrupted=1; kill -TERM "$tests" 2>/dev/null || true' TERM HUP
+  [[ -z ${interrupted-} ]] || kill -TERM "$tests" 2>/dev/null || true
   while true; do
     status=0
     wait "$tests" || status=$?

@@ -22,7 +22,7 @@ from holdfast.marks import check_name
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
 _NOT_FOUND = 127
@@ -89,34 +89,43 @@ def _mark(url: str, source: str, mark: str, output: Output) -> dict[str, Any]:
 
 
 def _run(command: Sequence[str], output: Output) -> int:
-    """Run the command to its end, and return what it ended with; as shells do, 128 and more for a signal."""
-    try:
-        child = subprocess.Popen(command, stdout=2 if output.as_json else None)
-    except OSError as error:
-        output.say(f"holdfast: {command[0]} could not be started: {error.strerror}")
-        return _NOT_FOUND
-    with _passed_on(child):
+    """Run the command to its end, and return what it ended with; as shells do, 128 and more for a signal.
+
+    Signals that are to end us end the child, and then us in order: behind it there is work to do. What a terminal sends
+    for Ctrl-C, the child has got itself.
+    """
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            return
+        if child is None:
+            early.append(number)
+        else:
+            child.send_signal(number)
+
+    with _handled_by(pass_on):
+        try:
+            child = subprocess.Popen(command, stdout=2 if output.as_json else None)
+        except OSError as error:
+            output.say(f"holdfast: {command[0]} could not be started: {error.strerror}")
+            return _NOT_FOUND
+        for number in early:
+            child.send_signal(number)
         code = child.wait()
     return code if code >= 0 else 128 - code
 
 
 @contextmanager
-def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Let signals that are to end us end the child, and then us in order: behind it there is work to do.
-
-    What a terminal sends for Ctrl-C, the child has got itself.
-    """
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGINT:
-            child.send_signal(number)
-
-    kept = {each: signal.signal(each, pass_on) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have a handler for the signals that are to end us, until the block ends."""
+    kept = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        for each, handler in kept.items():
-            signal.signal(each, handler)
+        for each, before in kept.items():
+            signal.signal(each, before)
 
 
 def _way_back(url: str, source: str, mark: str) -> str:

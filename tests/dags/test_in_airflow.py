@@ -40,7 +40,7 @@ from holdfast.sources.postgresql.session import connect
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.key_source import ENVIRONMENT, new_key
 from locking import Owner, RWLock, inspect
-from tests.support.command import until
+from tests.support.command import all_gone, until
 from tests.support.command_here import run_here
 from tests.support.followed import open_followed
 from tests.support.leftovers import check_demo_archive, files_with, processes_of
@@ -596,12 +596,12 @@ def test_stop_leaves_no_process_even_with_a_task_running_and_has_told_no_passwor
         airflow.api.trigger("report")
         supervisor = airflow.pid
         assert supervisor is not None
-        below = [psutil.Process(pid) for pid in descendants(supervisor)]
+        below = tuple(psutil.Process(pid) for pid in descendants(supervisor))
         assert len(below) > 5
         began = time.monotonic()
         airflow.stop()
     assert timedelta(seconds=time.monotonic() - began) < timedelta(seconds=30)
-    assert not any(process.is_running() for process in below)  # who has its id by now is another one
+    assert all_gone(below)
     assert not psutil.pid_exists(supervisor)
     assert airflow.pid is None
     assert processes_of(stage.folder) == []

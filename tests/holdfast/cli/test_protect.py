@@ -4,6 +4,9 @@ tests/sparkjobs/test_protect.py.
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +55,18 @@ def test_a_mistake_ends_it_before_anything_is_done(
     holdfast: RunCommand, done: list[list[str]], words: tuple[str, ...]
 ) -> None:
     assert (holdfast("protect", "shop", *words).code, done) == (2, [])
+
+
+@pytest.mark.usefixtures("done")
+def test_a_signal_that_comes_while_the_command_is_started_reaches_it(
+    holdfast: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    popen = subprocess.Popen
+
+    def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return popen(command, **more)
+
+    monkeypatch.setattr("holdfast.cli.protect.subprocess.Popen", start)
+    ended = holdfast("protect", "shop", "--json", "--", "sleep", "600")
+    assert (ended.code, ended.value["after"]["mark"]) == (143, "after sleep")
