@@ -147,6 +147,7 @@ def wait(run: subprocess.Popen[bytes], said: dict[str, Any]) -> None:
 TIME_OUT = ("-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=true")
 
 
+@pytest.mark.representatives("pytest-killed")
 @pytest.mark.parametrize(
     ("end", "options", "patient"),
     [

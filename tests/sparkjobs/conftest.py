@@ -121,7 +121,7 @@ def major(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(
-    scope="module", params=[14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))]
+    scope="session", params=[14, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (15, 16, 17))]
 )
 def older(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     """The server of an older release."""

@@ -105,6 +105,7 @@ def test_an_answer_to_a_commit_that_is_lost_once_changes_nothing(
     assert_whole(store, truth, when)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.exhaustive), "after"])
 def test_a_commit_of_which_nobody_knows_is_joined_or_repeated_by_the_next_backup(
     truth: Truth, store: ObjectStore, run_backup: RunJob, when: When
@@ -242,6 +243,7 @@ def test_a_server_that_is_restarted_between_a_window_and_its_commit_loses_nothin
     assert_goes_on(store, truth, run_backup, moment)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("fault", "carried"),
     [

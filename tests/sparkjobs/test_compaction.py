@@ -153,6 +153,7 @@ def test_a_table_that_nothing_changed_keeps_its_files(shop: Followed) -> None:
     assert [label for label in new if new[label] == old[label]] == ["public.quiet"]
 
 
+@pytest.mark.exhaustive
 def test_backups_go_on_behind_a_snapshot_that_was_made(young: Followed, new_database: NewDatabase) -> None:
     compact(young.store, consolidate=True)
     young.run("update orders set name = 'later' where id % 2 = 0", "delete from quiet")

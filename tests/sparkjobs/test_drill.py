@@ -141,6 +141,7 @@ select lo_from_bytea(0, 'a large object');
 """
 
 
+@pytest.mark.exhaustive
 def test_code_of_a_source_has_no_superusers_rights_in_a_drill(
     postgres: PostgresServer, store: ObjectStore, run_backup: RunJob, run_restore: RunJob, temporary: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_store_that_fails_any_request_leaves_whole_backups_or_none(
     fail_requests(run_backup, store, shop, when, error, EVERY_ONE)
 
 
+@pytest.mark.exhaustive
 def test_a_store_whose_answers_are_lost_leaves_whole_backups_or_none(
     run_backup: RunJob, store: ObjectStore, shop: Address, no_spark: None
 ) -> None:

@@ -241,6 +241,7 @@ LATER: dict[str, Case] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("which", together_and_alone(LATER))
 def test_a_schema_that_does_not_take_later_changes_has_older_rows(
     followed: Followed, which: str, new_database: NewDatabase

@@ -31,7 +31,7 @@ from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore, snapshot_reader
 from tests.support.generator.databases import databases
-from tests.support.generator.trials import many, same_few
+from tests.support.generator.trials import many, same_few, tiered
 from tests.support.jobs import job_without_spark
 from tests.support.servers import passing_database
 
@@ -107,7 +107,7 @@ def archived_hashes(store: ObjectStore) -> dict[str, ContentHash]:
     return {table.label: ContentHash.parse(table.digest) for table in block.tables}
 
 
-@same_few(6)
+@same_few(tiered(4, 6))
 @given(script=databases())
 def test_a_database_that_nobody_thought_of_comes_back_as_it_was(
     there_and_back: Callable[[str], None], script: str

@@ -206,9 +206,7 @@ def server(create_on: CreateOn, major: int) -> Iterator[Address]:
         yield address
 
 
-@pytest.mark.representatives(
-    "18-a generated column", "18-a bound of a partition", "18-a view in a table's place", "18-constants"
-)
+@pytest.mark.representatives("18-a generated column", "18-a view in a table's place")
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_superuser_comes_of_what_an_owner_made(
     attack: str,
@@ -230,9 +228,7 @@ def test_no_superuser_comes_of_what_an_owner_made(
     assert code == 0 or "code of the source has changed" in failed((code, record))[1], record.error
 
 
-@pytest.mark.representatives(
-    "18-a function's text", "18-a grant of a column", "18-a trigger", "18-a default", "18-another table"
-)
+@pytest.mark.representatives("18-a function's text", "18-a grant of a column", "18-a trigger")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.usefixtures("server")
 def test_what_code_of_the_source_has_changed_is_not_given_to_a_superuser(

@@ -252,6 +252,7 @@ def test_a_killed_restore_is_gone_on_with_as_it_was_planned(
     assert rows(live, "select to_regnamespace('holdfast_restore')") == [(None,)]
 
 
+@pytest.mark.exhaustive
 def test_what_a_killed_restore_left_is_dropped_by_another_one_and_nothing_else(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore
 ) -> None:

@@ -37,6 +37,7 @@ def shop(place: SharedStore, address: Address, tmp_path: Path) -> Iterator[Shop]
         yield partial(place.shop, address, tmp_path)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("held", "beside"), [(COMPACTION, BACKUP), pytest.param(BACKUP, COMPACTION, marks=pytest.mark.exhaustive)]
 )

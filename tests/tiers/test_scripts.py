@@ -13,6 +13,8 @@ import pytest
 from tests.support.clock import LIMIT_S, LOUD_S
 from tests.support.durations import Durations
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CLOSING = "===== 7 passed in {seconds}s ====="
 MEMORY = "MemAvailable: {mb}000 kB\n"

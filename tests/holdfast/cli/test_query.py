@@ -15,6 +15,8 @@ from locking import Owner, RWLock
 from tests.support.command import RunCommand
 from tests.support.queried import fill
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:

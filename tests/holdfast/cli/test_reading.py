@@ -14,6 +14,8 @@ from tests.support.command import Finished, RunCommand
 from tests.support.queried import fill
 from tests.support.replicated import Replicas, made_backup, nothing
 
+pytestmark = pytest.mark.slow
+
 SQL = "select count(*) from shop.orders"
 
 

@@ -10,7 +10,7 @@ from locking import RWLock
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas
 
-pytestmark = pytest.mark.usefixtures("log_address")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from locking import RWLock
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, replica_rows
 
-pytestmark = pytest.mark.usefixtures("log_address")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
 
 
 def test_an_archive_becomes_the_first_replica_and_an_empty_place_the_second(

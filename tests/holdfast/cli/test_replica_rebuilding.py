@@ -15,7 +15,7 @@ from locking import RWLock
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, replica_rows
 
-pytestmark = pytest.mark.usefixtures("log_address")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
 
 REBUILD = ("replica", "rebuild-store")
 

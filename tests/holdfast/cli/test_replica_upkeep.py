@@ -17,7 +17,7 @@ from locking import RWLock
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, replica_rows
 
-pytestmark = pytest.mark.usefixtures("log_address")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
 
 
 def test_a_replica_is_brought_to_the_head_of_the_log(holdfast: RunCommand, two: Replicas) -> None:

@@ -19,6 +19,8 @@ from tests.holdfast.replication import test_vacuuming as deleting
 from tests.support.log_mutants import Edit
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Guard:

@@ -15,6 +15,8 @@ from sparkjobs.executors import spark
 from sparkjobs.executors.spark import SparkExecutor
 from tests.support.jobs import session_arguments
 
+pytestmark = pytest.mark.slow
+
 _OPEN_BLOCKS, _CHUNK_REQUEST, _RPC_REQUEST = 0, 0, 3
 _CHUNK_SUCCESS, _RPC_RESPONSE = 1, 4
 SECRET = "the database's password"
