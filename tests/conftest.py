@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import subprocess
@@ -64,6 +65,13 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     for test, cases in named.items():
         if missing := cases - found[test]:
             raise pytest.UsageError(f"{test} has no case {sorted(missing)[0]!r} to represent it")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Keep thousands of tests out of what Python looks through for garbage: they stay, and each look takes long."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -177,6 +177,7 @@ def test_nothing_is_left(
     assert project.left() == []
 
 
+@pytest.mark.exhaustive
 def test_second_signal_takes_the_time_to_sum_up(project: Project) -> None:
     run = project.start(patient=True)
     project.said()
@@ -270,6 +271,7 @@ def own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_at_a_terminal_reaches_pytest_once(project: Project) -> None:
     counts = f"{STUBBORN.partition('def test_stubborn')[0]}" + (
         "import signal, time\n"

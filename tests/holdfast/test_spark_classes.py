@@ -84,6 +84,7 @@ def test_jobs_take_their_classes_from_what_was_prepared(file: Path, tmp_path: Pa
     assert prepared > len(lines) / 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("_of_jobs")
 def test_a_file_that_does_not_fit_is_passed_without_a_word(file: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def locales() -> None:
     need_locales()
 
 
-@pytest.mark.representatives("ICU", "Japanese")
+@pytest.mark.representatives("ICU")
 @pytest.mark.parametrize(
     ("source", "target", "options", "words"),
     [

@@ -35,6 +35,7 @@ def shop(place: SharedStore, address: Address, tmp_path: Path) -> Iterator[Shop]
         yield partial(place.shop, address, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_when_compacting_migrating_to_a_new_version_is_blocked(shop: Shop) -> None:
     shared = shop("changes", "changes", "changes")
     with shared.held("compact", at=COMMIT) as compaction:

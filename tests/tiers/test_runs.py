@@ -81,6 +81,7 @@ def test_a_marked_file_is_run_in_pieces_and_each_test_once(project: Path) -> Non
     assert {line[1:4] for line in said.splitlines() if line.startswith("[gw")} == {"gw0", "gw1"}
 
 
+@pytest.mark.exhaustive
 def test_durations_are_written_where_that_is_asked_for_and_nowhere_else(project: Path) -> None:
     """A run without any record says so."""
     write_tests(project, "test_a.py", "def test_long():\n    pass\n\ndef test_not():\n    pytest.skip('no')\n")
@@ -93,6 +94,7 @@ def test_durations_are_written_where_that_is_asked_for_and_nowhere_else(project:
 SLOW = "".join(f"def test_{number}():\n    time.sleep(float(os.environ.get('TAKES_S', 0)))\n" for number in range(6))
 
 
+@pytest.mark.exhaustive
 def test_a_budget_says_what_it_left_out_and_the_next_one_begins_with_that(project: Path) -> None:
     write_tests(project, "test_slow.py", SLOW)
     said = run(project, "--budget=2s", TAKES_S="0.5")

@@ -80,7 +80,7 @@ def test_a_vacuum_that_is_killed_at_any_request_loses_nothing_and_the_next_one_l
     [
         pytest.param(StoreUnavailable("out of order"), "before", marks=pytest.mark.exhaustive),
         pytest.param(StoreOutcomeUnknown("no answer"), "before", marks=pytest.mark.exhaustive),
-        (StoreOutcomeUnknown("no answer"), "after"),
+        pytest.param(StoreOutcomeUnknown("no answer"), "after", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_request_that_fails_loses_nothing_and_the_next_vacuum_leaves_nothing(

@@ -25,7 +25,9 @@ _EXHAUSTIVE = pytest.mark.exhaustive
         pytest.param(Bounds(appends=2, losses=1, kills=1), id="a recovery of more is killed", marks=_EXHAUSTIVE),
         pytest.param(Bounds(sizes=(2, 1), backups=1, appends=2, reads=1), id="a read of two sources"),
         pytest.param(Bounds(sizes=(2, 1), backups=1, appends=2, reads=2), id="reads of them", marks=_EXHAUSTIVE),
-        pytest.param(Bounds(backups=1, appends=1, deadlines=1, reads=2), id="reads and a failure"),
+        pytest.param(
+            Bounds(backups=1, appends=1, deadlines=1, reads=2), id="reads and a failure", marks=pytest.mark.exhaustive
+        ),
         pytest.param(Bounds(backups=1, appends=2, deadlines=1, leases=1), id="another epoch", marks=_EXHAUSTIVE),
         pytest.param(Bounds(sizes=(2, 2), backups=1, appends=2, deadlines=1), id="two fail", marks=_EXHAUSTIVE),
         pytest.param(Bounds(backups=1, appends=2, deadlines=1, reads=2), id="reads and a retry", marks=_EXHAUSTIVE),
