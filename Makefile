@@ -73,7 +73,8 @@ lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--up
 	$(LOCK) --group go -o requirements/go.txt; \
 	$(LOCK) --group node -o requirements/node.txt; \
 	$(LOCK) --group postgresql --no-deps -o requirements/postgresql.txt; \
-	$(LOCK) --group applications --no-deps -o requirements/applications.txt
+	$(LOCK) --group applications --no-deps -o requirements/applications.txt; \
+	for each in airflow mlflow oscar prefect wagtail; do $(LOCK) --group application-$$each -o requirements/applications/$$each.txt; done
 
 wheel: setup ## Build the wheel into dist/.
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
