@@ -46,6 +46,21 @@ class Scheduler(Protocol):
 
 
 @dataclass(frozen=True)
+class Said:
+    """What a scheduler says of an owner.
+
+    :param state: its word for the state of the owner's run or task; "" where it knows of none, or was not asked.
+    :param has_ended: whether the owner has ended for certain.
+    """
+
+    state: str = ""
+    has_ended: bool = False
+
+
+NOTHING = Said()
+
+
+@dataclass(frozen=True)
 class Word:
     """Asks a scheduler about owners of locks; remembers nothing."""
 
@@ -53,18 +68,25 @@ class Word:
 
     def has_finished(self, owner: Owner) -> bool:
         """Whether the owner has ended for certain. Never raises for the scheduler's sake."""
+        return self.of(owner).has_ended
+
+    def of(self, owner: Owner) -> Said:
+        """Return what is said of an owner. Never raises for the scheduler's sake."""
         if owner.scope == "process" or owner.dag_id is None or owner.run_id is None:
-            return False
+            return NOTHING
         try:
             if owner.scope == "run":
-                return self.scheduler.run_state(owner.dag_id, owner.run_id) in RUN_HAS_ENDED
-            if owner.task_id is None:
-                return False
-            index = -1 if owner.map_index is None else owner.map_index
-            return self.scheduler.task_state(owner.dag_id, owner.run_id, owner.task_id, index) in TASK_HAS_ENDED
+                state, ended = self.scheduler.run_state(owner.dag_id, owner.run_id), RUN_HAS_ENDED
+            elif owner.task_id is None:
+                return NOTHING
+            else:
+                index = -1 if owner.map_index is None else owner.map_index
+                state = self.scheduler.task_state(owner.dag_id, owner.run_id, owner.task_id, index)
+                ended = TASK_HAS_ENDED
         except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, the owner counts as alive
             log.warning("Airflow could not be asked about %s, so it counts as alive: %s", owner.describe(), error)
-            return False
+            return NOTHING
+        return Said(state or "", state in ended)
 
 
 class AirflowApi:
@@ -113,4 +135,4 @@ class AirflowApi:
         return None if state is None else str(state)
 
 
-__all__ = ["AirflowApi", "Scheduler", "Word"]
+__all__ = ["AirflowApi", "Said", "Scheduler", "Word"]

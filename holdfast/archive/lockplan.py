@@ -108,27 +108,10 @@ TABLE: tuple[Row, ...] = (
 PLANS: Mapping[str, Mapping[str, Need]] = {name: row.needs for row in TABLE for name in row.operations}
 """From each operation to its locks."""
 
-AVAILABLE = frozenset(
-    {
-        "backup",
-        "compaction",
-        "copy",
-        "drill",
-        "hold",
-        "joining",
-        "key-rotation",
-        "migration",
-        "rebuilding",
-        "recovery",
-        "repair",
-        "restore",
-        "source-side",
-        "sync",
-        "truncation",
-        "vacuum",
-        "verification",
-    }
-)
+TO_COME = frozenset({"export"})
+"""The operations that no release has yet."""
+
+AVAILABLE = frozenset(PLANS) - TO_COME
 """The operations that this release has."""
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.archive.lockplan import AVAILABLE, full_plan
+from holdfast.scheduler import NOTHING
 from locking import Liveness, liveness
-from locking.reaper import nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.scheduler import Said
     from locking import LockInfo, Owner
 
 Safe = Literal["wait", "reap", "break", "remove"]
@@ -24,6 +25,7 @@ class Explanation:
 
     :param process: whether its holder's process runs, as far as that can be seen from here.
     :param finished: whether Airflow says that the task or run it belongs to has ended.
+    :param airflow_state: Airflow's word for the state of that; "" where it knows of none, or was not asked.
     :param waiting: who is asking for the resource and has to wait for this lock. Who waits without asking, such as a
         deferred task, leaves no trace in the store.
     :param keeps_out: operations of this release that it keeps from starting.
@@ -34,25 +36,29 @@ class Explanation:
     lock: LockInfo
     process: Liveness
     finished: bool
+    airflow_state: str
     waiting: tuple[LockInfo, ...]
     keeps_out: tuple[str, ...]
     safe: Safe
     advice: str
 
 
-def explain(infos: Sequence[LockInfo], *, finished: Callable[[Owner], bool] = nobody) -> list[Explanation]:
+def explain(infos: Sequence[LockInfo], *, said: Callable[[Owner], Said] = lambda owner: NOTHING) -> list[Explanation]:
     """Explain all that `locking.inspect` has found.
 
-    :param finished: whether an owner has ended, as a scheduler says it.
+    :param said: what a scheduler says of an owner.
     """
-    return [_explain(info, infos, info.owner is not None and finished(info.owner)) for info in infos]
+    return [_explain(info, infos, said(info.owner) if info.owner else NOTHING) for info in infos]
 
 
-def _explain(info: LockInfo, infos: Sequence[LockInfo], finished: bool) -> Explanation:
+def _explain(info: LockInfo, infos: Sequence[LockInfo], said: Said) -> Explanation:
     process = liveness(info.owner) if info.owner else "unknown"
-    safe, advice = _advise(info, process, finished)
+    safe, advice = _advise(info, process, said.has_ended)
+    if said.state and not said.has_ended and info.state not in _SETTLED and info.owner:
+        advice = f"Airflow says that its {info.owner.scope} is {said.state.replace('_', ' ')}. {advice}"
     waiting = () if info.state == "intent" else tuple(other for other in infos if _waits_for(other, info))
-    return Explanation(info, process, finished, waiting, () if safe == "reap" else _kept_out(info), safe, advice)
+    kept_out = () if safe == "reap" else _kept_out(info)
+    return Explanation(info, process, said.has_ended, said.state, waiting, kept_out, safe, advice)
 
 
 def _waits_for(other: LockInfo, info: LockInfo) -> bool:

@@ -17,9 +17,8 @@ from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.errors import UsageError
-from holdfast.scheduler import TOKEN_VARIABLE, URL_VARIABLE, AirflowApi, Word
+from holdfast.scheduler import NOTHING, TOKEN_VARIABLE, URL_VARIABLE, AirflowApi, Word
 from locking import inspect, liveness, reap
-from locking.reaper import nobody
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.lockplan import PlannedLock, Row
     from holdfast.archive.runs import RunRecord
+    from holdfast.scheduler import Said
     from holdfast.storage import ObjectStore
     from locking import LockInfo, Owner
 
@@ -82,8 +82,8 @@ def explain_locks(
     """Say of each lock whether its holder lives, whom it keeps out, and what would be safe; changes nothing."""
     output = Output(as_json=as_json)
     store = _store(url)
-    with _word_of(airflow) as finished:
-        explained = [each for each in explain(inspect(store), finished=finished) if txn in (None, each.lock.txn)]
+    with _word_of(airflow) as said:
+        explained = [each for each in explain(inspect(store), said=said) if txn in (None, each.lock.txn)]
     broken = read_breaks(store, txn) if txn else read_breaks(store)
     if txn and not explained and not broken:
         raise UsageError(f"there is no lock with txn {txn!r}, and no record that one was broken: it has been released")
@@ -98,6 +98,7 @@ def _explained_value(each: Explanation) -> dict[str, Any]:
     return {
         **_value(each.lock),
         "finished": each.finished,
+        "airflow_state": each.airflow_state,
         "waiting": [other.txn for other in each.waiting],
         "keeps_out": list(each.keeps_out),
         "safe": each.safe,
@@ -142,8 +143,8 @@ def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None
     """
     output = Output(as_json=as_json)
     store = _store(url)
-    with _word_of(airflow) as finished:
-        ended = reap(store, finished=finished)
+    with _word_of(airflow) as said:
+        ended = reap(store, finished=lambda owner: said(owner).has_ended)
     value = {"ended": [{**_value(each.lock), "reason": each.reason} for each in ended]}
     output.result(
         value,
@@ -203,14 +204,14 @@ def _show_plan(console: Console, values: Sequence[dict[str, Any]]) -> None:
 
 
 @contextmanager
-def _word_of(airflow: str | None) -> Iterator[Callable[[Owner], bool]]:
-    """Give the way to find out whether an owner has finished; without an Airflow nobody is known to have."""
+def _word_of(airflow: str | None) -> Iterator[Callable[[Owner], Said]]:
+    """Give the way to find out what Airflow says of an owner; without an Airflow, that is nothing."""
     if airflow is None:
-        yield nobody
+        yield lambda owner: NOTHING
         return
     api = AirflowApi(airflow)
     try:
-        yield Word(api).has_finished
+        yield Word(api).of
     finally:
         api.close()
 

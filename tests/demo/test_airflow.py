@@ -18,6 +18,8 @@ from demo.airflow import AirflowStandalone, AirflowStartError
 from demo.supervisor import descendants
 from holdfast.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SUPERVISOR = ROOT / "demo" / "supervisor.py"
 

@@ -19,6 +19,8 @@ from holdfast.tables import find_table, table_at
 from tests.support.queried import fill
 from tests.support.replicated import made_backup
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:

@@ -18,6 +18,8 @@ from holdfast.replication.store import CoordinationStore
 from holdfast_airflow.triggers.quorum import QuorumTrigger
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Replicas]:

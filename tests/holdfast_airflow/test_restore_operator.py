@@ -17,6 +17,8 @@ from holdfast_airflow.operators import RestoreOperator
 from tests.support.operators import FakeSpark, run
 from tests.support.replicated import Replicas
 
+pytestmark = pytest.mark.slow
+
 
 def test_restore_is_submitted_with_its_arguments_and_target(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any]

@@ -36,6 +36,8 @@ from tests.support.replicated import Replicas, nothing
 from tests.support.steps import Kill, When
 from tests.support.sudden_sync import sync_and_die
 
+pytestmark = pytest.mark.slow
+
 _numbers = itertools.count(1)
 
 

@@ -32,6 +32,8 @@ from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.no_waiting import no_waiting
 from tests.support.steps import SteppedStore, When
 
+pytestmark = pytest.mark.slow
+
 NEVER = 10**6
 
 

@@ -16,6 +16,8 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from tests.support.queried import fill
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:

@@ -24,6 +24,8 @@ from holdfast.errors import HoldfastError
 from holdfast.position import show_position
 from tests.support.memory_store import MemoryStore
 
+pytestmark = pytest.mark.slow
+
 DAY = timedelta(days=1)
 
 

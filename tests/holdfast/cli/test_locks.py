@@ -262,6 +262,7 @@ def test_the_plan_needs_no_archive(holdfast: RunCommand) -> None:
         ("ingest-<source>", "W"),
     ]
     assert found["backup"]["in_this_release"]
+    assert found["query"]["in_this_release"]
     assert not found["export"]["in_this_release"]
     assert "W ingest-<source>" in holdfast("locks", "plan").out
 
@@ -303,6 +304,9 @@ def test_a_lock_whose_lease_is_over_goes_sooner_where_airflow_says_that_its_run_
         asks = ("--airflow", airflow.url, "--json")
         airflow.states["nightly/dagRuns/r1"] = "running"
         assert holdfast("locks", "reap", store.url, *asks).value == {"ended": []}
+        explained = {each["txn"]: each for each in holdfast("locks", "explain", store.url, *asks).value["locks"]}
+        assert (explained[young.txn]["finished"], explained[young.txn]["airflow_state"]) == (False, "running")
+        assert explained[young.txn]["advice"].startswith("Airflow says that its run is running. It belongs to the run")
         airflow.states["nightly/dagRuns/r1"] = "failed"
         assert holdfast("locks", "reap", store.url, "--json").value == {"ended": []}
         explained = {each["txn"]: each for each in holdfast("locks", "explain", store.url, *asks).value["locks"]}

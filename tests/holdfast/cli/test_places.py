@@ -9,6 +9,8 @@ import pytest
 from holdfast.cli import places
 from holdfast.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 FILE = """
 archives:
   shop:

@@ -18,6 +18,8 @@ from holdfast.storage import ObjectStore, open_store
 from locking import RWLock, inspect
 from tests.support.command import RunCommand
 
+pytestmark = pytest.mark.slow
+
 LATER = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 

@@ -18,6 +18,8 @@ from holdfast.replication.leading import leading
 from tests.support.given_up import append, changes, full
 from tests.support.replicated import Replicas, made_backup, nothing
 
+pytestmark = pytest.mark.slow
+
 
 def plain(end: str) -> Callable[[Block], Block]:
     """A full backup beside the changes."""

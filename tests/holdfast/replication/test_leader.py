@@ -21,6 +21,8 @@ from holdfast.replication.log import Draft, EntryChange
 from holdfast.replication.replicas import Acting, mark_lost, replica, take_lease
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 def acting(two: Replicas, name: str) -> Acting:
     return two.open(name).in_use()[1]

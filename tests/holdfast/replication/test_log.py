@@ -14,6 +14,8 @@ from holdfast.replication.log import Draft, EntryChange
 from holdfast.replication.replicas import Acting
 from tests.support.replicated import Replicas, nothing
 
+pytestmark = pytest.mark.slow
+
 
 def acting(two: Replicas, name: str) -> Acting:
     return two.open(name).in_use()[1]

@@ -18,6 +18,8 @@ from holdfast.storage.s3 import S3Store
 from holdfast.storage.s3_settings import S3Settings
 from tests.support.fake_s3 import BUCKET, FakeS3, Fault, Received, running_fake_s3
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("HOLDFAST_S3_ADDRESSING", "HOLDFAST_S3_SSE", "HOLDFAST_S3_SSE_KMS_KEY_ID", "HOLDFAST_LISTING_ORDERED")
 
 
