@@ -46,8 +46,8 @@ class Scheduler(Protocol):
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a scheduler says of an owner.
+class OwnerState:
+    """The state of an owner, in a scheduler's words.
 
     :param state: its word for the state of the owner's run or task; "" where it knows of none, or was not asked.
     :param has_ended: whether the owner has ended for certain.
@@ -57,7 +57,12 @@ class Said:
     has_ended: bool = False
 
 
-NOTHING = Said()
+UNKNOWN = OwnerState()
+
+
+def nobodys_state(owner: Owner) -> OwnerState:
+    """Return that nothing is known, where there is no scheduler to ask."""
+    return UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -68,25 +73,25 @@ class Word:
 
     def has_finished(self, owner: Owner) -> bool:
         """Whether the owner has ended for certain. Never raises for the scheduler's sake."""
-        return self.of(owner).has_ended
+        return self.state_of(owner).has_ended
 
-    def of(self, owner: Owner) -> Said:
-        """Return what is said of an owner. Never raises for the scheduler's sake."""
+    def state_of(self, owner: Owner) -> OwnerState:
+        """Return the state of an owner. Never raises for the scheduler's sake."""
         if owner.scope == "process" or owner.dag_id is None or owner.run_id is None:
-            return NOTHING
+            return UNKNOWN
         try:
             if owner.scope == "run":
                 state, ended = self.scheduler.run_state(owner.dag_id, owner.run_id), RUN_HAS_ENDED
             elif owner.task_id is None:
-                return NOTHING
+                return UNKNOWN
             else:
                 index = -1 if owner.map_index is None else owner.map_index
                 state = self.scheduler.task_state(owner.dag_id, owner.run_id, owner.task_id, index)
                 ended = TASK_HAS_ENDED
         except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, the owner counts as alive
             log.warning("Airflow could not be asked about %s, so it counts as alive: %s", owner.describe(), error)
-            return NOTHING
-        return Said(state or "", state in ended)
+            return UNKNOWN
+        return OwnerState(state or "", state in ended)
 
 
 class AirflowApi:
@@ -135,4 +140,4 @@ class AirflowApi:
         return None if state is None else str(state)
 
 
-__all__ = ["AirflowApi", "Said", "Scheduler", "Word"]
+__all__ = ["AirflowApi", "OwnerState", "Scheduler", "Word", "nobodys_state"]

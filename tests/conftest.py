@@ -46,27 +46,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Leave all cases to `make test-all` but those that the mark `representatives` of their test names."""
-    named: dict[str, set[str]] = {}
-    found: dict[str, set[str]] = {}
-    for item in items:
-        mark = item.get_closest_marker("representatives")
-        if mark is None or not isinstance(item, pytest.Function):
-            continue
-        test, case = item.nodeid.removesuffix(item.name) + item.originalname, item.callspec.id
-        named[test] = set(mark.args)
-        found.setdefault(test, set()).add(case)
-        if case not in mark.args:
-            item.add_marker(pytest.mark.exhaustive)
-    if any("::" in word for word in session.config.args):  # some cases are asked for, perhaps
-        return
-    for test, cases in named.items():
-        if missing := cases - found[test]:
-            raise pytest.UsageError(f"{test} has no case {sorted(missing)[0]!r} to represent it")
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Keep thousands of tests out of what Python looks through for garbage: they stay, and each look takes long."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.archive.lockplan import AVAILABLE, full_plan
-from holdfast.scheduler import NOTHING
+from holdfast.scheduler import UNKNOWN, nobodys_state
 from locking import Liveness, liveness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.scheduler import Said
+    from holdfast.scheduler import OwnerState
     from locking import LockInfo, Owner
 
 Safe = Literal["wait", "reap", "break", "remove"]
@@ -43,22 +43,20 @@ class Explanation:
     advice: str
 
 
-def explain(infos: Sequence[LockInfo], *, said: Callable[[Owner], Said] = lambda owner: NOTHING) -> list[Explanation]:
+def explain(infos: Sequence[LockInfo], *, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> list[Explanation]:
     """Explain all that `locking.inspect` has found.
 
-    :param said: what a scheduler says of an owner.
+    :param state_of: the state of an owner in a scheduler.
     """
-    return [_explain(info, infos, said(info.owner) if info.owner else NOTHING) for info in infos]
+    return [_explain(info, infos, state_of(info.owner) if info.owner else UNKNOWN) for info in infos]
 
 
-def _explain(info: LockInfo, infos: Sequence[LockInfo], said: Said) -> Explanation:
+def _explain(info: LockInfo, infos: Sequence[LockInfo], state: OwnerState) -> Explanation:
     process = liveness(info.owner) if info.owner else "unknown"
-    safe, advice = _advise(info, process, said.has_ended)
-    if said.state and not said.has_ended and info.state not in _SETTLED and info.owner:
-        advice = f"Airflow says that its {info.owner.scope} is {said.state.replace('_', ' ')}. {advice}"
+    safe, advice = _advise(info, process, state)
     waiting = () if info.state == "intent" else tuple(other for other in infos if _waits_for(other, info))
     kept_out = () if safe == "reap" else _kept_out(info)
-    return Explanation(info, process, said.has_ended, said.state, waiting, kept_out, safe, advice)
+    return Explanation(info, process, state.has_ended, state.state, waiting, kept_out, safe, advice)
 
 
 def _waits_for(other: LockInfo, info: LockInfo) -> bool:
@@ -81,25 +79,29 @@ def _kept_out(info: LockInfo) -> tuple[str, ...]:
     )
 
 
-def _advise(info: LockInfo, process: Liveness, finished: bool) -> tuple[Safe, str]:
+def _advise(info: LockInfo, process: Liveness, state: OwnerState) -> tuple[Safe, str]:
     """Return what is safe, and why, in words that end in what to do."""
     if info.state in _SETTLED:
         return _SETTLED[info.state]
     outlives = info.owner is not None and info.owner.scope == "run" and info.state == "held"
     if outlives and info.owner is not None:
-        if finished:
+        if state.has_ended:
             return "break", (
                 f"Airflow says that its run has ended: {_ending(info)}, or break it now if all that the run started "
                 "has ended, too."
             )
         run = f"the run {info.owner.run_id} of dag {info.owner.dag_id}" if info.owner.dag_id else "a run"
+        if state.state:
+            return "wait", f"It belongs to {run}, which Airflow says is {_words(state)}: {_ending(info)}."
         return "wait", f"It belongs to {run}, not to a process. Break it if that run is over; else {_ending(info)}."
     if process == "gone":
         return "reap", "Its process is gone: reap ends it, and so does the next one it is in the way of."
     if process == "running" and info.owner is not None:
         return "wait", f"Its process runs on this machine. Wait, or end it in order: kill {info.owner.pid}."
-    if finished:
+    if state.has_ended:
         return "wait", f"Airflow says that its task has ended, but its process may still be at work; {_ending(info)}."
+    if state.state:
+        return "wait", f"Airflow says that its task is {_words(state)}: wait, or end the task there; {_ending(info)}."
     where = f"on {info.owner.host}" if info.owner and info.owner.host else "on its own host"
     return "wait", (
         f"Whether its process lives can be seen {where} only; {_ending(info)}. Break it sooner only if you know that "
@@ -117,6 +119,10 @@ _SETTLED: dict[str, tuple[Safe, str]] = {
     "expired": ("reap", "Its lease and grace are over: reap ends it, and so does the next one it is in the way of."),
     "dead": ("reap", "Somebody has ended it; what is left holds nothing, and reap removes it."),
 }
+
+
+def _words(state: OwnerState) -> str:
+    return state.state.replace("_", " ")
 
 
 def _ending(info: LockInfo) -> str:

@@ -17,7 +17,7 @@ from holdfast.cli import places
 from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.output import Output
 from holdfast.errors import UsageError
-from holdfast.scheduler import NOTHING, TOKEN_VARIABLE, URL_VARIABLE, AirflowApi, Word
+from holdfast.scheduler import TOKEN_VARIABLE, URL_VARIABLE, AirflowApi, Word, nobodys_state
 from locking import inspect, liveness, reap
 from locking.store import ObjectNotFound
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.lockplan import PlannedLock, Row
     from holdfast.archive.runs import RunRecord
-    from holdfast.scheduler import Said
+    from holdfast.scheduler import OwnerState
     from holdfast.storage import ObjectStore
     from locking import LockInfo, Owner
 
@@ -82,8 +82,8 @@ def explain_locks(
     """Say of each lock whether its holder lives, whom it keeps out, and what would be safe; changes nothing."""
     output = Output(as_json=as_json)
     store = _store(url)
-    with _word_of(airflow) as said:
-        explained = [each for each in explain(inspect(store), said=said) if txn in (None, each.lock.txn)]
+    with _word_of(airflow) as state_of:
+        explained = [each for each in explain(inspect(store), state_of=state_of) if txn in (None, each.lock.txn)]
     broken = read_breaks(store, txn) if txn else read_breaks(store)
     if txn and not explained and not broken:
         raise UsageError(f"there is no lock with txn {txn!r}, and no record that one was broken: it has been released")
@@ -143,8 +143,8 @@ def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None
     """
     output = Output(as_json=as_json)
     store = _store(url)
-    with _word_of(airflow) as said:
-        ended = reap(store, finished=lambda owner: said(owner).has_ended)
+    with _word_of(airflow) as state_of:
+        ended = reap(store, finished=lambda owner: state_of(owner).has_ended)
     value = {"ended": [{**_value(each.lock), "reason": each.reason} for each in ended]}
     output.result(
         value,
@@ -204,14 +204,14 @@ def _show_plan(console: Console, values: Sequence[dict[str, Any]]) -> None:
 
 
 @contextmanager
-def _word_of(airflow: str | None) -> Iterator[Callable[[Owner], Said]]:
-    """Give the way to find out what Airflow says of an owner; without an Airflow, that is nothing."""
+def _word_of(airflow: str | None) -> Iterator[Callable[[Owner], OwnerState]]:
+    """Give the way to find out an owner's state in Airflow; without an Airflow, none is known."""
     if airflow is None:
-        yield lambda owner: NOTHING
+        yield nobodys_state
         return
     api = AirflowApi(airflow)
     try:
-        yield Word(api).of
+        yield Word(api).state_of
     finally:
         api.close()
 

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.service, pytest.mark.exhaustive]
 NewDatabase = Callable[..., Address]
 
 ROOT = Path(__file__).parents[2]
-_FIELDS = {"host": "host", "port": "port", "user": "user", "password": "password", "database": "dbname"}
+_PG = {"PGHOST": "host", "PGPORT": "port", "PGUSER": "user", "PGPASSWORD": "password", "PGDATABASE": "dbname"}
 
 PARTS = 6
 """Into which the younger half of an application's migrations is divided: about as many as releases."""
@@ -43,7 +43,7 @@ class Application:
 
     def python(self) -> Path:
         """Install it, and return its Python."""
-        subprocess.run([ROOT / "scripts" / "setup_application.sh", self.name], check=True)
+        subprocess.run([ROOT / "scripts" / "setup_applications.sh", self.name], check=True)
         found = ROOT / ".work" / f"application-{self.name}" / "bin" / "python"
         if not found.exists():
             raise MissingError(f"application-{self.name}", f"{found} is not there")
@@ -52,7 +52,7 @@ class Application:
     def migrate(self, address: Address, *count: int) -> int:
         """Apply so many migrations to a database; return how many are left."""
         fields = conninfo_to_dict(address.conninfo())
-        told = {f"PG{name.upper()}": str(fields[each]) for name, each in _FIELDS.items()}
+        told = {name: str(fields[field]) for name, field in _PG.items()}
         done = subprocess.run(
             [self.python(), Path(__file__).with_name(self.driver), self.name, *map(str, count)],
             env={**os.environ, **told},

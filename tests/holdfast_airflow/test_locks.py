@@ -12,16 +12,15 @@ import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, BaseOperator, TaskGroup, task_group
 from airflow.sdk.bases.operator import ExecutorSafeguard
-from airflow.sdk.definitions._internal.contextmanager import DagContext
 from airflow.sdk.exceptions import TaskDeferred
 
 import locking
 from holdfast.errors import UsageError
 from holdfast.storage import ObjectStore
+from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.decorators import locked
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
 from holdfast_airflow.operators import AcquireLock, KeepLock, ReleaseLock, archive_lock
-from holdfast_airflow.taken import taken_locks
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 from holdfast_airflow.triggers.lock import ResourceFreeTrigger
 from locking import RWLock
@@ -224,11 +223,11 @@ def instance(task: Any, *, index: int, returned: Any) -> list[Any]:
         found = list(returned.values()) if map_indexes is None else returned.get(map_indexes)
         return found[0] if map_indexes is None and list(returned) == [-1] else found
 
-    return taken_locks({"ti": SimpleNamespace(map_index=index, xcom_pull=pull)}, task, task.acquire)  # type: ignore[typeddict-item]
+    return acquired_locks({"ti": SimpleNamespace(map_index=index, xcom_pull=pull)}, task, task.acquire)  # type: ignore[typeddict-item]
 
 
 def test_in_a_mapped_group_each_has_the_lock_of_its_own_instance() -> None:
-    with DAG("load"):
+    with DAG("load") as dag:
 
         @task_group
         def load(resource: Any) -> None:
@@ -236,8 +235,6 @@ def test_in_a_mapped_group_each_has_the_lock_of_its_own_instance() -> None:
                 EmptyOperator(task_id="work")
 
         load.expand(resource=["a", "b", "c"])
-        dag = DagContext.get_current()
-    assert dag is not None
     keep, release = (dag.get_task(f"load.inner.{name}_lock") for name in ("keep", "release"))
     for task in (keep, release):
         assert instance(task, index=1, returned={0: {"of": 0}, 1: {"of": 1}}) == [{"of": 1}]
@@ -253,7 +250,7 @@ def test_behind_a_mapped_lock_there_are_all_of_them() -> None:
 
 
 def test_in_a_mapped_group_a_lock_from_outside_is_the_one_that_all_have() -> None:
-    with DAG("load"):
+    with DAG("load") as dag:
         AcquireLock(task_id="lock", archive="shop", resource="a")
 
         @task_group
@@ -261,8 +258,6 @@ def test_in_a_mapped_group_a_lock_from_outside_is_the_one_that_all_have() -> Non
             ReleaseLock(task_id="unlock", acquire="lock")
 
         work.expand(number=[1, 2])
-        dag = DagContext.get_current()
-    assert dag is not None
     assert instance(dag.get_task("work.unlock"), index=1, returned={-1: {"of": -1}}) == [{"of": -1}]
 
 

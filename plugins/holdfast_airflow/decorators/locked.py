@@ -9,8 +9,9 @@ from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factory
 from airflow.sdk.bases.operator import ExecutorSafeguard
 
+from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
+from holdfast_airflow.arguments import span
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.taking import Mode, check_mode, take_or_defer
 from holdfast_airflow.waiting import check_event, deadline_in
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ class LockedPythonOperator(PythonOperator):
     :param resource: what to lock; any name that DAGs agree on, or a lock of the archive. (templated)
     :param mode: `write` to have it alone, `read` to share it with other readers.
     :param purpose: shown to whoever has to wait. (templated)
-    :param lock_wait: how long to wait for it before failing with the holder's name.
+    :param lock_wait: how long to wait for it before failing with the holder's name: a timedelta, or words such as `2h`.
+        (templated)
     """
 
-    template_fields: Sequence[str] = (*PythonOperator.template_fields, "archive", "resource", "purpose")
+    template_fields: Sequence[str] = (*PythonOperator.template_fields, "archive", "resource", "purpose", "lock_wait")
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class LockedPythonOperator(PythonOperator):
         resource: str,
         mode: Mode = "write",
         purpose: str = "",
-        lock_wait: timedelta = timedelta(hours=1),
+        lock_wait: timedelta | str = timedelta(hours=1),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -61,20 +63,23 @@ class LockedPythonOperator(PythonOperator):
     def execute(self, context: Context) -> Any:
         """Take the lock, call the function, and give the lock back."""
         with in_airflow_terms():
-            _, self._lease = take_or_defer(
+            _, self._lease = acquire_or_defer(
                 self,
                 context,
-                self._deadline or deadline_in(self.lock_wait),
+                self._deadline or deadline_in(span(self.lock_wait)),
                 archive=self.archive,
                 resource=self.resource,
                 mode=self.mode,
                 purpose=self.purpose,
                 scope="task",
             )
-        with self._lease:
+        try:
             returned = super().execute(context)
             with in_airflow_terms():
                 self._lease.check()
+        finally:
+            with in_airflow_terms():
+                self._lease.release()
         return returned
 
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> Any:
@@ -94,7 +99,7 @@ class LockedPythonOperator(PythonOperator):
 
 
 class _LockedDecoratedOperator(DecoratedOperator, LockedPythonOperator):
-    """What a function with `@task.locked` becomes."""
+    """The operator of a function with `@task.locked`."""
 
     template_fields: Sequence[str] = LockedPythonOperator.template_fields
     template_fields_renderers: ClassVar[dict[str, str]] = {"templates_dict": "json", "op_args": "py", "op_kwargs": "py"}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.taking import Mode, check_mode, take_or_defer
 from holdfast_airflow.waiting import check_event, deadline_in
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class AcquireLock(BaseOperator):
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
         with in_airflow_terms():
-            url, self._lease = take_or_defer(
+            url, self._lease = acquire_or_defer(
                 self,
                 context,
                 deadline,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.exceptions import JobFailed
-from holdfast_airflow.taken import taken_locks
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class KeepLock(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Hand the lock to the trigger."""
-        every = taken_locks(context, self, self.acquire)
+        every = acquired_locks(context, self, self.acquire)
         if not every:
             raise JobFailed(f"{self.acquire} has taken no lock, so there is none to keep")
         if len(every) > 1:

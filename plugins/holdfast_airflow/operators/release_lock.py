@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.taken import taken_locks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class ReleaseLock(BaseOperator):
         from holdfast.storage import open_store
         from locking import LeaseHandle, release_handle
 
-        every = taken_locks(context, self, self.acquire)
+        every = acquired_locks(context, self, self.acquire)
         if not every:
             self.log.info("%s has taken no lock, so there is none to release", self.acquire)
         for taken in every:

@@ -306,7 +306,9 @@ def test_a_lock_whose_lease_is_over_goes_sooner_where_airflow_says_that_its_run_
         assert holdfast("locks", "reap", store.url, *asks).value == {"ended": []}
         explained = {each["txn"]: each for each in holdfast("locks", "explain", store.url, *asks).value["locks"]}
         assert (explained[young.txn]["finished"], explained[young.txn]["airflow_state"]) == (False, "running")
-        assert explained[young.txn]["advice"].startswith("Airflow says that its run is running. It belongs to the run")
+        assert explained[young.txn]["advice"].startswith(
+            "It belongs to the run r1 of dag nightly, which Airflow says is running: it ends in 1"
+        )
         airflow.states["nightly/dagRuns/r1"] = "failed"
         assert holdfast("locks", "reap", store.url, "--json").value == {"ended": []}
         explained = {each["txn"]: each for each in holdfast("locks", "explain", store.url, *asks).value["locks"]}

@@ -1,4 +1,4 @@
-"""Take a lock of an archive for a task, or hand the wait for it to a trigger."""
+"""Locks that tasks acquire in an archive: with the wait handed to a trigger, and found again by the tasks behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_mode(mode: str) -> None:
         raise UsageError(f"a lock's mode is 'read' or 'write', not {mode!r}")
 
 
-def take_or_defer(
+def acquire_or_defer(
     operator: BaseOperator,
     context: Context,
     deadline: datetime,
@@ -42,7 +42,7 @@ def take_or_defer(
     scope: Literal["task", "run"],
     lease_s: float | None = None,
 ) -> tuple[str, Lease]:
-    """Take a lock, and return where it is and its lease.
+    """Acquire a lock, and return where it is and its lease.
 
     :param deadline: until when to wait for it.
     :param scope: a `task`'s lock is renewed until it is released; of a `run`'s, somebody else sees to that.
@@ -65,3 +65,25 @@ def take_or_defer(
 
         trigger = ResourceFreeTrigger(url=url, deadline=deadline.isoformat(), resource=resource, mode=_MODES[mode])
         raise deferred_until_free(operator, trigger, busy=str(error), deadline=deadline) from None
+
+
+def acquired_locks(context: Context, operator: BaseOperator, acquire: str) -> list[dict[str, Any]]:
+    """Return what an :class:`AcquireLock` has returned, once for each lock: its `url`, `handle` and `max_hold_s`.
+
+    In a mapped task group, each instance of a task has the lock of its own instance of the group, and no other one's.
+    Behind an AcquireLock that is mapped itself, or in a group that the operator is not in, it has all of them.
+
+    :param operator: the one that asks.
+    :param acquire: the task id of the AcquireLock.
+    """
+    task = context["ti"]
+    group = operator.get_closest_mapped_task_group()
+    if group is not None and _is_within(operator, acquire, group):
+        found = task.xcom_pull(task_ids=acquire, map_indexes=task.map_index)
+    else:
+        found = task.xcom_pull(task_ids=acquire)
+    return [found] if isinstance(found, dict) else [each for each in found or () if each]
+
+
+def _is_within(operator: BaseOperator, acquire: str, group: Any) -> bool:
+    return operator.dag.get_task(acquire).get_closest_mapped_task_group() is group
