@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _ADVISORY_KEY = 0x486F6C6466617374  # "Holdfast"
 
+_ENDING = "1s"
+"""So long the session of a restore that has ended may go on holding its lock."""
+
 _USER_OBJECTS = """
 select format('%I.%I', n.nspname, c.relname) from pg_catalog.pg_class c
   join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -79,9 +82,14 @@ def hold_target(address: Address) -> Iterator[Connection]:
     :raises BusyError: another restore is at work in it.
     """
     with connect(address) as session:
-        row = session.execute("select pg_catalog.pg_try_advisory_lock(%s)", (_ADVISORY_KEY,)).fetchone()
-        if row is None or not row[0]:
-            raise BusyError(f"another restore is at work in {address.url}: wait for it, or choose another target")
+        session.execute(f"set lock_timeout = '{_ENDING}'")
+        try:
+            session.execute("select pg_catalog.pg_advisory_lock(%s)", (_ADVISORY_KEY,))
+        except psycopg.errors.LockNotAvailable:
+            raise BusyError(
+                f"another restore is at work in {address.url}: wait for it, or choose another target"
+            ) from None
+        session.execute("reset lock_timeout")
         yield session
 
 

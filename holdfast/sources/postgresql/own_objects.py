@@ -1,0 +1,24 @@
+"""Names of what is ours in a database: no part of a backup, whoever made it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LEDGER: Final = "holdfast_restore"
+"""Schema that exists only while a restore runs."""
+
+LOADER: Final = "holdfast_loader"
+"""The beginning of the names of log-ins that load for a superuser: code of the source runs in their sessions.
+
+They must not be able to say that anything is done but the loading: what they note is in a table of its own, `loaded`.
+"""
+
+LOG_SCHEMA: Final = "holdfast_log"
+"""It holds nothing but the function by which the log tells of definitions."""
+
+LOG_TRIGGERS: Final = ("holdfast_defined", "holdfast_dropped")
+
+PUBLISH_SCHEMA: Final = "holdfast_published"
+"""It holds the function that publishes new tables, and the table in which it notes what it has published."""
+
+PUBLISH_TRIGGER: Final = "holdfast_publish"
