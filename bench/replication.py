@@ -25,10 +25,10 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.files import write_bytes
 from holdfast.archive.model import TableRecord
 from holdfast.replication import log, replicas, schema
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.membership import found as first_replica
 from holdfast.replication.recovery import recover
 from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.settings import Wish
 from holdfast.replication.status import status
 from holdfast.replication.store import PASSWORD, CoordinationStore
 from holdfast.replication.trimming import trim

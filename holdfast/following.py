@@ -17,7 +17,7 @@ from holdfast.archive.given_up import why_given_up
 from holdfast.archive.model import Born, Document, Stream
 from holdfast.archive.timeline import stream_tip, told
 from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
-from holdfast.replication.backing_up import QUORUM_TIMEOUT_S, Wish
+from holdfast.replication.settings import QUORUM_TIMEOUT_S, Wish
 from holdfast.sources.postgresql import stream as streams
 from holdfast.sources.postgresql.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.export import why_no_decoding

@@ -18,7 +18,7 @@ from holdfast.archive.model import summary
 from holdfast.errors import RefusedError
 from holdfast.following import Decision
 from holdfast.jobs import DECISION_VARIABLE
-from holdfast.replication.backing_up import QUORUM_TIMEOUT_S, Wish
+from holdfast.replication.settings import QUORUM_TIMEOUT_S, Wish
 from holdfast.sources.postgresql.obstacles import choice_obstacles, refuse
 from sparkjobs.driver import Job, run_application
 from sparkjobs.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, given_snapshot

@@ -28,7 +28,7 @@ from holdfast.jobs import (
     process_start,
 )
 from holdfast.operations.executor_choice import HAND_OVER, INLINE_STORED_BYTES, JOB_VARIABLE
-from holdfast.replication.backing_up import Wish, open_to_write
+from holdfast.replication.backing_up import open_to_write
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.outages import explained
 from holdfast.storage import open_store
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from holdfast.archive import Archive
+    from holdfast.replication.settings import Wish
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Executor, Tally, Work
 

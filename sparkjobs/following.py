@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast.archive.placed import Placed
     from holdfast.archive.timeline import Chain
     from holdfast.following import Decision
-    from holdfast.replication.backing_up import Wish
+    from holdfast.replication.settings import Wish
     from holdfast.sources.postgresql.address import Address
     from holdfast.sources.postgresql.catalog import Catalog
     from sparkjobs.changes import FinishedWindow

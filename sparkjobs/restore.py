@@ -25,23 +25,25 @@ from holdfast.position import show_position
 from holdfast.replication.reading import open_to_read
 from holdfast.schema_choice import Schema, resolve
 from holdfast.sources.postgresql import ledger, load, loose, objects
-from holdfast.sources.postgresql.extension_rows import restore_configuration
+from holdfast.sources.postgresql.definitions import without_event_triggers
 from holdfast.sources.postgresql.large_objects import check_comparable
 from holdfast.sources.postgresql.loading_role import check_namesakes, hand_over, lend, prepare
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import explained
+from holdfast.sources.postgresql.own_objects import LEDGER
 from holdfast.sources.postgresql.parallel import Sessions
 from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_superusers, without_tablespaces
 from holdfast.sources.postgresql.rename import Maps
+from holdfast.sources.postgresql.restore_extension_rows import restore_configuration
 from holdfast.sources.postgresql.restore_rights import owners_of, within_rights
 from holdfast.sources.postgresql.restore_sequences import find_places, set_sequences
+from holdfast.sources.postgresql.restore_tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.restricted_login import drop_login, make_loader, temporary_login
 from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.search_paths import give_back
-from holdfast.sources.postgresql.session import connect, without_event_triggers
+from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.stages import as_partitions, built_on, keys_of
-from holdfast.sources.postgresql.tablespaces import check_tablespaces, used_by
 from holdfast.sources.postgresql.target import read_target
 from holdfast.sources.postgresql.toc import read_entries
 from holdfast.sources.postgresql.unchanged import check_unchanged
@@ -369,7 +371,7 @@ class Restoring:
     def _with_role(self, login: Address | None) -> tuple[RestorePlan, LoadingRole | None, Address | None]:
         """Return the plan by which things are created, with what a log-in has meanwhile and who loads."""
         if self._wish.harmless_roles:
-            loader = make_loader(self._session, self._address, [ledger.LEDGER])
+            loader = make_loader(self._session, self._address, [LEDGER])
             return replace(self.plan, login=loader.user), None, loader
         if login is None:
             return self.plan, None, None

@@ -58,9 +58,9 @@ def run_job(
     # Nothing is written, not even a lock, where there is no archive.
     archive = Archive.open(store, before_damage=operation in _READ_ON)
     if address is not None:
-        from holdfast.sources.postgresql import session  # with its driver, which most commands do not need
+        from holdfast.sources.postgresql import definitions, session  # with its driver, which most commands do not need
 
-        session.connect(session.without_event_triggers(address) if role == "target" else address).close()
+        session.connect(definitions.without_event_triggers(address) if role == "target" else address).close()
     starter = _Starter(operation, forced_executor(), output)
     starter.check(archive, arguments)
     run = jobs.new_run_id(operation)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from holdfast.replication.backing_up import STORE_VARIABLE
+from holdfast.replication.settings import STORE_VARIABLE
 
 Url = Annotated[
     str,

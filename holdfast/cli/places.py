@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from holdfast.archives_yaml import find_config, load_config, read_archives
 from holdfast.config import CompactionConfig, Name, SourceConfig, VacuumConfig
 from holdfast.errors import UsageError
-from holdfast.replication.backing_up import STORE_VARIABLE
+from holdfast.replication.settings import STORE_VARIABLE
 from holdfast.sources.postgresql.address import Address
 from holdfast.storage import open_store
 

@@ -9,8 +9,8 @@ import typer
 
 from holdfast.cli import places
 from holdfast.config import Consistency
-from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast.replication.reading import open_first, words_of
+from holdfast.replication.settings import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,9 @@ from holdfast.jobs import new_run_id
 from holdfast.moments import catalog_of
 from holdfast.position import show_position
 from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.definitions import without_event_triggers
 from holdfast.sources.postgresql.restricted_login import asking_login, make_loader
-from holdfast.sources.postgresql.session import connect, without_event_triggers
+from holdfast.sources.postgresql.session import connect
 
 if TYPE_CHECKING:
     from holdfast.archive.state import State

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,37 +19,15 @@ if TYPE_CHECKING:
 
     from holdfast.replication.replica import ReplicatedArchive
     from holdfast.replication.replicas import Acting
+    from holdfast.replication.settings import Wish
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
     Check = Callable[[], None]
     Say = Callable[[str], None]
 
-STORE_VARIABLE = "HOLDFAST_STORE"
-"""The environment variable that says where the coordination store is."""
-
 _RENEW_S = 180.0
 """A fifth of a source's lease."""
-
-QUORUM_TIMEOUT_S = 3600.0
-"""So long replicas have for a backup that needs a quorum, unless somebody says otherwise."""
-
-
-@dataclass(frozen=True)
-class Wish:
-    """The quorum that is asked of a backup.
-
-    :param size: so many replicas are to hold it before it counts.
-    :param timeout: seconds that they have for it once it was appended.
-    """
-
-    size: int
-    timeout: float = QUORUM_TIMEOUT_S
-
-    @classmethod
-    def of(cls, size: int, timeout: float) -> Wish | None:
-        """Return it; None where the one replica is enough that the backup is made through."""
-        return cls(size, timeout) if size > 1 else None
 
 
 def open_to_write(store: ObjectStore, *, check: Check, wish: Wish | None = None) -> Archive:

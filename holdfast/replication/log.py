@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from holdfast.archive.model import LogPlace
     from holdfast.archive.state import State
-    from holdfast.replication.backing_up import Wish
     from holdfast.replication.quorum import Quorum
     from holdfast.replication.replicas import Acting
+    from holdfast.replication.settings import Wish
 
 SOURCE_LEASE_S = 900.0
 """So long after its last renewal a backup keeps other replicas from backing up the same source."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from holdfast.replication.backing_up import Wish
     from holdfast.replication.replicas import Acting
+    from holdfast.replication.settings import Wish
 
 PENDING, COMMITTED, FAILED = "pending", "committed", "failed"
 

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
     from holdfast.archive.model import Commit, LogPlace
     from holdfast.archive.state import Change, State
-    from holdfast.replication.backing_up import Wish
     from holdfast.replication.fetching import Fetch
     from holdfast.replication.log import Draft, Entry
     from holdfast.replication.replicas import ReplicaRow
+    from holdfast.replication.settings import Wish
     from holdfast.replication.store import CoordinationStore
     from holdfast.storage import ObjectStore
 

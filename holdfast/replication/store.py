@@ -21,8 +21,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from holdfast.cleanup import tidy
 from holdfast.errors import OutcomeUnknownError, UsageError
-from holdfast.replication.backing_up import STORE_VARIABLE
 from holdfast.replication.errors import StoreAwayError
+from holdfast.replication.settings import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.archives_yaml import find_archive
 from holdfast.errors import UsageError
-from holdfast.replication.backing_up import STORE_VARIABLE
+from holdfast.replication.settings import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

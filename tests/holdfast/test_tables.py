@@ -9,10 +9,10 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.errors import RefusedError, UsageError
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.membership import found
 from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.replicas import add
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import CoordinationStore
 from holdfast.storage import ObjectStore, open_store
 from holdfast.tables import find_table, table_at

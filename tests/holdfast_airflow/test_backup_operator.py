@@ -20,7 +20,7 @@ from holdfast.archives_yaml import find_archive
 from holdfast.errors import BusyError, RefusedError
 from holdfast.following import Decision
 from holdfast.replication import schema
-from holdfast.replication.backing_up import Wish
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import CoordinationStore
 from holdfast.storage import ObjectStore
 from holdfast_airflow.assets import backups_of

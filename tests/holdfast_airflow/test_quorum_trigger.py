@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.replication import schema
-from holdfast.replication.backing_up import Wish
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import CoordinationStore
 from holdfast_airflow.triggers.quorum import QuorumTrigger
 from tests.support.replicated import Replicas, nothing

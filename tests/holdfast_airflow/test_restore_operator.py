@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.replication.backing_up import STORE_VARIABLE
+from holdfast.replication.settings import STORE_VARIABLE
 from holdfast.replication.store import CoordinationStore
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed

@@ -20,10 +20,10 @@ from holdfast.archive.blocks import write_parquet
 from holdfast.archive.files import write_bytes
 from holdfast.archive.model import Block, TableRecord
 from holdfast.archive.runs import RunRecord, read_last
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.membership import found
 from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.replicas import add
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import ENVIRONMENT, CoordinationStore
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock, inspect

@@ -8,9 +8,9 @@ import uuid
 from pathlib import Path
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError, sentence
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.reading import open_to_read
 from holdfast.replication.replica import ReplicatedArchive
+from holdfast.replication.settings import Wish
 from holdfast.replication.waiting import Waiting
 from holdfast.storage import open_store
 from locking import LockError

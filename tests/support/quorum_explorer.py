@@ -22,9 +22,9 @@ from holdfast.archive.placed import Placed
 from holdfast.archive.state import State
 from holdfast.errors import HoldfastError
 from holdfast.replication import leader, log, quorum, recovery, replicas, schema, sequential
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.log import Draft, EntryChange
 from holdfast.replication.replicas import Acting
+from holdfast.replication.settings import Wish
 from tests.support.exploring import ARCHIVE, LEASE, Explorer, Process, Rows, World, activate, next_entry, put
 
 _DEADLINE = 100.0

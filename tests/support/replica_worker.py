@@ -13,12 +13,12 @@ from holdfast.archive.retention import parse_rules
 from holdfast.archive.truncation import truncate
 from holdfast.archive.vacuum import vacuum
 from holdfast.errors import HoldfastError, OutcomeUnknownError
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import QuorumFailedError
 from holdfast.replication.leader import lead, resign
 from holdfast.replication.recovery import recover
 from holdfast.replication.replica import ReplicatedArchive
 from holdfast.replication.replicas import mark_lost, replica
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import CoordinationStore
 from holdfast.replication.trimming import trim
 from holdfast.replication.upkeep import sync_replica

@@ -19,8 +19,7 @@ from holdfast.errors import UsageError
 from holdfast.sources.postgresql.columns import read_columns
 from holdfast.sources.postgresql.extension_rows import CONFIGURED, READABLE, Configuration, read_configuration
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS, LargeObjectGroup, read_groups
-from holdfast.sources.postgresql.ledger import LEDGER
-from holdfast.sources.postgresql.new_tables import SCHEMA as NEW_TABLES
+from holdfast.sources.postgresql.own_objects import LEDGER, PUBLISH_SCHEMA
 from holdfast.sources.postgresql.record import Record
 from holdfast.sources.postgresql.roles import Roles, read_roles
 from holdfast.sources.postgresql.sequences import SequenceValue, read_sequences
@@ -221,7 +220,7 @@ def _matching(tables: tuple[Table, ...], globs: Sequence[str]) -> tuple[Table, .
     return tuple(table for table in tables if not globs or any(fnmatchcase(table.label, glob) for glob in globs))
 
 
-_NOT_USERS = f"'pg_catalog', 'information_schema', '{LEDGER}', '{NEW_TABLES}'"
+_NOT_USERS = f"'pg_catalog', 'information_schema', '{LEDGER}', '{PUBLISH_SCHEMA}'"
 
 USER_SCHEMA = f"n.nspname not in ({_NOT_USERS}) and n.nspname !~ '^pg_(toast|temp)'"
 """Of a query's pg_namespace `n`; what is ours there, or what a restore has left, is not the user's."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.outages import words
+from holdfast.sources.postgresql.own_objects import LEDGER
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.session import is_refusal
 from holdfast.sources.postgresql.sql import ident

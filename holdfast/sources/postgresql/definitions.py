@@ -9,22 +9,23 @@ Sources: PostgreSQL manual, 'Event Triggers' and 'System Administration Function
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.errors import HoldfastError
+from holdfast.sources.postgresql.own_objects import LOG_SCHEMA, LOG_TRIGGERS
+from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import literal
 
 if TYPE_CHECKING:
     import psycopg
 
+    from holdfast.sources.postgresql.address import Address
+
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 PREFIX: Final = "holdfast_definition"
 """Of the messages in the log; their content is the command's tag."""
-
-SCHEMA: Final = "holdfast_log"
-"""It holds nothing but the function."""
-
-TRIGGERS: Final = ("holdfast_defined", "holdfast_dropped")
 
 _OURS = "(^|in publication )holdfast_[0-9a-f]{16}$"
 """What a publication of ours is called, and an entry of it."""
@@ -51,17 +52,17 @@ end
 
 # Where a session plays the part of a replica, other triggers do not fire.
 CREATED: Final = (
-    f"CREATE SCHEMA {SCHEMA};",
-    f"CREATE FUNCTION {SCHEMA}.note() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog "
+    f"CREATE SCHEMA {LOG_SCHEMA};",
+    f"CREATE FUNCTION {LOG_SCHEMA}.note() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog "
     f"AS {literal(_BODY)};",
-    f"CREATE EVENT TRIGGER {TRIGGERS[0]} ON ddl_command_end EXECUTE FUNCTION {SCHEMA}.note();",
-    f"CREATE EVENT TRIGGER {TRIGGERS[1]} ON sql_drop EXECUTE FUNCTION {SCHEMA}.note();",
-    *(f"ALTER EVENT TRIGGER {name} ENABLE ALWAYS;" for name in TRIGGERS),
+    f"CREATE EVENT TRIGGER {LOG_TRIGGERS[0]} ON ddl_command_end EXECUTE FUNCTION {LOG_SCHEMA}.note();",
+    f"CREATE EVENT TRIGGER {LOG_TRIGGERS[1]} ON sql_drop EXECUTE FUNCTION {LOG_SCHEMA}.note();",
+    *(f"ALTER EVENT TRIGGER {name} ENABLE ALWAYS;" for name in LOG_TRIGGERS),
 )
 
 DROPPED: Final = (
-    *(f"DROP EVENT TRIGGER IF EXISTS {name};" for name in TRIGGERS),
-    f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE;",
+    *(f"DROP EVENT TRIGGER IF EXISTS {name};" for name in LOG_TRIGGERS),
+    f"DROP SCHEMA IF EXISTS {LOG_SCHEMA} CASCADE;",
 )
 
 # Whoever alters one of these, or disables it for a while, leaves another version of its row.
@@ -69,9 +70,10 @@ _TOLD: Final = f"""
 select pg_catalog.string_agg(concat_ws(' ', t.evtname, t.oid, t.xmin, p.xmin), ', ' order by t.evtname)
 from pg_catalog.pg_event_trigger t join pg_catalog.pg_proc p on p.oid = t.evtfoid
   join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-where n.nspname = {literal(SCHEMA)} and p.prosrc = {literal(_BODY)} and t.evtenabled = 'A' and t.evttags is null
-  and (t.evtname, t.evtevent) in (({literal(TRIGGERS[0])}, 'ddl_command_end'), ({literal(TRIGGERS[1])}, 'sql_drop'))
-having count(*) = {len(TRIGGERS)}
+where n.nspname = {literal(LOG_SCHEMA)} and p.prosrc = {literal(_BODY)} and t.evtenabled = 'A' and t.evttags is null
+  and (t.evtname, t.evtevent) in (
+    ({literal(LOG_TRIGGERS[0])}, 'ddl_command_end'), ({literal(LOG_TRIGGERS[1])}, 'sql_drop'))
+having count(*) = {len(LOG_TRIGGERS)}
 """
 
 
@@ -89,6 +91,21 @@ def left(session: Connection) -> bool:
     row = session.execute(
         "select exists (select from pg_catalog.pg_event_trigger where evtname = any(%s)) "
         "or exists (select from pg_catalog.pg_namespace where nspname = %s)",
-        (list(TRIGGERS), SCHEMA),
+        (list(LOG_TRIGGERS), LOG_SCHEMA),
     ).fetchone()
     return bool(row and row[0])
+
+
+def without_event_triggers(address: Address) -> Address:
+    """Return the address for sessions in which the database's event triggers are off, where server and role can.
+
+    That is PostgreSQL 17 and newer, by a superuser or who may set `event_triggers`. Else a `login` trigger runs as
+    whoever connects. Where it cannot be had, or nobody can connect, the address is returned as it is; and where they
+    let the log tell of definitions, which must not be silent.
+    """
+    quiet = replace(address, event_triggers=False)
+    try:
+        with connect(quiet) as session:
+            return address if told(session) else quiet
+    except HoldfastError:
+        return address

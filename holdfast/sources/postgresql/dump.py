@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, RefusedError
-from holdfast.sources.postgresql.ledger import LEDGER
-from holdfast.sources.postgresql.new_tables import SCHEMA as NEW_TABLES
+from holdfast.sources.postgresql.own_objects import LEDGER, PUBLISH_SCHEMA
 from holdfast.sources.postgresql.programs import begin, need, output_of
 from holdfast.sources.postgresql.snapshot import QUEUE_WAIT_S, queued_behind
 
@@ -52,7 +51,7 @@ def begin_dump(
             "--schema-only",
             "--encoding=UTF8",
             f"--exclude-schema={LEDGER}",
-            f"--exclude-schema={NEW_TABLES}",
+            f"--exclude-schema={PUBLISH_SCHEMA}",
             f"--snapshot={snapshot.name}",
             f"--file={target}",
             f"--lock-wait-timeout={int(QUEUE_WAIT_S * 1000)}",

@@ -7,20 +7,17 @@ target. Source: PostgreSQL manual, 'Extension Configuration Tables'.
 
 from __future__ import annotations
 
-import json
-from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
-from holdfast.sources.postgresql.ledger import note_result, once, read_steps
 from holdfast.sources.postgresql.outages import words
 from holdfast.sources.postgresql.record import Record
 from holdfast.sources.postgresql.session import is_refusal
 from holdfast.sources.postgresql.sql import ident, qualified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -36,9 +33,6 @@ READABLE = """(pg_catalog.has_schema_privilege(c.relnamespace, 'usage') and case
 
 MOST_BYTES: Final = 64 << 20
 """Of one table's rows, which are kept in the record of the database's objects."""
-
-_STEP: Final = "configuration"
-"""What a restore's ledger calls it."""
 
 
 class Configuration(Record):
@@ -86,7 +80,7 @@ def read_configuration(session: Connection) -> Iterator[Configuration]:
         found = Configuration(extension=extension, table_schema=schema, name=name, columns=tuple(columns))
         try:
             with session.transaction():
-                rows = _read(session, found, condition)
+                rows = read_rows(session, found, condition)
         except psycopg.Error as error:
             if not is_refusal(session, error):
                 raise
@@ -101,8 +95,9 @@ class _TooManyError(Exception):
     """There are more bytes than a record should hold."""
 
 
-def _read(session: Connection, table: Configuration, condition: str) -> tuple[str, ...]:
-    query = f"copy (select {_columns(table)} from only {_name(table)} {condition}) to stdout"
+def read_rows(session: Connection, table: Configuration, condition: str) -> tuple[str, ...]:
+    """Read the rows of a table that a condition tells, as COPY writes them as text, in order."""
+    query = f"copy (select {column_list(table)} from only {table_name(table)} {condition}) to stdout"
     size, parts = 0, []
     with session.cursor().copy(query.encode()) as copy:
         for part in copy:
@@ -114,11 +109,13 @@ def _read(session: Connection, table: Configuration, condition: str) -> tuple[st
     return tuple(sorted(lines[:-1]))
 
 
-def _name(table: Configuration) -> str:
+def table_name(table: Configuration) -> str:
+    """Return the table's name as SQL writes it."""
     return qualified(table.table_schema, table.name)
 
 
-def _columns(table: Configuration) -> str:
+def column_list(table: Configuration) -> str:
+    """Return the names of its columns as SQL writes them."""
     return ", ".join(map(ident, table.columns))
 
 
@@ -141,81 +138,3 @@ def of_moment(
         elif later.get(each.key) != found.rows:
             note = "they are of the backup before this moment, and changed until the next one"
         yield found.model_copy(update={"note": note})
-
-
-# What tells the user's rows from the extension's is the target's own condition: it may have another version.
-_HERE = """
-select e.extname::text, n.nspname::text, c.relname::text, coalesce(k.condition, ''),
-  array(select f.confrelid::regclass::text from pg_catalog.pg_constraint f where f.conrelid = c.oid and f.contype = 'f'
-    and f.confrelid <> c.oid)
-from pg_catalog.pg_extension e cross join lateral unnest(e.extconfig, e.extcondition) k (oid, condition)
-join pg_catalog.pg_class c on c.oid = k.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'r'
-"""
-
-
-def restore_configuration(session: Connection, tables: Sequence[Configuration]) -> dict[str, str]:
-    """Put rows of extensions back, once, in place of those of the user that an extension itself makes.
-
-    All of it is done together, or else table by table what can be.
-
-    :return: by their labels, why some are not as they were.
-    """
-    if not tables:
-        return {}
-    with once(session, _STEP) as is_new:
-        if is_new:
-            note_result(session, _STEP, json.dumps(_restore(session, tables)))
-    left: dict[str, str] = json.loads(read_steps(session)[_STEP])
-    return left
-
-
-def _restore(session: Connection, tables: Sequence[Configuration]) -> dict[str, str]:
-    conditions, needs = {}, {}
-    for extension, schema, name, condition, referred in session.execute(_HERE).fetchall():
-        conditions[extension, schema, name] = condition
-        needs[extension, schema, name] = referred
-    left = {each.label: "no extension of the target keeps any there" for each in tables if each.key not in conditions}
-    there = _ordered(session, [each for each in tables if each.key in conditions], needs)
-    if _refused(session, there, conditions):
-        for each in there:
-            if why := _refused(session, [each], conditions):
-                left[each.label] = why
-    for each in there:
-        if each.label not in left and _read(session, each, conditions[each.key]) != each.rows:
-            left[each.label] = "the extension has made others of them as they came"
-    return left
-
-
-def _ordered(
-    session: Connection, tables: Sequence[Configuration], needs: Mapping[_Key, Sequence[str]]
-) -> list[Configuration]:
-    """Return tables behind those that they refer to, where there is such an order."""
-    names = {
-        session.execute("select %s::regclass::text", (_name(each),)).fetchone(): place
-        for place, each in enumerate(tables)
-    }
-    graph = {
-        place: [names[(referred,)] for referred in needs[each.key] if (referred,) in names]
-        for place, each in enumerate(tables)
-    }
-    try:
-        return [tables[place] for place in TopologicalSorter(graph).static_order()]
-    except CycleError:
-        return list(tables)
-
-
-def _refused(session: Connection, tables: Sequence[Configuration], conditions: Mapping[_Key, str]) -> str:
-    """Replace the rows of tables; return why that is refused, and then nothing of it is done."""
-    try:
-        with session.transaction():
-            for each in reversed(tables):
-                session.execute(f"delete from only {_name(each)} {conditions[each.key]}".encode())
-            for each in tables:
-                with session.cursor().copy(f"copy {_name(each)} ({_columns(each)}) from stdin".encode()) as copy:
-                    copy.write("".join(f"{row}\n" for row in each.rows).encode())
-    except psycopg.Error as error:
-        if not is_refusal(session, error):
-            raise
-        return words(error)
-    return ""

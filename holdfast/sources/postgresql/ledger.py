@@ -14,21 +14,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.errors import BusyError, RefusedError
+from holdfast.sources.postgresql.own_objects import LEDGER, LOADER
 from holdfast.sources.postgresql.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     Connection = psycopg.Connection[tuple[Any, ...]]
-
-LEDGER = "holdfast_restore"
-"""Schema that exists only while a restore runs."""
-
-LOADER = "holdfast_loader"
-"""The beginning of the names of log-ins that load for a superuser: code of the source runs in their sessions.
-
-They must not be able to say that anything is done but the loading: what they note is in a table of its own, `loaded`.
-"""
 
 ROWS_ASIDE = "rows_"
 """What the names of tables in it begin with that rows are changed in. Their columns may be of the restore's types."""

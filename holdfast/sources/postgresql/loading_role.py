@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.conditions import refusal_of
 from holdfast.sources.postgresql.large_objects import LARGE_OBJECTS
-from holdfast.sources.postgresql.ledger import LEDGER, let_write, note_powerful, note_result, once, read_result
+from holdfast.sources.postgresql.ledger import let_write, note_powerful, note_result, once, read_result
 from holdfast.sources.postgresql.obstacles import named
 from holdfast.sources.postgresql.outages import words
+from holdfast.sources.postgresql.own_objects import LEDGER
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.restore_rights import owner_statements, owners_of
 from holdfast.sources.postgresql.search_paths import note_own

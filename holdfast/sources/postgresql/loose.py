@@ -27,7 +27,6 @@ from holdfast.sources.postgresql.conditions import (
     refusal_of,
 )
 from holdfast.sources.postgresql.ledger import (
-    LEDGER,
     ROWS_ASIDE,
     note_result,
     note_step,
@@ -36,6 +35,7 @@ from holdfast.sources.postgresql.ledger import (
     read_steps,
     unnoticed,
 )
+from holdfast.sources.postgresql.own_objects import LEDGER
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.session import is_refusal, server_error
 from holdfast.sources.postgresql.sql import ident, qualified

@@ -15,17 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.sources.postgresql.own_objects import PUBLISH_SCHEMA, PUBLISH_TRIGGER
 from holdfast.sources.postgresql.sql import literal
 
 if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
-
-SCHEMA: Final = "holdfast_published"
-"""It holds nothing but the function, and the table in which it notes what it has published."""
-
-TRIGGER: Final = "holdfast_publish"
 
 _LOCK_TIMEOUT = "20ms"
 """To enter, a table needs a lock on the publication: another transaction that makes tables keeps it until it ends."""
@@ -43,7 +39,7 @@ begin
       join pg_index x on x.indrelid = c.oid and x.indisprimary and x.indisvalid and x.indislive and x.indimmediate
       cross join pg_publication p
     where c.relkind = 'r' and c.relpersistence = 'p' and c.relreplident = 'd'
-      and n.nspname not in ('pg_catalog', 'information_schema', '{SCHEMA}') and n.nspname !~ '^pg_(toast|temp)'
+      and n.nspname not in ('pg_catalog', 'information_schema', '{PUBLISH_SCHEMA}') and n.nspname !~ '^pg_(toast|temp)'
       and p.pubname ~ '^holdfast_[0-9a-f]{{16}}$' and not p.puballtables
       and not exists (select from pg_depend e where e.classid = 'pg_class'::regclass and e.objid = c.oid
         and e.deptype = 'e')
@@ -56,7 +52,7 @@ begin
     continue when has_rows;
     begin
       execute format('alter publication %I add table only %I.%I', made.published, made.place, made.name);
-      insert into {SCHEMA}.entered (relation, entry)
+      insert into {PUBLISH_SCHEMA}.entered (relation, entry)
         select r.prrelid, r.oid from pg_publication_rel r
         where r.prpubid = made.publication and r.prrelid = made.relation;
     exception when others then
@@ -70,22 +66,22 @@ end
 # path: where it does not name them, PostgreSQL looks for tables and views there first, and such a view would run its
 # functions with the rights of this one's owner.
 CREATED: Final = (
-    f"CREATE SCHEMA {SCHEMA};",
-    f"GRANT USAGE ON SCHEMA {SCHEMA} TO PUBLIC;",
-    f"CREATE TABLE {SCHEMA}.entered (relation oid NOT NULL, entry oid NOT NULL);",
-    f"GRANT SELECT ON {SCHEMA}.entered TO PUBLIC;",
-    f"CREATE FUNCTION {SCHEMA}.publish() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER "
+    f"CREATE SCHEMA {PUBLISH_SCHEMA};",
+    f"GRANT USAGE ON SCHEMA {PUBLISH_SCHEMA} TO PUBLIC;",
+    f"CREATE TABLE {PUBLISH_SCHEMA}.entered (relation oid NOT NULL, entry oid NOT NULL);",
+    f"GRANT SELECT ON {PUBLISH_SCHEMA}.entered TO PUBLIC;",
+    f"CREATE FUNCTION {PUBLISH_SCHEMA}.publish() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER "
     f"SET search_path = pg_catalog, pg_temp SET lock_timeout = '{_LOCK_TIMEOUT}' SET client_min_messages = error "
     f"AS {literal(_BODY)};",
-    f"REVOKE ALL ON FUNCTION {SCHEMA}.publish() FROM PUBLIC;",
-    f"CREATE EVENT TRIGGER {TRIGGER} ON ddl_command_end WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE') "
-    f"EXECUTE FUNCTION {SCHEMA}.publish();",
-    f"ALTER EVENT TRIGGER {TRIGGER} ENABLE ALWAYS;",
+    f"REVOKE ALL ON FUNCTION {PUBLISH_SCHEMA}.publish() FROM PUBLIC;",
+    f"CREATE EVENT TRIGGER {PUBLISH_TRIGGER} ON ddl_command_end WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE') "
+    f"EXECUTE FUNCTION {PUBLISH_SCHEMA}.publish();",
+    f"ALTER EVENT TRIGGER {PUBLISH_TRIGGER} ENABLE ALWAYS;",
 )
 
 DROPPED: Final = (
-    f"DROP EVENT TRIGGER IF EXISTS {TRIGGER};",
-    f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE;",
+    f"DROP EVENT TRIGGER IF EXISTS {PUBLISH_TRIGGER};",
+    f"DROP SCHEMA IF EXISTS {PUBLISH_SCHEMA} CASCADE;",
 )
 
 _IN_FORCE: Final = f"""
@@ -93,7 +89,7 @@ select exists (
   select from pg_catalog.pg_event_trigger t join pg_catalog.pg_proc p on p.oid = t.evtfoid
     join pg_catalog.pg_namespace n on n.oid = p.pronamespace
     join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = 'entered' and c.relkind = 'r'
-  where t.evtname = {literal(TRIGGER)} and t.evtenabled = 'A' and n.nspname = {literal(SCHEMA)}
+  where t.evtname = {literal(PUBLISH_TRIGGER)} and t.evtenabled = 'A' and n.nspname = {literal(PUBLISH_SCHEMA)}
     and p.prosrc = {literal(_BODY)} and p.prosecdef and p.proconfig @> array['search_path=pg_catalog, pg_temp']
     and not exists (select from pg_catalog.pg_roles r where not r.rolsuper
       and r.oid in (t.evtowner, p.proowner, n.nspowner, c.relowner))
@@ -101,14 +97,14 @@ select exists (
 """
 
 _LEFT: Final = f"""
-select exists (select from pg_catalog.pg_event_trigger where evtname = {literal(TRIGGER)})
-  or exists (select from pg_catalog.pg_namespace where nspname = {literal(SCHEMA)})
+select exists (select from pg_catalog.pg_event_trigger where evtname = {literal(PUBLISH_TRIGGER)})
+  or exists (select from pg_catalog.pg_namespace where nspname = {literal(PUBLISH_SCHEMA)})
 """
 
 _PUBLISHED: Final = f"""
 select r.prrelid::int8, n.nspname, c.relname, a.xmin::text::int8,
   pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::int8
-from pg_catalog.pg_publication_rel r join {SCHEMA}.entered e on e.relation = r.prrelid and e.entry = r.oid
+from pg_catalog.pg_publication_rel r join {PUBLISH_SCHEMA}.entered e on e.relation = r.prrelid and e.entry = r.oid
   join pg_catalog.pg_class c on c.oid = r.prrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attname = 'ctid'
 where r.prpubid = %s and c.relkind = 'r' and c.relpersistence = 'p'

@@ -18,7 +18,6 @@ from holdfast.sources.postgresql.conditions import NOT_VALID, refusal_of
 from holdfast.sources.postgresql.inlined import lend_to_read
 from holdfast.sources.postgresql.large_object_definitions import create_large_objects
 from holdfast.sources.postgresql.ledger import (
-    LEDGER,
     drop_ledger,
     end_ledger,
     note_result,
@@ -27,6 +26,7 @@ from holdfast.sources.postgresql.ledger import (
     read_result,
 )
 from holdfast.sources.postgresql.outages import words
+from holdfast.sources.postgresql.own_objects import LEDGER
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.restore_rights import owner_statements
 from holdfast.sources.postgresql.restricted_operation import is_compared_by_code, run_as_owner, runs_code

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import RefusedError, UsageError
-from holdfast.sources.postgresql.ledger import LEDGER
 from holdfast.sources.postgresql.naming import name_everything
+from holdfast.sources.postgresql.own_objects import LEDGER
 from holdfast.sources.postgresql.rename import Maps, check_routines, mentions
+from holdfast.sources.postgresql.restore_tablespaces import leave_tablespaces, used_by
 from holdfast.sources.postgresql.selection import ATTACHED, Selection
 from holdfast.sources.postgresql.sql import ident, qualified
 from holdfast.sources.postgresql.sqltext import tokens
-from holdfast.sources.postgresql.tablespaces import leave_tablespaces, used_by
 from holdfast.sources.postgresql.toc import Entry
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import psycopg
 
 from holdfast.cleanup import tidied
 from holdfast.errors import HoldfastError, RefusedError
-from holdfast.sources.postgresql.ledger import LEDGER, LOADER
+from holdfast.sources.postgresql.own_objects import LEDGER, LOADER
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.sql import ident, literal
 

@@ -13,7 +13,8 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.ledger import LEDGER, unnoticed
+from holdfast.sources.postgresql.ledger import unnoticed
+from holdfast.sources.postgresql.own_objects import LEDGER
 from holdfast.sources.postgresql.restore_rights import owner_statements
 from holdfast.sources.postgresql.sql import ident, literal, qualified
 from holdfast.sources.postgresql.sqltext import CAST, STRING, chain_at, parse_name, string_value, tokens

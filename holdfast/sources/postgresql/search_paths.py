@@ -11,7 +11,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast.sources.postgresql.ledger import (
-    LEDGER,
     forget_step,
     note_result,
     note_step,
@@ -19,6 +18,7 @@ from holdfast.sources.postgresql.ledger import (
     read_result,
     read_steps,
 )
+from holdfast.sources.postgresql.own_objects import LEDGER
 from holdfast.sources.postgresql.plan import NotRestored
 from holdfast.sources.postgresql.sql import ident, qualified
 

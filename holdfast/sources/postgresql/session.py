@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from holdfast.errors import HoldfastError, RefusedError, UsageError
-from holdfast.sources.postgresql.definitions import told
 from holdfast.sources.postgresql.outages import remedy, words
 from holdfast.sources.postgresql.sql import literal
 from holdfast.sources.postgresql.value_settings import SETTINGS
@@ -90,21 +88,6 @@ def acting(session: psycopg.Connection[tuple[Any, ...]]) -> str:
     """Return the role whose rights hold: another one than has logged in where that was altered by SET role."""
     row = session.execute("select current_user").fetchone()
     return str(row[0]) if row else session.info.user
-
-
-def without_event_triggers(address: Address) -> Address:
-    """Return the address for sessions in which the database's event triggers are off, where server and role can.
-
-    That is PostgreSQL 17 and newer, by a superuser or who may set `event_triggers`. Else a `login` trigger runs as
-    whoever connects. Where it cannot be had, or nobody can connect, the address is returned as it is; and where they
-    let the log tell of definitions, which must not be silent.
-    """
-    quiet = replace(address, event_triggers=False)
-    try:
-        with connect(quiet) as session:
-            return address if told(session) else quiet
-    except HoldfastError:
-        return address
 
 
 def _pooler(address: Address, what: str) -> UsageError:

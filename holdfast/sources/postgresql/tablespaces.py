@@ -1,27 +1,15 @@
-"""Tablespaces that tables and indexes of a backup were in, and whether they are in such again."""
+"""Tablespaces of a source that its tables and indexes are in."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.record import Record
-from holdfast.sources.postgresql.session import acting
-from holdfast.sources.postgresql.sqltext import tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import psycopg
 
-    from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.toc import Entry
-
     Connection = psycopg.Connection[tuple[Any, ...]]
-
-_SETTING = re.compile(r"SET default_tablespace = ([^;]*); ?")
 
 
 class Tablespace(Record):
@@ -41,38 +29,3 @@ where t.oid in (select c.reltablespace from pg_catalog.pg_class c where c.oid >=
 def read_tablespaces(session: Connection) -> tuple[Tablespace, ...]:
     """Read which tablespaces are used by tables or indexes of the session's database, besides its own."""
     return tuple(Tablespace(name=name, location=location) for name, location in session.execute(_USED))
-
-
-def used_by(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the names of the tablespaces that entries of a dump are to be in."""
-    found = {
-        token.identifier
-        for entry in entries
-        for setting in _SETTING.findall(entry.settings)
-        for token in tokens(setting)
-        if token.identifier
-    }
-    return tuple(sorted(found))
-
-
-def leave_tablespaces(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return entries that are created in the database's own tablespace."""
-    return tuple(replace(entry, settings=_SETTING.sub("", entry.settings)) for entry in entries)
-
-
-def check_tablespaces(session: Connection, address: Address, names: Sequence[str]) -> None:
-    """Make sure that the session's role can create something in each of these.
-
-    :raises RefusedError: names those in which it cannot.
-    """
-    usable = {
-        row[0]
-        for row in session.execute(
-            "select spcname from pg_catalog.pg_tablespace where pg_catalog.has_tablespace_privilege(oid, 'create')"
-        )
-    }
-    if missing := [name for name in names if name not in usable]:
-        raise RefusedError(
-            f"{address.url} lacks tablespaces of the backup, or {acting(session)} may not create in them: "
-            f"{', '.join(missing)}. Create them first (CREATE TABLESPACE …), or restore with --tablespaces drop"
-        )

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import DamagedError
-from holdfast.sources.postgresql import definitions, new_tables
 from holdfast.sources.postgresql.dump import script_of
-from holdfast.sources.postgresql.ledger import LEDGER
+from holdfast.sources.postgresql.own_objects import LEDGER, LOG_SCHEMA, LOG_TRIGGERS, PUBLISH_SCHEMA, PUBLISH_TRIGGER
 from holdfast.sources.postgresql.sqltext import COMMENT, Token, chain_at, tokens
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ TABLES = frozenset({"TABLE", "FOREIGN TABLE"})
 ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "AGGREGATE"})
 RELATIONS = TABLES | {"VIEW", "MATERIALIZED VIEW"}
 
-_SCHEMAS = frozenset({definitions.SCHEMA, new_tables.SCHEMA})
-_TRIGGERS = frozenset({*definitions.TRIGGERS, new_tables.TRIGGER})
+_SCHEMAS = frozenset({LOG_SCHEMA, PUBLISH_SCHEMA})
+_TRIGGERS = frozenset({*LOG_TRIGGERS, PUBLISH_TRIGGER})
 """Of ours."""
 
 _WORDS = {

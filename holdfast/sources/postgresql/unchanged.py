@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import RefusedError
-from holdfast.sources.postgresql.ledger import LEDGER, once
+from holdfast.sources.postgresql.ledger import once
 from holdfast.sources.postgresql.obstacles import named
+from holdfast.sources.postgresql.own_objects import LEDGER
 from holdfast.sources.postgresql.search_paths import LENT
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from holdfast.jobs import (
     spark_conf,
 )
 from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
-from holdfast.replication.backing_up import STORE_VARIABLE
+from holdfast.replication.settings import STORE_VARIABLE
 from holdfast_airflow.arguments import span
 from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.replication.backing_up import STORE_VARIABLE, Wish
 from holdfast.replication.membership import found
+from holdfast.replication.settings import STORE_VARIABLE, Wish
 from holdfast.replication.store import CoordinationStore
 from tests.support.command import Finished, RunCommand
 from tests.support.queried import fill

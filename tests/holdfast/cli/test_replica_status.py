@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.leading import leading
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import CoordinationStore
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, nothing, replica_rows

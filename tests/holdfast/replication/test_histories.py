@@ -21,8 +21,8 @@ import pytest
 from bench.support.versitygw import running_versitygw
 from holdfast.config import Consistency
 from holdfast.errors import BusyError
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.reading import open_to_read
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import CoordinationStore
 from holdfast.replication.waiting import look
 from holdfast.sources.postgresql.address import Address

@@ -13,8 +13,8 @@ from holdfast.archive.retention import parse_rules
 from holdfast.archive.truncation import truncate
 from holdfast.errors import RefusedError
 from holdfast.replication import log
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.leading import leading
+from holdfast.replication.settings import Wish
 from tests.support.given_up import append, changes, full
 from tests.support.replicated import Replicas, made_backup, nothing
 

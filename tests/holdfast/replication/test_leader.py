@@ -13,12 +13,12 @@ from holdfast.archive.truncation import truncate
 from holdfast.errors import BusyError, HoldfastError, RefusedError
 from holdfast.replication import leading as leading_module
 from holdfast.replication import log, schema
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import EpochOverError, LostReplicaError
 from holdfast.replication.leader import go_on, lead, leader, resign
 from holdfast.replication.leading import leading
 from holdfast.replication.log import Draft, EntryChange
 from holdfast.replication.replicas import Acting, mark_lost, replica, take_lease
+from holdfast.replication.settings import Wish
 from tests.support.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.errors import BusyError, RefusedError
 from holdfast.replication import log, schema
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import HeadMovedError
 from holdfast.replication.leader import lead
 from holdfast.replication.log import Draft, EntryChange
 from holdfast.replication.replicas import Acting
+from holdfast.replication.settings import Wish
 from tests.support.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow

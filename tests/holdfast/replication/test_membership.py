@@ -13,11 +13,11 @@ from sqlalchemy import Connection
 from holdfast.archive import Archive
 from holdfast.errors import RefusedError, UsageError
 from holdfast.replication import log, quorum, replicas, schema
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import EpochOverError
 from holdfast.replication.leader import lead
 from holdfast.replication.membership import candidates, elect, found, only_archive
 from holdfast.replication.replicas import add, remove, replica
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import CoordinationStore
 from holdfast.replication.trimming import trim
 from holdfast.storage import open_store

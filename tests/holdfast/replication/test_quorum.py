@@ -12,10 +12,10 @@ from holdfast.archive.model import Commit, Hold
 from holdfast.archive.state import Change
 from holdfast.errors import BusyError, RefusedError, UsageError
 from holdfast.replication import log, quorum, recovery, schema, trimming
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import QuorumFailedError
 from holdfast.replication.quorum import Quorum
 from holdfast.replication.replicas import log_state, mark_lost, replicas
+from holdfast.replication.settings import Wish
 from tests.support.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow

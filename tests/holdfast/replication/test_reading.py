@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 from holdfast.archive import Archive
 from holdfast.errors import BusyError, HoldfastError, UsageError
 from holdfast.replication import log, schema
-from holdfast.replication.backing_up import Wish
 from holdfast.replication.errors import LostReplicaError, OldStoreError
 from holdfast.replication.reading import Opened, open_first, open_to_read, words_of
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import PASSWORD, CoordinationStore
 from holdfast.replication.trimming import trim
 from holdfast.sources.postgresql.server import PostgresServer

@@ -13,9 +13,10 @@ from holdfast.archive.retention import parse_rules
 from holdfast.archive.truncation import truncate
 from holdfast.errors import BusyError, OutcomeUnknownError, UsageError
 from holdfast.replication import schema
-from holdfast.replication.backing_up import Wish, await_quorum, open_to_write, pending_quorum, source_taken
+from holdfast.replication.backing_up import await_quorum, open_to_write, pending_quorum, source_taken
 from holdfast.replication.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.leading import leading
+from holdfast.replication.settings import Wish
 from holdfast.replication.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.trimming import trim
 from holdfast.replication.waiting import SILENT_S, Waiting, settle

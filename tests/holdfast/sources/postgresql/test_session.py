@@ -5,9 +5,9 @@ import pytest
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.definitions import CREATED
+from holdfast.sources.postgresql.definitions import CREATED, without_event_triggers
 from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect, connection_error, without_event_triggers
+from holdfast.sources.postgresql.session import connect, connection_error
 from holdfast.sources.postgresql.value_settings import SETTINGS
 
 ADDRESS = Address("postgresql://me@here:5432/shop")

@@ -10,9 +10,9 @@ import pytest
 from holdfast.errors import RefusedError
 from holdfast.sources.postgresql.address import Address
 from holdfast.sources.postgresql.dump import dump_schema
+from holdfast.sources.postgresql.restore_tablespaces import check_tablespaces, leave_tablespaces, used_by
 from holdfast.sources.postgresql.session import connect
 from holdfast.sources.postgresql.snapshot import hold_snapshot
-from holdfast.sources.postgresql.tablespaces import check_tablespaces, leave_tablespaces, used_by
 from holdfast.sources.postgresql.toc import read_entries
 
 pytestmark = pytest.mark.service
