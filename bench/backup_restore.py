@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bench.backups import Times
     from bench.hashes import Rate
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 LARGE_ROWS = 40
 LARGE_VALUE = 64 * MIB

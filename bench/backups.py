@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bench.holdfast_command import HoldfastCommand
     from bench.spark_jdbc import SparkJdbc
     from bench.workload import TableFacts
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 Times = dict[str, float]
 

@@ -10,13 +10,13 @@ from bench.memory import DriverMemory, WorkerMemory
 from bench.results import Memory
 from bench.source_disk import SourceDisk
 from bench.streams import ChangeStream
-from sparkjobs.following import WINDOW_BYTES, WINDOWS_AT_ONCE
+from sparkjobs.driver.following import WINDOW_BYTES, WINDOWS_AT_ONCE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.holdfast_command import HoldfastCommand
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bench.backups import Times
     from bench.catch_up import CaughtUp
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 COMPARISONS = (*streams.COMPARISONS, *to_moments.COMPARISONS)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bench.forked import ForkedError
 from bench.processes import ProgramError
-from holdfast.errors import HoldfastError
+from holdfast.common.errors import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

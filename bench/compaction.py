@@ -24,7 +24,7 @@ from bench.paper_archive import PaperArchive
 from bench.processes import ProgramError, run
 from bench.spark_jdbc import spark_environment
 from bench.timed import Timed, as_json, as_markdown
-from holdfast.archive.runs import RunRecord
+from holdfast.archive.format.runs import RunRecord
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from bench.figures import Comparison, collect
 from bench.holdfast_command import HoldfastCommand
 from bench.processes import ProgramError
 from bench.timed import Timed, as_json, as_markdown
-from holdfast.storage.key_source import new_key
+from holdfast.storage.encryption.key_source import new_key
 
 if TYPE_CHECKING:
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 LEAST = 0.85
 BACKUP, RESTORE = "backup{}", "restore{}"

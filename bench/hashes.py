@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 from bench.processes import ProgramError
 from bench.workload import SOURCE
 from holdfast.archive import Archive
-from holdfast.archive.blocks import read_batches
-from holdfast.archive.files import read_file
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import Catalog
-from holdfast.sources.postgresql.hashing import ContentHash, digest
-from holdfast.sources.postgresql.load import content_hash
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.files.blocks import read_batches
+from holdfast.archive.files.data_files import read_file
+from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.rows.load import content_hash
+from holdfast.sources.postgresql.values.hashing import ContentHash, digest
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 WANTED = 1_000_000
 _FILES = 2

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from bench.processes import run
 from bench.spark_jdbc import spark_environment
-from holdfast.archive.runs import RunRecord
+from holdfast.archive.format.runs import RunRecord
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,18 @@ import os
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from holdfast import backups, jobs
 from holdfast.archive import locks
-from holdfast.archive.runs import read_last
+from holdfast.archive.format.runs import read_last
+from holdfast.operations import backup_run, job_process
 from locking import Owner
 from sparkjobs import backup
-from sparkjobs.driver import Job
+from sparkjobs.driver.application import Job
 from sparkjobs.executors.inline import InlineExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 
@@ -28,7 +28,7 @@ def back_up(store: ObjectStore, source: str, address: Address, *, kind: str, run
     """
     given = ["--source", source, "--kind", kind]
     with locks.acquire(store, "backup", sources=[source], owner=Owner(), purpose="bench", wait=0) as held:
-        told = jobs.job_environment(address.url, address.password, held)
+        told = job_process.job_environment(address.url, address.password, held)
 
         def attempt(more: Mapping[str, str]) -> str:
             with patch.dict(os.environ, {**told, **more}):
@@ -37,6 +37,6 @@ def back_up(store: ObjectStore, source: str, address: Address, *, kind: str, run
                     job.log.result = backup.back_up(job, source)
             return ""
 
-        backups.run_to_the_end(store, run, address, arguments=given, attempt=attempt, executor="inline")
+        backup_run.run_to_the_end(store, run, address, arguments=given, attempt=attempt, executor="inline")
     last = read_last(store, run)
     return last.result or {} if last else {}

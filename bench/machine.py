@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bench.spark_jdbc import DRIVER
 
 if TYPE_CHECKING:
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 
 def host() -> dict[str, str]:

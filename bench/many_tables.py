@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bench.backups import Times
     from bench.holdfast_command import HoldfastCommand
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 JOB = "holdfast backup of small tables"
 WHOLE = "holdfast backup of small tables, whole command"

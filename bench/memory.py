@@ -9,7 +9,7 @@ from pathlib import Path
 from demo.supervisor import descendants
 
 MIB = 1 << 20
-_DAEMON = "sparkjobs.daemon"
+_DAEMON = "sparkjobs.executors.daemon"
 _PROC = Path("/proc")
 
 

@@ -15,10 +15,10 @@ from bench import machine
 from bench.command import measure_and_report, new_parser, say
 from bench.figures import Series
 from bench.results import table, verdict
-from holdfast.archive import Archive, State, points
-from holdfast.archive.checkpoint import CHECKPOINTS, write_checkpoint
-from holdfast.archive.commits import commit_key
-from holdfast.archive.model import (
+from holdfast.archive import Archive, State
+from holdfast.archive.format.checkpoint import CHECKPOINTS, write_checkpoint
+from holdfast.archive.format.commits import commit_key
+from holdfast.archive.format.model import (
     FORMAT,
     WRITER,
     Block,
@@ -29,7 +29,8 @@ from holdfast.archive.model import (
     Stream,
     TableRecord,
 )
-from holdfast.position import show_position
+from holdfast.archive.history import restore_points
+from holdfast.common.lsn import show_position
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def open_and_list(url: str) -> float:
     """Return the seconds that opening an archive and listing its restore points take."""
     began = time.perf_counter()
     archive = Archive.open(open_store(url))
-    points.describe(archive.state)
+    restore_points.describe(archive.state)
     return time.perf_counter() - began
 
 

@@ -10,24 +10,24 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import write_parquet
-from holdfast.archive.files import write_bytes
-from holdfast.archive.model import Block, Coverage, SourceRecord, Stream, TableRecord, Transactions
-from holdfast.position import show_position
-from holdfast.sources.postgresql.catalog import Catalog
-from holdfast.sources.postgresql.change_forms import change_schema
-from holdfast.sources.postgresql.changes import TRANSACTIONS
-from holdfast.sources.postgresql.columns import Column
-from holdfast.sources.postgresql.forms import schema_of
-from holdfast.sources.postgresql.hashing import ContentHash, digest
-from holdfast.sources.postgresql.table import Table
+from holdfast.archive.files.blocks import write_parquet
+from holdfast.archive.files.data_files import write_bytes
+from holdfast.archive.format.model import Block, Coverage, SourceRecord, Stream, TableRecord, Transactions
+from holdfast.common.lsn import show_position
+from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.catalog.columns import Column
+from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.sources.postgresql.logical.changes import TRANSACTIONS
+from holdfast.sources.postgresql.logical.relation_schema import change_schema
+from holdfast.sources.postgresql.values.hashing import ContentHash, digest
+from holdfast.sources.postgresql.values.type_mapping import schema_of
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast.archive.model import FileRecord
+    from holdfast.archive.format.model import FileRecord
     from holdfast.storage import ObjectStore
 
 _SOURCE = "bench"

@@ -22,19 +22,19 @@ from bench.figures import Comparison, collect
 from bench.support.blocks import make_block
 from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
-from holdfast.archive.files import write_bytes
-from holdfast.archive.model import TableRecord
-from holdfast.replication import log, replicas, schema
-from holdfast.replication.membership import found as first_replica
-from holdfast.replication.recovery import recover
-from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.settings import Wish
-from holdfast.replication.status import status
-from holdfast.replication.store import PASSWORD, CoordinationStore
-from holdfast.replication.trimming import trim
-from holdfast.replication.upkeep import sync_replica
-from holdfast.replication.waiting import Waiting
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.archive.files.data_files import write_bytes
+from holdfast.archive.format.model import TableRecord
+from holdfast.replication.log import log, replicas, schema
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.status import status
+from holdfast.replication.log.store import PASSWORD, CoordinationStore
+from holdfast.replication.log.trimming import trim
+from holdfast.replication.work.membership import found as first_replica
+from holdfast.replication.work.quorum_wait import Waiting
+from holdfast.replication.work.recovery import recover
+from holdfast.replication.work.replica import ReplicatedArchive
+from holdfast.replication.work.upkeep import sync_replica
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from holdfast.archive.model import Block
-    from holdfast.archive.state import State
+    from holdfast.archive.format.model import Block
+    from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 
 FILES, FILE_BYTES = 72, 24 << 20

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bench.backups import Times
     from bench.holdfast_command import HoldfastCommand
     from bench.spark_jdbc import SparkJdbc
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 LOAD = "holdfast restore, load alone"
 BUILT = "holdfast restore, before its comparison"

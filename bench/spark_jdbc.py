@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.processes import ProgramError, run
-from holdfast import jobs
+from holdfast.operations import job_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 DRIVER = "org.postgresql:postgresql:42.7.8"
 PARTITIONS = 8
@@ -99,7 +99,7 @@ class SparkJdbc:
         if binary is None:
             raise ProgramError("spark-submit was not found: install pyspark")
         command = [binary, "--master", MASTER]
-        for name, value in {**jobs.SPARK_CONF, **CONF, "spark.local.dir": str(self._work), **conf}.items():
+        for name, value in {**job_process.SPARK_CONF, **CONF, "spark.local.dir": str(self._work), **conf}.items():
             command += ["--conf", f"{name}={value}"]
         done = run([*command, str(Path(__file__).with_name(application)), *arguments], environment)
         return done.seconds, done.output

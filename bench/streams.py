@@ -9,14 +9,14 @@ from bench import workload
 from bench.backups import check_rows
 from bench.figures import Comparison
 from bench.processes import ProgramError, run
-from holdfast.position import parse_position
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import read_catalog, read_tables
-from holdfast.sources.postgresql.decode import MAX_VALUE_BYTES
-from holdfast.sources.postgresql.peek import DECODING_MEMORY, peek_query
-from holdfast.sources.postgresql.session import connect
+from holdfast.common.lsn import parse_position
+from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical.peek import DECODING_MEMORY, peek_query
+from holdfast.sources.postgresql.values.decode import MAX_VALUE_BYTES
 from holdfast.storage import open_store
-from sparkjobs.changes import ChangeReader, Stretch
+from sparkjobs.tasks.changes import ChangeReader, Stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bench.backups import Times
     from bench.holdfast_command import HoldfastCommand, Measured
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 JOB = "holdfast backup --kind changes"
 READ = "holdfast, changes decoded and written"

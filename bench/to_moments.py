@@ -9,11 +9,11 @@ from bench import inline_jobs, workload
 from bench.backups import check_rows
 from bench.figures import Comparison
 from holdfast.archive import Archive
-from holdfast.position import parse_position
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.common.lsn import parse_position
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
-from sparkjobs import following
+from sparkjobs.driver import following
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bench.backups import Times
     from bench.holdfast_command import HoldfastCommand
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
     from holdfast.storage import ObjectStore
 
 TABLES = 20

@@ -16,7 +16,7 @@ from holdfast_airflow.assets import backups_of
 from holdfast_airflow.operators.backup import BackupOperator
 
 if TYPE_CHECKING:
-    from holdfast.config import ArchiveConfig
+    from holdfast.config.archives_model import ArchiveConfig
 
 WHAT = {
     "full": "Adds a full backup of each source in one commit",

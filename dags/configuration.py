@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from holdfast_airflow.alerts import notifiers
 from holdfast_airflow.archives import check_configuration, configured_archives, has_configuration
 

@@ -17,9 +17,9 @@ from demo.airflow import AirflowStandalone
 from demo.screen import Screen
 from demo.story import ARCHIVE, CONNECTION, DATABASE, Story, configure
 from holdfast.archive import Archive
-from holdfast.errors import HoldfastError, exit_code_of
-from holdfast.jobs import DEFAULT_MASTER, check_java
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.common.errors import HoldfastError, exit_code_of
+from holdfast.operations.job_process import DEFAULT_MASTER, check_java
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 from locking import LockError
 from locking.store import StoreError

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from demo.airflow_api import AirflowApi
 from demo.supervisor import KILL_S, TERM_S
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.common.errors import HoldfastError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

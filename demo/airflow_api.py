@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from holdfast.errors import HoldfastError
+from holdfast.common.errors import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

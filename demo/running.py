@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.jobs import process_start
+from holdfast.operations.job_process import process_start
 
 if TYPE_CHECKING:
     from demo.airflow import AirflowStandalone
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 _FILE = "running.json"
 _PATIENCE_S = 40.0

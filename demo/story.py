@@ -18,16 +18,16 @@ import psycopg
 from demo import shop
 from demo.prove import Fingerprint, compare, content_of, fingerprint
 from demo.screen import Line, Screen
-from holdfast.archive.runs import RunRecord, read_last
-from holdfast.cli.output import human_size
-from holdfast.errors import HoldfastError
+from holdfast.archive.format.runs import RunRecord, read_last
+from holdfast.cli.shared.output import human_size
+from holdfast.common.errors import HoldfastError
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from demo.airflow import AirflowStandalone
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 DATABASE = "shop"
 ARCHIVE = "shop"

@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from holdfast import jobs
-from holdfast.errors import HoldfastError
+from holdfast.common.errors import HoldfastError
+from holdfast.operations import job_process
 
 
 def prepare() -> Path:
@@ -19,15 +19,15 @@ def prepare() -> Path:
 
     :raises HoldfastError: there is no Java, or no Spark in this environment, or it failed; what was there stays.
     """
-    file = jobs.classes_file()
+    file = job_process.classes_file()
     if file is None:
         raise HoldfastError("pyspark is not installed in this Python environment")
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made, log = Path(folder) / "classes", Path(folder) / "log"
-        options = f'{jobs.SPARK_CONF[jobs.DRIVER_OPTIONS]} "-XX:ArchiveClassesAtExit={made}"'
-        environment = jobs.job_environment(None, None, None)
-        code = jobs.submit("rehearsal", [], environment, conf={jobs.DRIVER_OPTIONS: options}, log=log)
+        options = f'{job_process.SPARK_CONF[job_process.DRIVER_OPTIONS]} "-XX:ArchiveClassesAtExit={made}"'
+        environment = job_process.job_environment(None, None, None)
+        code = job_process.submit("rehearsal", [], environment, conf={job_process.DRIVER_OPTIONS: options}, log=log)
         if code or not made.exists():
             raise HoldfastError(f"Spark ended with exit code {code}: {log.read_text(errors='replace')[-2000:]}")
         made.replace(file)

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.asof import as_of
-from holdfast.archive.model import iso
-from holdfast.archive.points import only_source
-from holdfast.errors import RefusedError, UsageError
-from holdfast.moments import catalog_of, history_of, parts_of
-from holdfast.position import show_position
-from holdfast.replication.reading import open_to_read, parse_consistency
-from holdfast.schema_choice import Schema, parse_schema, resolve
-from holdfast.sources.postgresql.forms import schema_of
+from holdfast.archive.format.model import iso
+from holdfast.archive.history.restore_points import only_source
+from holdfast.archive.scan.merge_on_read import as_of
+from holdfast.common.errors import RefusedError, UsageError
+from holdfast.common.lsn import show_position
+from holdfast.point_in_time.recovery_target import catalog_of, history_of, parts_of
+from holdfast.point_in_time.schema_choice import Schema, parse_schema, resolve
+from holdfast.replication.work.consistent_read import open_to_read, parse_consistency
+from holdfast.sources.postgresql.values.type_mapping import schema_of
 from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.sources.postgresql.catalog import Catalog
-    from holdfast.sources.postgresql.table import Table
+    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.sources.postgresql.catalog.table import Table
 
 MEMORY_BYTES = 256 << 20
 """DuckDB's, for joining a snapshot with its changes; what is more goes to a temporary folder."""

@@ -14,25 +14,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.model import summary
-from holdfast.errors import RefusedError
-from holdfast.following import Decision
-from holdfast.jobs import DECISION_VARIABLE
-from holdfast.replication.settings import QUORUM_TIMEOUT_S, Wish
-from holdfast.sources.postgresql.obstacles import choice_obstacles, refuse
-from sparkjobs.driver import Job, run_application
-from sparkjobs.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, given_snapshot
+from holdfast.archive.format.model import summary
+from holdfast.common.errors import RefusedError
+from holdfast.operations.backup_decision import Decision
+from holdfast.operations.job_process import DECISION_VARIABLE
+from holdfast.replication.log.settings import QUORUM_TIMEOUT_S, Wish
+from holdfast.sources.postgresql.snapshot.preconditions import choice_obstacles, refuse
+from sparkjobs.driver.application import Job, run_application
+from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, given_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.archive.model import Block, Stream
-    from holdfast.archive.placed import Placed
-    from holdfast.archive.state import State
-    from holdfast.sources.postgresql.catalog import Catalog
-    from holdfast.sources.postgresql.export import Snapshot
-    from holdfast.sources.postgresql.stream import Seen
-    from holdfast.sources.postgresql.table import Table
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import Block, Stream
+    from holdfast.archive.format.state import State
+    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.sources.postgresql.logical.stream import Seen
+    from holdfast.sources.postgresql.snapshot.export import Snapshot
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def back_up(
     """
     decision = Decision.from_json(os.environ.get(DECISION_VARIABLE, "{}"))
     if decision.kind == "changes":
-        from sparkjobs.following import follow  # whose imports a full backup does not need
+        from sparkjobs.driver.following import follow  # whose imports a full backup does not need
 
         return follow(job, source, decision, wish, limits=limits)
     return back_up_snapshot(job, source, choice, limits, decision, wish)

@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Change
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.compaction import (
+from holdfast.archive.files.data_files import table_folder
+from holdfast.archive.files.packs import packs_of
+from holdfast.archive.format.model import TableRecord, iso
+from holdfast.archive.history.restore_points import only_source, source_names
+from holdfast.archive.maintenance.compaction import (
     CompactionPolicy,
     check_format,
     check_neighbours,
@@ -25,27 +29,23 @@ from holdfast.archive.compaction import (
     join_transactions,
     plan_compaction,
 )
-from holdfast.archive.consolidation import bytes_to_consolidate, newest_cut, synthetic_block
-from holdfast.archive.files import table_folder
-from holdfast.archive.model import TableRecord, iso
-from holdfast.archive.packs import packs_of
-from holdfast.archive.points import only_source, source_names
-from holdfast.errors import RefusedError
-from holdfast.replication.maintaining import opened_to_lead
-from sparkjobs.driver import Job, run_application
-from sparkjobs.merging import Lister, MadeShare, MadeTable, MergedPiece, Merger, TableMaker, cut
-from sparkjobs.table_records import table_record
-from sparkjobs.tasks import pack
+from holdfast.archive.maintenance.consolidation import bytes_to_consolidate, newest_cut, synthetic_block
+from holdfast.common.errors import RefusedError
+from holdfast.replication.work.replica_maintenance import opened_to_lead
+from sparkjobs.driver.application import Job, run_application
+from sparkjobs.tasks.merging import Lister, MadeShare, MadeTable, MergedPiece, Merger, TableMaker, cut
+from sparkjobs.tasks.packing import pack
+from sparkjobs.tasks.table_records import table_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.archive import Archive
-    from holdfast.archive.compaction import Group
-    from holdfast.archive.model import Block, FileRecord, Transactions
-    from holdfast.archive.placed import Placed
-    from holdfast.archive.state import State
-    from holdfast.consolidating import Consolidation
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import Block, FileRecord, Transactions
+    from holdfast.archive.format.state import State
+    from holdfast.archive.maintenance.compaction import Group
+    from holdfast.point_in_time.consolidated_backup import Consolidation
 
 _TASK_BYTES = 64 << 20
 """Of stored files that a task reads: small tables share one."""
@@ -82,7 +82,7 @@ def _compact(job: Job, archive: Archive, wish: Wish) -> dict[str, Any]:
     if groups or behind:
         # Before the first commit: a job that hands itself over tells of nothing that it has done.
         job.claim(sum(group.size for group in groups) + sum(bytes_to_consolidate(state, source) for source in behind))
-        job.start("sparkjobs.merging")
+        job.start("sparkjobs.tasks.merging")
     joined = [_join_group(job, archive, group) for group in groups]
     refused: dict[str, str] = {}
     snapshots: list[Placed] = []
@@ -184,7 +184,7 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
     ends = newest_cut(state, source)
     if ends is None:
         return None
-    from holdfast.consolidating import Consolidation  # with DuckDB, which no join of changes needs
+    from holdfast.point_in_time.consolidated_backup import Consolidation  # with DuckDB, which no join of changes needs
 
     job.log.progress("planning")
     wanted = Consolidation(state, job.store, ends)

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
-from holdfast.archive.migration import migrate
-from sparkjobs.driver import Job, run_application
+from holdfast.archive.maintenance.migration import migrate
+from sparkjobs.driver.application import Job, run_application
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

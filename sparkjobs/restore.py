@@ -15,54 +15,61 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from holdfast.archive.files import read_file
-from holdfast.archive.model import iso
-from holdfast.archive.points import only_source
-from holdfast.config import Consistency
-from holdfast.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
-from holdfast.moments import catalog_of, older_rows, parts_of
-from holdfast.position import show_position
-from holdfast.replication.reading import open_to_read
-from holdfast.schema_choice import Schema, resolve
-from holdfast.sources.postgresql import ledger, load, loose, objects
-from holdfast.sources.postgresql.definitions import without_event_triggers
-from holdfast.sources.postgresql.large_objects import check_comparable
-from holdfast.sources.postgresql.loading_role import check_namesakes, hand_over, lend, prepare
-from holdfast.sources.postgresql.obstacles import named
-from holdfast.sources.postgresql.outages import explained
-from holdfast.sources.postgresql.own_objects import LEDGER
-from holdfast.sources.postgresql.parallel import Sessions
-from holdfast.sources.postgresql.plan import NotRestored, make_plan, without_superusers, without_tablespaces
-from holdfast.sources.postgresql.rename import Maps
-from holdfast.sources.postgresql.restore_extension_rows import restore_configuration
-from holdfast.sources.postgresql.restore_rights import owners_of, within_rights
-from holdfast.sources.postgresql.restore_sequences import find_places, set_sequences
-from holdfast.sources.postgresql.restore_tablespaces import check_tablespaces, used_by
-from holdfast.sources.postgresql.restricted_login import drop_login, make_loader, temporary_login
-from holdfast.sources.postgresql.role_plan import create_roles, plan_roles
-from holdfast.sources.postgresql.search_paths import give_back
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.sql import ident, qualified
-from holdfast.sources.postgresql.stages import as_partitions, built_on, keys_of
-from holdfast.sources.postgresql.target import read_target
-from holdfast.sources.postgresql.toc import read_entries
-from holdfast.sources.postgresql.unchanged import check_unchanged
-from sparkjobs.driver import Job, database_address, run_application
-from sparkjobs.loading import Loading, files_of
+from holdfast.archive.files.data_files import read_file
+from holdfast.archive.format.model import iso
+from holdfast.archive.history.restore_points import only_source
+from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
+from holdfast.common.lsn import show_position
+from holdfast.config.archives_model import Consistency
+from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
+from holdfast.point_in_time.schema_choice import Schema, resolve
+from holdfast.replication.work.consistent_read import open_to_read
+from holdfast.sources.postgresql.catalog.large_objects import check_comparable
+from holdfast.sources.postgresql.catalog.own_objects import LEDGER
+from holdfast.sources.postgresql.connection.outages import explained
+from holdfast.sources.postgresql.connection.parallel import Sessions
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import ident, qualified
+from holdfast.sources.postgresql.dump.toc import read_entries
+from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
+from holdfast.sources.postgresql.restore.objects import objects
+from holdfast.sources.postgresql.restore.objects.extension_configuration import restore_configuration
+from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
+from holdfast.sources.postgresql.restore.plan import progress
+from holdfast.sources.postgresql.restore.plan.plan import (
+    NotRestored,
+    make_plan,
+    without_superusers,
+    without_tablespaces,
+)
+from holdfast.sources.postgresql.restore.plan.rename import Maps
+from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
+from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
+from holdfast.sources.postgresql.restore.plan.target_state import read_target
+from holdfast.sources.postgresql.restore.rights.loading_role import check_namesakes, hand_over, lend, prepare
+from holdfast.sources.postgresql.restore.rights.restricted_login import drop_login, make_loader, temporary_login
+from holdfast.sources.postgresql.restore.rights.role_plan import create_roles, plan_roles
+from holdfast.sources.postgresql.restore.rights.search_paths import give_back
+from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, within_rights
+from holdfast.sources.postgresql.restore.rights.unchanged import check_unchanged
+from holdfast.sources.postgresql.restore.rows import load, staging_tables
+from holdfast.sources.postgresql.snapshot.preconditions import named
+from sparkjobs.driver.application import Job, database_address, run_application
+from sparkjobs.driver.loading import Loading, files_of
 from sparkjobs.unlocked import still_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from holdfast.archive.model import FileRecord
-    from holdfast.archive.timeline import Moment, TableParts
-    from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.loading_role import LoadingRole
-    from holdfast.sources.postgresql.plan import RestorePlan
-    from holdfast.sources.postgresql.role_plan import RolePlan
-    from holdfast.sources.postgresql.table import Table
-    from holdfast.sources.postgresql.target import Target
+    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
+    from holdfast.sources.postgresql.restore.plan.target_state import Target
+    from holdfast.sources.postgresql.restore.rights.loading_role import LoadingRole
+    from holdfast.sources.postgresql.restore.rights.role_plan import RolePlan
 
 _SESSIONS = max(2, os.cpu_count() or 2)
 
@@ -112,7 +119,7 @@ class Wish:
         """Say whether other things may be in the target."""
         return bool(self.tables or self.maps)
 
-    def claim(self, archive: str, moment: Moment, run: str) -> ledger.Claim:
+    def claim(self, archive: str, moment: Moment, run: str) -> progress.Claim:
         """Return what a run notes of it in the target.
 
         :param archive: its id.
@@ -121,14 +128,14 @@ class Wish:
         maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in self.maps.tables.items()]
         tables, maps = sorted(set(self.tables)), sorted(maps)
         position = "" if moment.is_snapshot else show_position(moment.position)
-        return ledger.Claim(archive, moment.full.block.id, tuple(tables), tuple(maps), moment.commit, run, position)
+        return progress.Claim(archive, moment.full.block.id, tuple(tables), tuple(maps), moment.commit, run, position)
 
 
 class Restoring:
     """One restore into its target, which `session` keeps others out of."""
 
     def __init__(
-        self, job: Job, address: Address, session: Any, claim: ledger.Claim, moment: Moment, wish: Wish
+        self, job: Job, address: Address, session: Any, claim: progress.Claim, moment: Moment, wish: Wish
     ) -> None:
         self._job = job
         self._address = address
@@ -138,13 +145,13 @@ class Restoring:
         self._wish = wish
         self._catalog = catalog_of(job.store, moment)
         self._parts, self._unfit = parts_of(job.store, moment, self._catalog)
-        self._left: ledger.Unfinished | None = None
+        self._left: progress.Unfinished | None = None
         load.check_target(session, address, self._catalog)
         self.plan = self._begin()
 
     def _begin(self) -> RestorePlan:
         """Plan it, and mark the target as unfinished, or go on where it is; a dry run does neither."""
-        left = ledger.read_ledger(self._session)
+        left = progress.read_ledger(self._session)
         if left is not None:
             plan, why = self._taken_up(left)
             if plan is not None:
@@ -159,10 +166,10 @@ class Restoring:
         plan = self._plan(found)
         self.roles = self._check_server(plan)
         if not self._wish.dry_run:
-            ledger.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
+            progress.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
         return plan
 
-    def _taken_up(self, left: ledger.Unfinished) -> tuple[RestorePlan | None, str]:
+    def _taken_up(self, left: progress.Unfinished) -> tuple[RestorePlan | None, str]:
         """Return the plan of what is unfinished, or why this restore cannot go on with it."""
         if why := self._claim.difference(left.claim):
             return None, why
@@ -238,7 +245,7 @@ class Restoring:
             check_comparable(self._session, self._address)
         return roles
 
-    def _make_way(self, left: ledger.Unfinished, why: str) -> None:
+    def _make_way(self, left: progress.Unfinished, why: str) -> None:
         """Drop what another restore has left, where nothing but that is dropped.
 
         :raises RefusedError: that one was of everything, or this is a dry run.
@@ -251,12 +258,12 @@ class Restoring:
             )
         if self._wish.dry_run:
             raise RefusedError(f"{holds}: the next restore that is not a dry run drops what that has left")
-        dropped = ledger.undo(self._session)
+        dropped = progress.undo(self._session)
         if self._is_superuser():
             drop_login(self._session)
         self._job.say(f"dropped what {left.claim.describe()} had left, since {why}: {named(dropped) or 'nothing yet'}")
 
-    def _going_on(self, left: ledger.Unfinished, plan: RestorePlan) -> str:
+    def _going_on(self, left: progress.Unfinished, plan: RestorePlan) -> str:
         files = self._files(plan)
         would = "would go on" if self._wish.dry_run else "going on"
         return f"{would} with run {left.claim.run}'s restore: {_loaded(files, left)} of {len(files)} files were in"
@@ -283,7 +290,7 @@ class Restoring:
         if self._left is None:
             return None
         steps = self._left.steps
-        done = [file for table, file in self._files(self.plan) if loose.is_loaded(table, file.path, steps)]
+        done = [file for table, file in self._files(self.plan) if staging_tables.is_loaded(table, file.path, steps)]
         return {"run": self._left.claim.run, "files": len(done), "rows": sum(file.rows for file in done)}
 
     def run(self) -> dict[str, Any]:
@@ -325,8 +332,8 @@ class Restoring:
         job = self._job
         steps = self._left.steps if self._left else {}
         tables = tuple(self._restored(self.plan))
-        if [file for table, file in files_of(tables) if not loose.is_loaded(table, file.path, steps)]:
-            job.start("sparkjobs.files")
+        if [file for table, file in files_of(tables) if not staging_tables.is_loaded(table, file.path, steps)]:
+            job.start("sparkjobs.tasks.restore_files")
         rows = sum(parts.base.rows for _, parts in tables)
         size = sum(table.size for table in self.plan.tables)
         with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions, self._login() as login:
@@ -382,7 +389,7 @@ class Restoring:
             return give_back(self._session)
         with connect(login) as session:
             told = give_back(session)
-        with ledger.once(self._session, _TAKEN_BACK) as is_new:
+        with progress.once(self._session, _TAKEN_BACK) as is_new:
             if is_new:
                 check_unchanged(self._session, login.user, is_built=True)
         return told
@@ -408,7 +415,7 @@ class Restoring:
 
         :return: the generated columns that the target computes otherwise.
         """
-        if not ledger.read_result(self._session, _COMPARED):
+        if not progress.read_result(self._session, _COMPARED):
             if loader is None:
                 loading = self._loading(self._address, self._session, tables)
                 found = self._load_by(loading, sessions, sessions)
@@ -417,9 +424,9 @@ class Restoring:
                     found = self._load_by(self._loading(loader, session, tables), of_loader, sessions)
             if self.plan.is_loaded_apart and loader is not None:
                 check_unchanged(self._session, loader.user)
-            with ledger.once(self._session, _COMPARED):
-                ledger.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
-        noted = json.loads(ledger.read_result(self._session, _COMPARED))
+            with progress.once(self._session, _COMPARED):
+                progress.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
+        noted = json.loads(progress.read_result(self._session, _COMPARED))
         return tuple(NotRestored.from_dict(each) for each in noted)
 
     def _load_by(self, loading: Loading, sessions: Sessions, pages: Sessions) -> tuple[NotRestored, ...]:
@@ -465,11 +472,11 @@ class Restoring:
         for_good = exit_code_of(error) in _FOR_GOOD
         try:
             with connect(self._address) as session:  # the restore's own may be the one that broke
-                left = ledger.read_ledger(session)
+                left = progress.read_ledger(session)
                 if left is None:
                     return ""
                 if for_good and left.claim.is_undoable:
-                    dropped = len(ledger.undo(session))
+                    dropped = len(progress.undo(session))
                     if self.plan.is_loaded_apart:
                         drop_login(session)
                     return f"what it had created in the target was dropped again ({dropped} objects)"
@@ -480,8 +487,8 @@ class Restoring:
         return f"{once}: it goes on from {_loaded(files, left)} of {len(files)} files"
 
 
-def _loaded(files: Sequence[tuple[Table, FileRecord]], left: ledger.Unfinished) -> int:
-    return sum(loose.is_loaded(table, file.path, left.steps) for table, file in files)
+def _loaded(files: Sequence[tuple[Table, FileRecord]], left: progress.Unfinished) -> int:
+    return sum(staging_tables.is_loaded(table, file.path, left.steps) for table, file in files)
 
 
 def restore(job: Job, wish: Wish) -> dict[str, Any]:

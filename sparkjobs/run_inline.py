@@ -9,7 +9,7 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-from sparkjobs.without_pandas import hide_pandas
+from sparkjobs.executors.without_pandas import hide_pandas
 
 
 def main() -> NoReturn:

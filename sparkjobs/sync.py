@@ -11,20 +11,20 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.transfer import replace_file
-from holdfast.errors import DamagedError, ReportedError, exit_code_of, sentence
-from holdfast.replication.errors import MissingFilesError
-from holdfast.replication.fetching import fetch, send
-from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.store import opened
+from holdfast.archive.files.transfer import replace_file
+from holdfast.common.errors import DamagedError, ReportedError, exit_code_of, sentence
+from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.store import opened
+from holdfast.replication.work.fetch_files import fetch, send
+from holdfast.replication.work.replica import ReplicatedArchive
 from locking.store import StoreError
-from sparkjobs.driver import Job, run_application
-from sparkjobs.tasks import pack
+from sparkjobs.driver.application import Job, run_application
+from sparkjobs.tasks.packing import pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from holdfast.archive.model import FileRecord
+    from holdfast.archive.format.model import FileRecord
     from holdfast.storage import ObjectStore
 
 _TASK_BYTES = 256 << 20

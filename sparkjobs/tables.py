@@ -12,7 +12,7 @@ from pyspark.errors import PySparkValueError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from holdfast.schema_choice import parse_schema
+from holdfast.point_in_time.schema_choice import parse_schema
 from holdfast.tables import ArchivedTable, find_table
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.model import iso
-from holdfast.archive.retention import Rules, parse_rules
-from holdfast.archive.truncation import plan_truncation, runs_of, truncate
-from holdfast.replication.maintaining import opened_to_lead, state_to_plan
-from sparkjobs.driver import Job, run_application
+from holdfast.archive.format.model import iso
+from holdfast.archive.maintenance.retention import Rules, parse_rules
+from holdfast.archive.maintenance.truncation import plan_truncation, runs_of, truncate
+from holdfast.replication.work.replica_maintenance import opened_to_lead, state_to_plan
+from sparkjobs.driver.application import Job, run_application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.archive.truncation import TruncationPlan
+    from holdfast.archive.maintenance.truncation import TruncationPlan
 
 _TOLD = 100
 """Lines of a plan, at most."""

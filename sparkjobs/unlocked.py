@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.archive import Archive
-from holdfast.archive.unfinished import missing
-from holdfast.errors import DamagedError, exit_code_of, sentence
+from holdfast.archive.format.resume import missing
+from holdfast.common.errors import DamagedError, exit_code_of, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.archive.timeline import Moment
-    from sparkjobs.driver import Job
+    from holdfast.archive.history.timeline import Moment
+    from sparkjobs.driver.application import Job
 
 
 @contextmanager

@@ -7,11 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
-from holdfast.archive.vacuum import vacuum
-from holdfast.config import parse_span
-from holdfast.replication.maintaining import vacuum_permit
+from holdfast.archive.maintenance.vacuum import vacuum
+from holdfast.config.archives_model import parse_span
+from holdfast.replication.work.replica_maintenance import vacuum_permit
 from locking import Owner
-from sparkjobs.driver import Job, run_application
+from sparkjobs.driver.application import Job, run_application
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
+from holdfast.archive.files.file_index import content_problem
 from holdfast.archive.locks import HistoryReader
-from holdfast.archive.named import content_problem
-from holdfast.archive.verify import Scope, verify_and_remember
-from holdfast.config import parse_budget, parse_span
+from holdfast.archive.maintenance.verify import Scope, verify_and_remember
+from holdfast.config.archives_model import parse_budget, parse_span
 from locking import Owner
-from sparkjobs.driver import Job, run_application
-from sparkjobs.tasks import pack
+from sparkjobs.driver.application import Job, run_application
+from sparkjobs.tasks.packing import pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from holdfast.archive.named import NamedFile, Problem
+    from holdfast.archive.files.file_index import NamedFile, Problem
     from holdfast.storage import ObjectStore
 
 _TASK_BYTES = 64 << 20

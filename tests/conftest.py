@@ -13,9 +13,9 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 from tests.support.servers import drop_slots
 from tests.support.versions import running
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 
-from holdfast.archive.model import Block, Coverage, FileRecord, SourceRecord, TableRecord
+from holdfast.archive.format.model import Block, Coverage, FileRecord, SourceRecord, TableRecord
 
 
 def make_block(

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.state import Change, State
+from holdfast.archive.format.state import Change, State
 
 __all__ = ["Archive", "Change", "State"]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from holdfast.archive.checkpoint import read_newest, write_checkpoint
-from holdfast.archive.commits import COMMITS, commit_key, missing_commit, parse_commit, read_commit
-from holdfast.archive.model import (
+from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
+from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, parse_commit, read_commit
+from holdfast.archive.format.model import (
     BORN_SINCE,
     FORMAT,
     FORMATS,
@@ -24,8 +24,8 @@ from holdfast.archive.model import (
     Identity,
     read_versions,
 )
-from holdfast.archive.state import Change, State, check_readable, check_writable, validate
-from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
+from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
+from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Archive:
     def _check_holds(state: State, commit: Commit) -> None:
         """Refuse a commit behind a state that would remove what a hold keeps."""
         if commit.remove and state.holds:
-            from holdfast.archive.holds import check_holds
+            from holdfast.archive.history.holds import check_holds
 
             check_holds(state, state.after([commit]))
 

@@ -85,7 +85,7 @@ def main() -> None:
 
 def _explain(error: Exception) -> int:
     """Say what has happened and return the exit code."""
-    from holdfast.errors import exit_code_of, is_ours, sentence  # whose locks the version can be shown without
+    from holdfast.common.errors import exit_code_of, is_ours, sentence  # whose locks the version can be shown without
 
     if not is_ours(error) and os.environ.get("HOLDFAST_DEBUG"):
         raise error
@@ -96,6 +96,6 @@ def _explain(error: Exception) -> int:
 
 def _fail(words: str, code: int) -> int:
     """Say why the command failed and return the exit code."""
-    from holdfast.cli.output import Output  # a command that succeeds without a result needs none
+    from holdfast.cli.shared.output import Output  # a command that succeeds without a result needs none
 
     return Output(as_json="--json" in sys.argv).failure(words, code)

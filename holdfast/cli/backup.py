@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from holdfast.backups import confirm
-from holdfast.cli import places
-from holdfast.cli.jobs import run_job
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size
-from holdfast.config import parse_bandwidth, parse_size, parse_span
-from holdfast.sources.postgresql.obstacles import named
+from holdfast.cli.shared import places
+from holdfast.cli.shared.jobs import run_job
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, human_size
+from holdfast.config.archives_model import parse_bandwidth, parse_size, parse_span
+from holdfast.operations.backup_run import confirm
+from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.config import Restart, SourceConfig
+    from holdfast.config.archives_model import Restart, SourceConfig
 
 
 def backup(

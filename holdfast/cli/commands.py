@@ -92,7 +92,7 @@ COMMANDS = {
         "Measure whether a store is safe, also before there is an archive; writes and removes about 300 MB.",
     ),
     "replica": Place(
-        "replica",
+        "replica.app",
         "replica_app",
         "An archive at several places: replicas that follow one update log, which a coordination store keeps.",
     ),

@@ -9,21 +9,21 @@ import typer
 
 from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.compaction import CompactionPolicy, check_format, plan_compaction
-from holdfast.archive.consolidation import newest_cut
-from holdfast.archive.model import iso
-from holdfast.archive.points import only_source, source_names
-from holdfast.cli import places
-from holdfast.cli.jobs import run_job
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size
-from holdfast.errors import RefusedError
-from holdfast.replication.maintaining import state_to_plan
+from holdfast.archive.format.model import iso
+from holdfast.archive.history.restore_points import only_source, source_names
+from holdfast.archive.maintenance.compaction import CompactionPolicy, check_format, plan_compaction
+from holdfast.archive.maintenance.consolidation import newest_cut
+from holdfast.cli.shared import places
+from holdfast.cli.shared.jobs import run_job
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, human_size
+from holdfast.common.errors import RefusedError
+from holdfast.replication.work.replica_maintenance import state_to_plan
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.archive.compaction import Group
+    from holdfast.archive.maintenance.compaction import Group
 
 
 def compact(
@@ -62,7 +62,9 @@ def _planned(archive: Archive, policy: CompactionPolicy, source: str | None, *, 
     cuts, refused = [], {}
     for cut in filter(None, (newest_cut(state, name) for name in names if consolidate)):
         try:
-            from holdfast.consolidating import Consolidation  # what reads rows, which joining blocks plans without
+            from holdfast.point_in_time.consolidated_backup import (
+                Consolidation,  # what reads rows, which joining blocks plans without
+            )
 
             Consolidation(state, archive.store, cut)
         except RefusedError as error:

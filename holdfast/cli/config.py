@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.archives_yaml import read_archives
-from holdfast.cli.options import Json  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
-from holdfast.config import Config
-from holdfast.errors import UsageError
+from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_model import Config
+from holdfast.config.archives_yaml import read_archives
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.archive import copying
-from holdfast.cli import places
-from holdfast.cli.options import Json, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size
+from holdfast.archive.maintenance import copy_archive
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, human_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.archive.copying import Copied, Progress
+    from holdfast.archive.maintenance.copy_archive import Copied, Progress
     from holdfast.storage import ObjectStore
 
 _INTERVAL_S = 2.0
@@ -51,9 +51,9 @@ def copy(
     source = places.archive_store(url)
     target = places.archive_store(to, to_key, source.key)
     if dry_run:
-        done = copying.plan(source, target, before_damage=before_damage)
+        done = copy_archive.plan(source, target, before_damage=before_damage)
     else:
-        done = copying.copy(
+        done = copy_archive.copy(
             source, target, deep=deep, before_damage=before_damage, wait=wait, on_progress=_Teller(output)
         )
     value = _described(source, target, done) | ({"dry_run": True} if dry_run else {})

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast import jobs
-from holdfast.archive import Archive, points
-from holdfast.archive.model import iso
-from holdfast.archive.waiting_tables import waiting_tables
-from holdfast.archives_yaml import find_config, load_config
-from holdfast.cli import places
-from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
-from holdfast.cli.output import Output
-from holdfast.errors import HoldfastError
-from holdfast.sources.postgresql import programs
-from holdfast.sources.postgresql.readiness import check_database, check_server
+from holdfast.archive import Archive
+from holdfast.archive.format.model import iso
+from holdfast.archive.history import restore_points
+from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at run time
+from holdfast.cli.shared.output import Output
+from holdfast.common.errors import HoldfastError
+from holdfast.config.archives_yaml import find_config, load_config
+from holdfast.operations import job_process
+from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.setup.readiness import check_database, check_server
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from holdfast.config import SourceConfig
-    from holdfast.sources.postgresql.address import Address
+    from holdfast.config.archives_model import SourceConfig
+    from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 PYSPARK = "4.2.0"
@@ -100,9 +101,9 @@ def _guarded(what: str, name: str, look: Callable[[], str]) -> Finding:
 
 
 def _java() -> Finding:
-    found = str(jobs.java_version() or "none")
+    found = str(job_process.java_version() or "none")
     try:
-        jobs.check_java()
+        job_process.check_java()
     except HoldfastError as error:
         return Finding("Java", found, str(error))
     return Finding("Java", found)
@@ -170,7 +171,7 @@ def _pg_dump(newest: int) -> Finding:
 
 def _waiting(archive: Archive) -> Iterator[Finding]:
     """Yield the tables whose newest rows are in no backup, since they wait to begin anew."""
-    for source in points.source_names(archive.state):
+    for source in restore_points.source_names(archive.state):
         for each in waiting_tables(archive.state, source):
             remedy = each.reason if each.act else f"{each.reason}; the next backup tries again"
             yield Finding(f"backup of {source}", f"{each.table} waits since {iso(each.since)}", remedy)

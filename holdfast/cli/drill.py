@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.archive import Archive
-from holdfast.cli import places
-from holdfast.cli.jobs import run_job
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
-from holdfast.config import parse_span
+from holdfast.cli.shared import places
+from holdfast.cli.shared.jobs import run_job
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_model import parse_span
 from holdfast.drill import Drill, drills_of, new_run
-from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
-    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.connection.address import Address
 
 
 def drill(

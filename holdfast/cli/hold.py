@@ -10,20 +10,20 @@ import typer
 from rich.table import Column, Table
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.holding import add_hold, remove_hold
-from holdfast.archive.holds import is_kept
-from holdfast.archive.model import iso
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
-from holdfast.replication.backing_up import open_to_write
+from holdfast.archive.format.model import iso
+from holdfast.archive.history.holds import is_kept
+from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.replication.work.replica_backup import open_to_write
 from locking import Owner
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.archive.model import Hold
-    from holdfast.archive.state import State
+    from holdfast.archive.format.model import Hold
+    from holdfast.archive.format.state import State
 
 hold_app = typer.Typer(
     name="hold",

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from holdfast.archive import Archive
-from holdfast.archive.model import FORMAT
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
+from holdfast.archive.format.model import FORMAT
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
 
 
 def init(

@@ -10,19 +10,19 @@ import typer
 from rich.table import Column, Table
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.model import iso
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
-from holdfast.errors import UsageError
-from holdfast.storage.key_source import find_key, new_key
-from holdfast.storage.keyring import document_names
+from holdfast.archive.format.model import iso
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.common.errors import UsageError
+from holdfast.storage.encryption.key_source import find_key, new_key
+from holdfast.storage.encryption.keyring import document_names
 from locking import Owner
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.storage.keyring import RingDocument
+    from holdfast.storage.encryption.keyring import RingDocument
 
 key_app = typer.Typer(
     name="key",

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.archive import Archive, points
+from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.breaks import break_lock, describe_break, read_breaks
-from holdfast.archive.lockplan import AVAILABLE, TABLE, full_plan
-from holdfast.archive.lockreport import Explanation, explain
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
-from holdfast.errors import UsageError
-from holdfast.scheduler import TOKEN_VARIABLE, URL_VARIABLE, AirflowApi, Word, nobodys_state
+from holdfast.archive.history import restore_points
+from holdfast.archive.locks.break_lock import break_lock, describe_break, read_breaks
+from holdfast.archive.locks.lock_report import Explanation, explain
+from holdfast.archive.locks.lock_table import AVAILABLE, TABLE, full_plan
+from holdfast.archive.locks.owner_status import TOKEN_VARIABLE, URL_VARIABLE, AirflowApi, Word, nobodys_state
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.common.errors import UsageError
 from locking import inspect, liveness, reap
 from locking.store import ObjectNotFound
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from holdfast.archive.lockplan import PlannedLock, Row
-    from holdfast.archive.runs import RunRecord
-    from holdfast.scheduler import OwnerState
+    from holdfast.archive.format.runs import RunRecord
+    from holdfast.archive.locks.lock_table import PlannedLock, Row
+    from holdfast.archive.locks.owner_status import OwnerState
     from holdfast.storage import ObjectStore
     from locking import LockInfo, Owner
 
@@ -168,7 +169,7 @@ def show_plan(
     infos: Sequence[LockInfo] = []
     if url is not None:
         archive = Archive.open(places.archive_store(url))
-        sources = sorted({*points.source_names(archive.state), *places.source_names(url)}) or sources
+        sources = sorted({*restore_points.source_names(archive.state), *places.source_names(url)}) or sources
         infos = inspect(archive.store)
     values = [value for row in TABLE for name in row.operations for value in _plan_values(row, name, sources, infos)]
     output.result({"operations": values}, lambda console: _show_plan(console, values))

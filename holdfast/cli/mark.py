@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.archive import Archive
-from holdfast.archive.model import iso
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
-from holdfast.errors import UsageError
-from holdfast.marks import check_name, set_mark
+from holdfast.archive.format.model import iso
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.common.errors import UsageError
+from holdfast.operations.marks import check_name, set_mark
 
 
 def mark(

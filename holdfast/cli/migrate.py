@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.migration import migrate as lift
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
+from holdfast.archive.maintenance.migration import migrate as lift
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
 from locking import Owner
 
 if TYPE_CHECKING:

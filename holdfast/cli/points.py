@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from holdfast.archive import points
-from holdfast.cli.options import Json, Store, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, told_waiting
-from holdfast.cli.reading import Consistent, open_archive, say_read_from
-from holdfast.errors import DamagedError, UsageError
+from holdfast.archive.history import restore_points
+from holdfast.cli.shared.options import Json, Store, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, told_waiting
+from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
+from holdfast.common.errors import DamagedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,11 +38,11 @@ def show_points(
     url: Url, tables: Tables = None, consistency: Consistent = None, store: Store = None, as_json: Json = False
 ) -> None:
     """List the moments that can be restored, the gaps between them, and what a restore gives of each table."""
-    from holdfast.stretches import table_report  # pyarrow, which no other part of this command needs
+    from holdfast.point_in_time.stretches import table_report  # pyarrow, which no other part of this command needs
 
     output = Output(as_json=as_json)
     opened = open_archive(url, consistency, store)
-    value = {**points.describe(opened.state), "read_from": opened.describe()}
+    value = {**restore_points.describe(opened.state), "read_from": opened.describe()}
     for source in value["sources"]:
         source |= table_report(opened.state, opened.store, source["source"]).describe(tables or ())
     if tables and not any(source["tables"] for source in value["sources"]):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
-from holdfast.errors import RefusedError
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.common.errors import RefusedError
 from holdfast.storage.probe import keep, probe
 
 if TYPE_CHECKING:

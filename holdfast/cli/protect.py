@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli import places
 from holdfast.cli.backup import back_up_changes
 from holdfast.cli.mark import mark_now, only_source, said_of_mark
-from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
-from holdfast.errors import HoldfastError, UsageError, exit_code_of, sentence
-from holdfast.marks import check_name
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.common.errors import HoldfastError, UsageError, exit_code_of, sentence
+from holdfast.operations.marks import check_name
 from locking.store import StoreError
 
 if TYPE_CHECKING:

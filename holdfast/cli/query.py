@@ -12,21 +12,22 @@ import pyarrow as pa
 import typer
 from rich.table import Table
 
-from holdfast.archive import locks, points
-from holdfast.archive.model import iso
-from holdfast.cli.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output
-from holdfast.cli.reading import Consistent, open_archive, say_read_from
-from holdfast.config import parse_size
-from holdfast.position import show_position
-from holdfast.replication.reading import open_to_read
-from holdfast.schema_choice import resolve
+from holdfast.archive import locks
+from holdfast.archive.format.model import iso
+from holdfast.archive.history import restore_points
+from holdfast.cli.shared.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
+from holdfast.common.lsn import show_position
+from holdfast.config.archives_model import parse_size
+from holdfast.point_in_time.schema_choice import resolve
+from holdfast.replication.work.consistent_read import open_to_read
 from locking import Owner
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.query import Query
+    from holdfast.point_in_time.query import Query
 
 
 def query(
@@ -50,7 +51,7 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Query tables as of any restorable moment, without restoring them."""
-    from holdfast.query import Query  # DuckDB and pandas, which no other command needs
+    from holdfast.point_in_time.query import Query  # DuckDB and pandas, which no other command needs
 
     output = Output(as_json=as_json)
     allowed = parse_size(memory)
@@ -61,7 +62,7 @@ def query(
     ):
         opened = open_to_read(found.store, found.consistency)
         state = opened.state
-        moment = resolve(state, found.store, points.only_source(state, source), at, schema)
+        moment = resolve(state, found.store, restore_points.only_source(state, source), at, schema)
         asked = Query(found.store, moment, sql, memory_bytes=allowed, spill=Path(folder))
         columns, rows = _fetch(asked, limit + 1)
         held.check()

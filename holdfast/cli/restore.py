@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from holdfast import schema_choice
-from holdfast.archive import points
-from holdfast.archive.model import iso
-from holdfast.cli import places
-from holdfast.cli.jobs import run_job
-from holdfast.cli.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size
-from holdfast.cli.reading import Consistent, open_archive, say_read_from
-from holdfast.sources.postgresql.obstacles import named
-from holdfast.sources.postgresql.rename import Maps
+from holdfast.archive.format.model import iso
+from holdfast.archive.history import restore_points
+from holdfast.cli.shared import places
+from holdfast.cli.shared.jobs import run_job
+from holdfast.cli.shared.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
+from holdfast.point_in_time import schema_choice
+from holdfast.sources.postgresql.restore.plan.rename import Maps
+from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +79,9 @@ def restore(
     output = Output(as_json=as_json)
     Maps.parse(mapped or ())
     opened = open_archive(url, consistency, store)
-    moment = schema_choice.resolve(opened.state, opened.store, points.only_source(opened.state, source), at, schema)
+    moment = schema_choice.resolve(
+        opened.state, opened.store, restore_points.only_source(opened.state, source), at, schema
+    )
     output.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}")
     for left_out in moment.schema.block.not_included:
         output.say(f"not included: {left_out}")

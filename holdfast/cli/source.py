@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.archive.model import iso
-from holdfast.cli import places
-from holdfast.cli.options import Json  # noqa: TC001 - typer reads it at run time
-from holdfast.cli.output import Output, human_size
-from holdfast.cli.streams import expected_in, other_streams, stream_names, waiting_in
-from holdfast.config import parse_size
-from holdfast.errors import BusyError, HoldfastError, RefusedError, UsageError
-from holdfast.sources.postgresql.grants import plan_remove, plan_setup, script
-from holdfast.sources.postgresql.grants import run as run_plan
-from holdfast.sources.postgresql.obstacles import Obstacle
-from holdfast.sources.postgresql.readiness import (
+from holdfast.archive.format.model import iso
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at run time
+from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.streams import expected_in, other_streams, stream_names, waiting_in
+from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
+from holdfast.config.archives_model import parse_size
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical.stream_state import MAX_RETAINED_BYTES
+from holdfast.sources.postgresql.setup.grants import plan_remove, plan_setup, script
+from holdfast.sources.postgresql.setup.grants import run as run_plan
+from holdfast.sources.postgresql.setup.readiness import (
     Readiness,
     check_database,
     check_server,
     choose_databases,
     find_pg_dump,
 )
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream_readiness import check_stream
-from holdfast.sources.postgresql.stream_rights import WantedStream
-from holdfast.sources.postgresql.stream_state import MAX_RETAINED_BYTES
+from holdfast.sources.postgresql.setup.stream_readiness import check_stream
+from holdfast.sources.postgresql.setup.stream_rights import WantedStream
+from holdfast.sources.postgresql.snapshot.preconditions import Obstacle
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from holdfast.config import SourceConfig
-    from holdfast.sources.postgresql.address import Address
-    from holdfast.sources.postgresql.grants import Plan
-    from holdfast.sources.postgresql.stream_state import ExpectedStream
+    from holdfast.config.archives_model import SourceConfig
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.sources.postgresql.logical.stream_state import ExpectedStream
+    from holdfast.sources.postgresql.setup.grants import Plan
 
 source_app = typer.Typer(
     name="source",

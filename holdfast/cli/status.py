@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from holdfast.archive import Archive, points
-from holdfast.archive.model import iso
-from holdfast.archive.waiting_tables import waiting_tables
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size, told_waiting
+from holdfast.archive import Archive
+from holdfast.archive.format.model import iso
+from holdfast.archive.history import restore_points
+from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, human_size, told_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import Console
 
-    from holdfast.archive.placed import Placed
+    from holdfast.archive.format.block_ref import Placed
 
 
 def status(url: Url, as_json: Json = False) -> None:
@@ -44,11 +45,11 @@ def _status(archive: Archive) -> dict[str, Any]:
                 "source": name,
                 "backups": len(_of_kind(blocks, name, "snapshot")),
                 "changes": len(_of_kind(blocks, name, "changes")),
-                "restorable_to": iso(points.intervals(archive.state, name)[-1].end),
+                "restorable_to": iso(restore_points.intervals(archive.state, name)[-1].end),
                 "rows": (_of_kind(blocks, name, "snapshot") or _of_kind(blocks, name, "changes"))[-1].rows,
                 "waiting": [each.model_dump(mode="json") for each in waiting_tables(archive.state, name)],
             }
-            for name in points.source_names(archive.state)
+            for name in restore_points.source_names(archive.state)
         ],
     }
 

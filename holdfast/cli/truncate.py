@@ -8,14 +8,14 @@ import typer
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.model import iso
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.truncation import plan_truncation, runs_of
-from holdfast.archive.truncation import truncate as truncate_archive
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size, show_rows
-from holdfast.replication.maintaining import opened_to_lead, state_to_plan
+from holdfast.archive.format.model import iso
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import plan_truncation, runs_of
+from holdfast.archive.maintenance.truncation import truncate as truncate_archive
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, human_size, show_rows
+from holdfast.replication.work.replica_maintenance import opened_to_lead, state_to_plan
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from holdfast.archive.truncation import PointPlan, TruncationPlan
+    from holdfast.archive.maintenance.truncation import PointPlan, TruncationPlan
 
 
 def truncate(

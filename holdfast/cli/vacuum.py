@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.vacuum import WAIT_S
-from holdfast.archive.vacuum import vacuum as vacuum_archive
-from holdfast.cli import places
-from holdfast.cli.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size
-from holdfast.config import parse_span
-from holdfast.replication.maintaining import vacuum_permit
+from holdfast.archive.maintenance.vacuum import WAIT_S
+from holdfast.archive.maintenance.vacuum import vacuum as vacuum_archive
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, human_size
+from holdfast.config.archives_model import parse_span
+from holdfast.replication.work.replica_maintenance import vacuum_permit
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from holdfast.archive.vacuum import Vacuumed
+    from holdfast.archive.maintenance.vacuum import Vacuumed
     from holdfast.storage import ObjectStore
 
 _SHOWN = 10

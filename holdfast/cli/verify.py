@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from holdfast.archive import Archive, locks
+from holdfast.archive.history.restore_points import source_names
 from holdfast.archive.locks import HistoryReader
-from holdfast.archive.points import source_names
-from holdfast.archive.repair import check_copy, repair
-from holdfast.archive.verify import THE_ARCHIVE, Scope, verify_and_remember
-from holdfast.cli import places
-from holdfast.cli.jobs import run_job
-from holdfast.cli.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.output import Output, human_size
-from holdfast.config import parse_budget, parse_span
-from holdfast.errors import UsageError
+from holdfast.archive.maintenance.repair import check_copy, repair
+from holdfast.archive.maintenance.verify import THE_ARCHIVE, Scope, verify_and_remember
+from holdfast.cli.shared import places
+from holdfast.cli.shared.jobs import run_job
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, human_size
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_model import parse_budget, parse_span
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from holdfast.archive.model import FileRecord
+    from holdfast.archive.format.model import FileRecord
     from holdfast.storage import ObjectStore
 
 _SHOW_S: Final = 5.0

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from holdfast.sources.postgresql.outages import words
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.outages import words
+from holdfast.sources.postgresql.connection.session import connect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.connection.address import Address
 
 _SHOWN = 200
 """Characters of a statement, in a message."""

@@ -6,12 +6,12 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
-from holdfast.archive.model import iso
+from holdfast.archive.format.model import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.archive.points import Interval
+    from holdfast.archive.history.restore_points import Interval
 
 _STEP = timedelta(microseconds=1)
 

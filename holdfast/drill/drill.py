@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.model import iso
-from holdfast.archive.points import intervals, only_source, resolve
-from holdfast.archive.runs import RunLog
+from holdfast.archive.format.model import iso
+from holdfast.archive.format.runs import RunLog
+from holdfast.archive.history.restore_points import intervals, only_source, resolve
+from holdfast.common.errors import DamagedError
+from holdfast.common.lsn import show_position
 from holdfast.drill import assertions
 from holdfast.drill.choice import choose_moment, whole_intervals
 from holdfast.drill.history import PREFIX
 from holdfast.drill.servers import DrillServer, sweep
-from holdfast.errors import DamagedError
-from holdfast.jobs import new_run_id
-from holdfast.moments import catalog_of
-from holdfast.position import show_position
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.definitions import without_event_triggers
-from holdfast.sources.postgresql.restricted_login import asking_login, make_loader
-from holdfast.sources.postgresql.session import connect
+from holdfast.operations.job_process import new_run_id
+from holdfast.point_in_time.recovery_target import catalog_of
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
+from holdfast.sources.postgresql.restore.rights.restricted_login import asking_login, make_loader
 
 if TYPE_CHECKING:
-    from holdfast.archive.state import State
-    from holdfast.archive.timeline import Moment
+    from holdfast.archive.format.state import State
+    from holdfast.archive.history.timeline import Moment
     from holdfast.storage import ObjectStore
 
 Restore = Callable[[Address, Sequence[str]], Mapping[str, Any]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.model import iso
-from holdfast.archive.runs import RunRecord
+from holdfast.archive.format.model import iso
+from holdfast.archive.format.runs import RunRecord
 
 if TYPE_CHECKING:
     from holdfast.storage import ObjectInfo, ObjectStore

@@ -17,14 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cleanup import tidy
-from holdfast.errors import HoldfastError
-from holdfast.jobs import process_start
-from holdfast.sources.postgresql import programs
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.sql import literal
+from holdfast.common.cleanup import tidy
+from holdfast.common.errors import HoldfastError
+from holdfast.operations.job_process import process_start
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import literal
+from holdfast.sources.postgresql.dump import programs
 
 if TYPE_CHECKING:
     from typing import Self

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast, get_args
 
-from holdfast.errors import SparkNeededError, UsageError
+from holdfast.common.errors import SparkNeededError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

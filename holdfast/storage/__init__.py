@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.storage.base import ConditionNotSupported, ObjectChanged, ObjectRetained, ObjectStore, StoreFull
+from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, ObjectRetained, ObjectStore, StoreFull
+from holdfast.storage.contract.keys import InvalidKey, check_key
+from holdfast.storage.encryption.sealed_store import SealedStore
 from holdfast.storage.folder import FolderStore
-from holdfast.storage.keys import InvalidKey, check_key
-from holdfast.storage.sealed import SealedStore
-from holdfast.storage.url import open_place, open_store
+from holdfast.storage.opening import open_store
+from holdfast.storage.url import open_place
 from locking.store import (
     Listing,
     ObjectExists,

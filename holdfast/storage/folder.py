@@ -17,10 +17,10 @@ from typing import IO, TYPE_CHECKING, NoReturn, cast
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from holdfast.cleanup import tidied
-from holdfast.storage.base import ConditionNotSupported, ObjectStore, StoreFull
-from holdfast.storage.file_errors import TranslatingFile
-from holdfast.storage.keys import TEMPORARY_PREFIX, check_key, check_prefix
+from holdfast.common.cleanup import tidied
+from holdfast.storage.contract.base import ConditionNotSupported, ObjectStore, StoreFull
+from holdfast.storage.contract.file_errors import TranslatingFile
+from holdfast.storage.contract.keys import TEMPORARY_PREFIX, check_key, check_prefix
 from locking.store import (
     Listing,
     ObjectExists,

@@ -18,14 +18,14 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from holdfast.storage.base import ConditionNotSupported
+from holdfast.storage.contract.base import ConditionNotSupported
 from holdfast.storage.race import Race, race
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.base import ObjectStore
+    from holdfast.storage.contract.base import ObjectStore
     from locking.store import Listing
 
 VERSION = 1

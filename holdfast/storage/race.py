@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from holdfast.storage.base import ObjectChanged
+from holdfast.storage.contract.base import ObjectChanged
 from locking.store import ObjectExists, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.base import ObjectStore
+    from holdfast.storage.contract.base import ObjectStore
 
 START_LIMIT = 10.0
 """Seconds to wait for a contender that does not come as far as the others."""

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from holdfast.storage.folder import FolderStore
-from holdfast.storage.sealed import SealedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.base import ObjectStore
+    from holdfast.storage.contract.base import ObjectStore
 
 SUPPORTED = "a folder, file:///folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
 
@@ -26,14 +25,6 @@ _CREDENTIALS = {
 
 _CLOUDS = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage", "bucket", "gcs")}
 """The name, what holds the objects, and the extra of our package, by scheme."""
-
-
-def open_store(url: str, key: str | None = None) -> SealedStore:
-    """The store of an archive, encrypted or not; parameters and errors are those of `open_place`.
-
-    :param key: address of the key that opens the archive; None for what the environment's ``HOLDFAST_KEY`` says.
-    """
-    return SealedStore(open_place(url), key)
 
 
 def open_place(url: str) -> ObjectStore:
@@ -74,7 +65,7 @@ def _open_s3_url(url: str, bucket: str, path: str) -> ObjectStore:
     if not bucket:
         raise UsageError(f"{url!r} names no bucket; write s3://bucket/prefix.")
     # boto3 takes a tenth of a second and more to import; who works in a folder need not wait for it.
-    from holdfast.storage.s3 import S3Store
+    from holdfast.storage.s3.store import S3Store
 
     return S3Store(bucket, path.strip("/"))
 
@@ -95,9 +86,9 @@ def _open_cloud_url(url: str, scheme: str, name: str, prefix: str) -> ObjectStor
 
 def _cloud_store(scheme: str) -> Callable[[str, str], ObjectStore]:
     if scheme == "az":
-        from holdfast.storage.azure import AzureStore
+        from holdfast.storage.azure.store import AzureStore
 
         return AzureStore
-    from holdfast.storage.gcs import GcsStore
+    from holdfast.storage.gcs.store import GcsStore
 
     return GcsStore

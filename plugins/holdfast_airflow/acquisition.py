@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.archives_yaml import find_archive
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.waiting import deferred_until_free
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
-from holdfast.errors import UsageError, sentence
+from holdfast.common.errors import UsageError, sentence
 
 if TYPE_CHECKING:
-    from holdfast.config import AlertConfig, ArchiveConfig
+    from holdfast.config.archives_model import AlertConfig, ArchiveConfig
 
 
 def notifiers(archive: ArchiveConfig) -> list[BaseNotifier]:

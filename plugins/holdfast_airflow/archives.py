@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 
-from holdfast.archives_yaml import find_config, read_archives
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_yaml import find_config, read_archives
 from holdfast_airflow.alerts import notifiers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.archives_yaml import ReadArchives
-    from holdfast.config import ArchiveConfig
+    from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.config.archives_yaml import ReadArchives
 
 ALL = "all"
 """In a form: every source."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from holdfast.config import parse_span
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_model import parse_span
 
 _YES = frozenset({"true", "1", "yes"})
 

@@ -9,8 +9,8 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from holdfast.errors import UsageError
-from holdfast.sources.postgresql.address import Address
+from holdfast.common.errors import UsageError
+from holdfast.sources.postgresql.connection.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.archives_yaml import find_archive
-from holdfast.errors import UsageError
-from holdfast.replication.settings import STORE_VARIABLE
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_yaml import find_archive
+from holdfast.replication.log.settings import STORE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from holdfast.config import ArchiveConfig
-    from holdfast.replication.replicas import LogState, ReplicaRow
-    from holdfast.replication.store import CoordinationStore
+    from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.replication.log.replicas import LogState, ReplicaRow
+    from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
 
@@ -34,7 +34,7 @@ class Replicated:
 
     def rows(self) -> list[ReplicaRow]:
         """Return its replicas."""
-        from holdfast.replication.replicas import replicas
+        from holdfast.replication.log.replicas import replicas
 
         return self.coordination.run(lambda c: replicas(c, self.log.archive))
 
@@ -51,8 +51,8 @@ def replicated(archive: str) -> Iterator[Replicated]:
     :param archive: a name in archives.yaml, which says `replicas` there, and `store` there or HOLDFAST_STORE.
     :raises UsageError: it has no replicas, or nobody says where their store is.
     """
-    from holdfast.replication.store import opened
-    from holdfast.replication.upkeep import log_at
+    from holdfast.replication.log.store import opened
+    from holdfast.replication.work.upkeep import log_at
     from holdfast.storage import open_store
 
     configured = find_archive(archive)

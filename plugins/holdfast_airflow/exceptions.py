@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from holdfast.errors import BusyError, HoldfastError, UsageError, exit_code_of
+from holdfast.common.errors import BusyError, HoldfastError, UsageError, exit_code_of
 from locking import InvalidLockName, LockError
 from locking.store import StoreDenied, StoreError
 

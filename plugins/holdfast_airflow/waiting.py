@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from holdfast.errors import BusyError
+from holdfast.common.errors import BusyError
 from holdfast_airflow.exceptions import JobFailed, LockWaitExpired
 
 if TYPE_CHECKING:

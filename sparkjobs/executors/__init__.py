@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from holdfast.errors import ReportedError
+    from holdfast.common.errors import ReportedError
 
     Reporter = Callable[[int, int], None]
     """Is told the rows and bytes that a task has done since it last said so."""

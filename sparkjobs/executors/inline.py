@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, sentence
+from holdfast.common.errors import HoldfastError, sentence
 from locking.store import StoreError
 from sparkjobs.executors import WATCH_S, Tally
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
-from holdfast.cleanup import tidied
-from holdfast.errors import HoldfastError, SparkEndedError, UsageError, sentence
-from holdfast.jobs import OF_WORKERS, WORKERS
-from sparkjobs import daemon
-from sparkjobs.executors import WATCH_S, Tally
+from holdfast.common.cleanup import tidied
+from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
+from holdfast.operations.job_process import OF_WORKERS, WORKERS
+from sparkjobs.executors import WATCH_S, Tally, daemon
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
 
 if TYPE_CHECKING:

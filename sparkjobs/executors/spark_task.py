@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.accumulators import AccumulatorParam
 
-from holdfast.errors import HoldfastError, ReportedError, exit_code_of, kind_of, sentence
+from holdfast.common.errors import HoldfastError, ReportedError, exit_code_of, kind_of, sentence
 from sparkjobs.executors import Tally
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.support.missing import MissingError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from tests.support.followed import Followed, open_followed
 from tests.support.replay import replay, state_of
 

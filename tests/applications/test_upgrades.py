@@ -14,7 +14,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from bench.support.missing import MissingError
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 from tests.support.followed import Followed, open_followed
 from tests.support.replay import replay, state_of
 

@@ -12,7 +12,7 @@ import pytest
 from bench.command import measure_and_report, new_parser
 from bench.forked import ForkedError
 from bench.processes import ProgramError
-from holdfast.errors import HoldfastError
+from holdfast.common.errors import HoldfastError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from bench.holdfast_command import Measured, working_seconds
-from holdfast.archive.runs import RunRecord
+from holdfast.archive.format.runs import RunRecord
 
 
 def record(step: str, elapsed: float, seconds: float | None = None) -> RunRecord:

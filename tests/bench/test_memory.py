@@ -15,8 +15,8 @@ def proc(tmp_path: Path) -> Path:
     """A /proc with Spark's JVM 1, its Python daemon 2, and the daemon's worker 3."""
     for pid, parent, command in (
         (1, 0, "java\0"),
-        (2, 1, "python\0-m\0sparkjobs.daemon\0"),
-        (3, 2, "python\0-m\0sparkjobs.daemon\0"),
+        (2, 1, "python\0-m\0sparkjobs.executors.daemon\0"),
+        (3, 2, "python\0-m\0sparkjobs.executors.daemon\0"),
     ):
         folder = tmp_path / str(pid)
         folder.mkdir()

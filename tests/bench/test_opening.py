@@ -8,7 +8,8 @@ import pytest
 
 from bench import opening
 from bench.opening import Opening, Openings, as_markdown, make_archive, open_and_list
-from holdfast.archive import Archive, State, points
+from holdfast.archive import Archive, State
+from holdfast.archive.history import restore_points
 from holdfast.storage import open_store
 
 
@@ -23,7 +24,7 @@ def test_an_archive_of_an_age_has_its_newest_blocks_and_all_of_them_can_be_resto
     archive = Archive.open(open_store(str(tmp_path / "a")))
     assert (archive.state.sequence, len(archive.state.blocks)) == (50, 10)
     assert sum(len(placed.block.files()) - 1 for placed in archive.state.blocks.values()) == 200
-    (source,) = points.describe(archive.state)["sources"]
+    (source,) = restore_points.describe(archive.state)["sources"]
     assert (len(source["intervals"]), source["gaps"]) == (1, [])
     assert archive.state == State.begun(2).after(archive.commits())
     assert len(list((tmp_path / "a" / "checkpoints").iterdir())) == 1

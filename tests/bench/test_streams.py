@@ -10,8 +10,8 @@ from bench import streams, workload
 from bench.holdfast_command import HoldfastCommand
 from bench.processes import ProgramError
 from bench.streams import MIXED, ChangeStream
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 
 
 @pytest.mark.exhaustive

@@ -8,8 +8,8 @@ import pytest
 
 from bench.holdfast_command import HoldfastCommand
 from bench.to_moments import PLAIN, Moments, in_blocks
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 
 
 @pytest.mark.exhaustive

@@ -28,17 +28,17 @@ from demo.screen import Screen
 from demo.story import Story
 from demo.supervisor import descendants
 from holdfast.archive import Archive
-from holdfast.archive.points import intervals
-from holdfast.archive.verify import verify
+from holdfast.archive.history.restore_points import intervals
+from holdfast.archive.maintenance.verify import verify
 from holdfast.operations.executor_choice import FORCED_VARIABLE
-from holdfast.replication.membership import found
-from holdfast.replication.replicas import mark_lost, replica
-from holdfast.replication.store import CoordinationStore
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.replication.log.replicas import mark_lost, replica
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.work.membership import found
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
-from holdfast.storage.key_source import ENVIRONMENT, new_key
+from holdfast.storage.encryption.key_source import ENVIRONMENT, new_key
 from locking import Owner, RWLock, inspect
 from tests.support.airflow_dags import ARCHIVES, KEPT_DAG, LOCKED_DAG, MAPPED_DAG, POLICY, PROTECTED_DAG, REAPER_DAG
 from tests.support.command import all_gone, until

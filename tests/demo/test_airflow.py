@@ -16,7 +16,7 @@ import pytest
 
 from demo.airflow import AirflowStandalone, AirflowStartError
 from demo.supervisor import descendants
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 
 pytestmark = pytest.mark.slow
 

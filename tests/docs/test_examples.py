@@ -11,7 +11,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
-from holdfast.archives_yaml import load_config
+from holdfast.config.archives_yaml import load_config
 from holdfast.storage import open_store
 from locking import RWLock, inspect
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.archive.lockplan import AVAILABLE, ORDER, PLANS, TABLE
+from holdfast.archive.locks.lock_table import AVAILABLE, ORDER, PLANS, TABLE
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 

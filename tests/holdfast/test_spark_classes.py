@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import jobs, spark_classes
-from holdfast.errors import HoldfastError
+from holdfast import spark_classes
+from holdfast.common.errors import HoldfastError
+from holdfast.operations import job_process
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the classes are kept, in a folder with a blank in its name."""
     file = tmp_path / "an environment" / "spark.jsa"
-    monkeypatch.setattr(jobs, "classes_file", lambda: file)
+    monkeypatch.setattr(job_process, "classes_file", lambda: file)
     return file
 
 
@@ -30,20 +31,20 @@ def _of_jobs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     What is told to Java, and what Java makes of it, is the same.
     """
     if not request.param:
-        monkeypatch.setattr(jobs, "find_application", lambda name: Path("--version"))
+        monkeypatch.setattr(job_process, "find_application", lambda name: Path("--version"))
 
 
 def rehearse(tmp_path: Path, *options: str) -> tuple[int, str]:
     """Run two tasks in Spark as a job would; return its exit code, and what was said."""
     log = tmp_path / "spark.log"
-    conf = jobs.spark_conf()
-    conf[jobs.DRIVER_OPTIONS] = " ".join([conf[jobs.DRIVER_OPTIONS], *options])
-    code = jobs.submit("rehearsal", [], jobs.job_environment(None, None, None), conf=conf, log=log)
+    conf = job_process.spark_conf()
+    conf[job_process.DRIVER_OPTIONS] = " ".join([conf[job_process.DRIVER_OPTIONS], *options])
+    code = job_process.submit("rehearsal", [], job_process.job_environment(None, None, None), conf=conf, log=log)
     return code, log.read_text()
 
 
 def test_they_lie_in_the_environment_of_this_spark() -> None:
-    found = jobs.classes_file()
+    found = job_process.classes_file()
     assert found is not None
     assert (found.name, found.is_relative_to(sys.prefix)) == ("spark-4.2.0.jsa", True)
 
@@ -53,22 +54,22 @@ def test_a_spark_that_is_not_of_this_environment_is_left_as_it_is(monkeypatch: p
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", not_installed)
-    assert jobs.spark_conf() == jobs.SPARK_CONF
+    assert job_process.spark_conf() == job_process.SPARK_CONF
     with pytest.raises(HoldfastError, match="pyspark is not installed"):
         spark_classes.prepare()
 
 
 def test_where_nothing_was_prepared_java_is_told_nothing(file: Path) -> None:
-    assert jobs.spark_conf() == jobs.SPARK_CONF
+    assert job_process.spark_conf() == job_process.SPARK_CONF
 
 
 def test_what_was_prepared_is_told_to_java_as_one_word(file: Path) -> None:
     file.parent.mkdir()
     file.touch()
-    conf = jobs.spark_conf()
-    options = shlex.split(conf.pop(jobs.DRIVER_OPTIONS))
+    conf = job_process.spark_conf()
+    options = shlex.split(conf.pop(job_process.DRIVER_OPTIONS))
     assert options[:2] == ["-XX:TieredStopAtLevel=1", f"-XX:SharedArchiveFile={file}"]
-    assert conf.items() < jobs.SPARK_CONF.items()
+    assert conf.items() < job_process.SPARK_CONF.items()
 
 
 @pytest.mark.slow
@@ -102,7 +103,7 @@ def test_what_was_there_stays_where_spark_fails(file: Path, monkeypatch: pytest.
         log.write_text("no room")
         return 1
 
-    monkeypatch.setattr(jobs, "submit", failing)
+    monkeypatch.setattr(job_process, "submit", failing)
     with pytest.raises(HoldfastError, match="Spark ended with exit code 1: no room"):
         spark_classes.prepare()
     assert spark_classes.main() == 1

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.errors import RefusedError, UsageError
-from holdfast.replication.membership import found
-from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.replicas import add
-from holdfast.replication.settings import Wish
-from holdfast.replication.store import CoordinationStore
+from holdfast.common.errors import RefusedError, UsageError
+from holdfast.replication.log.replicas import add
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.work.membership import found
+from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import ObjectStore, open_store
 from holdfast.tables import find_table, table_at
 from tests.support.queried import fill

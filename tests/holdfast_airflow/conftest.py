@@ -26,8 +26,8 @@ if "airflow" not in sys.modules:
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from holdfast.archive import Archive
-from holdfast.jobs import job_environment
 from holdfast.operations.executor_choice import FORCED_VARIABLE
+from holdfast.operations.job_process import job_environment
 from holdfast.storage import ObjectStore, open_store
 from tests.support.fake_spark import answering
 from tests.support.operators import PASSWORD, FakeSpark
@@ -106,10 +106,10 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
         snapshot = SimpleNamespace(to_json=partial(str, f"snapshot {next(numbers)}"))
         yield SimpleNamespace(snapshot=snapshot, why_gone=lambda: gone.pop() if gone else "")
 
-    monkeypatch.setattr("holdfast.backups.hold_snapshot", hold_snapshot)
-    monkeypatch.setattr("holdfast.following.connect", lambda address: nullcontext())
-    monkeypatch.setattr("holdfast.following._tell_what_is_left", lambda *_: None)
-    monkeypatch.setattr("holdfast.following._check_database", lambda *_: (None, ""))
+    monkeypatch.setattr("holdfast.operations.backup_run.hold_snapshot", hold_snapshot)
+    monkeypatch.setattr("holdfast.operations.backup_decision.connect", lambda address: nullcontext())
+    monkeypatch.setattr("holdfast.operations.backup_decision._tell_what_is_left", lambda *_: None)
+    monkeypatch.setattr("holdfast.operations.backup_decision._check_database", lambda *_: (None, ""))
     monkeypatch.setattr("holdfast_airflow.operators.job.check_java", lambda: None)  # it starts Java each time
     with answering() as name:
         monkeypatch.setenv("FAKE_SPARK_ANSWERS", name)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.config import AlertConfig, ArchiveConfig
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_model import AlertConfig, ArchiveConfig
 from holdfast_airflow.alerts import notifiers
 from holdfast_airflow.archives import archive_dag
 from tests.support.alerts import FileNotifier

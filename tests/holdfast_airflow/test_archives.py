@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config import ArchiveConfig
+from holdfast.config.archives_model import ArchiveConfig
 from holdfast_airflow.archives import archive_dag, archives_at_one_place, configured_archives
 
 DAILY = ArchiveConfig.model_validate({"url": "s3://backups/shop", "schedule": {"vacuum": "@daily"}})

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from holdfast.archives_yaml import find_archive
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow.arguments import is_yes, listed, number, span
 from holdfast_airflow.operators import BackupOperator, RestoreOperator, TruncateOperator
 

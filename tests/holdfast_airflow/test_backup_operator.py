@@ -15,13 +15,13 @@ from airflow.sdk.exceptions import TaskDeferred
 
 import locking
 from holdfast.archive import Archive
-from holdfast.archive.runs import read_last
-from holdfast.archives_yaml import find_archive
-from holdfast.errors import BusyError, RefusedError
-from holdfast.following import Decision
-from holdfast.replication import schema
-from holdfast.replication.settings import Wish
-from holdfast.replication.store import CoordinationStore
+from holdfast.archive.format.runs import read_last
+from holdfast.common.errors import BusyError, RefusedError
+from holdfast.config.archives_yaml import find_archive
+from holdfast.operations.backup_decision import Decision
+from holdfast.replication.log import schema
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.store import CoordinationStore
 from holdfast.storage import ObjectStore
 from holdfast_airflow.assets import backups_of
 from holdfast_airflow.exceptions import JobFailed, JobRefused
@@ -47,7 +47,7 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
                 say(line)
             return decision
 
-        monkeypatch.setattr("holdfast.backups.decide", decided)
+        monkeypatch.setattr("holdfast.operations.backup_run.decide", decided)
 
     return decide_beforehand
 
@@ -300,7 +300,7 @@ def test_snapshot_that_cannot_be_taken_fails_the_task_before_spark_is_started(
     def refuse(address: object) -> None:
         raise RefusedError("reader may not read public.secrets")
 
-    monkeypatch.setattr("holdfast.backups.hold_snapshot", refuse)
+    monkeypatch.setattr("holdfast.operations.backup_run.hold_snapshot", refuse)
     with pytest.raises(JobRefused, match="may not read"):
         run(backup(), context)
     assert not spark.note.exists()
@@ -314,7 +314,7 @@ def test_failed_release_does_not_fail_a_finished_backup(
     def fail(_: Any) -> None:
         raise locking.LockStateUnknown("the store is gone")
 
-    monkeypatch.setattr("holdfast.archive.locks.HeldLocks.release", fail)
+    monkeypatch.setattr("holdfast.archive.locks.locks.HeldLocks.release", fail)
     spark.play("succeed")
     assert run(backup(), context)["commit"] == 1
 
@@ -388,7 +388,7 @@ def test_backup_waits_on_where_the_store_is_away_when_its_quorum_was_decided(
     def away(*args: object, **more: object) -> None:
         raise BusyError("the store is away")
 
-    monkeypatch.setattr("holdfast.backups.await_quorum", away)
+    monkeypatch.setattr("holdfast.operations.backup_run.await_quorum", away)
     with pytest.raises(TaskDeferred):
         backup().execute_decided({}, {"state": "decided"}, summary)
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg.conninfo
 import pytest
 
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from holdfast_airflow.connections import database_address
 
 

@@ -14,7 +14,7 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, locks
 from holdfast.drill import drills_of
 from holdfast.drill.assertions import Asserted
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import DrillOperator
@@ -162,7 +162,10 @@ def test_no_server_is_started_while_a_lock_is_waited_for(
     with RWLock(store, "history").write(purpose="vacuum"), pytest.raises(TaskDeferred):
         run(drill(), context)
     assert (servers, drills_of(store)) == ([], [])
-    with locks.acquire(store, "compaction", owner=Owner(), purpose="compaction", wait=0), pytest.raises(JobRefused):
+    with (
+        locks.acquire(store, "compaction", owner=Owner(), purpose="compaction", wait=0),
+        pytest.raises(JobRefused),
+    ):
         run(drill(at="commit:9"), context)  # nothing of a drill keeps out, or waits for, other work
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from holdfast.jobs import process_start
 from holdfast.operations.executor_choice import HAND_OVER
+from holdfast.operations.job_process import process_start
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused
 from holdfast_airflow.operators import (
@@ -178,7 +178,7 @@ def test_a_spark_that_does_not_start_after_the_hand_over_says_its_last_lines(
     store: ObjectStore, spark: FakeSpark, program: Program, context: dict[str, Any]
 ) -> None:
     program(
-        "import sys; from holdfast.archive.runs import RunLog; from holdfast.storage import open_store;"
+        "import sys; from holdfast.archive.format.runs import RunLog; from holdfast.storage import open_store;"
         "given = dict(zip(sys.argv[2::2], sys.argv[3::2]));"
         "RunLog(open_store(given['--archive']), given['--run'], 'compaction').progress('going over to Spark');"
         f"sys.exit({HAND_OVER})"

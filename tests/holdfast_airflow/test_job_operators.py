@@ -17,9 +17,9 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
 from holdfast.archive import Archive
-from holdfast.jobs import process_start
+from holdfast.operations.job_process import process_start
 from holdfast.storage import ObjectStore, open_store
-from holdfast.storage.key_source import new_key
+from holdfast.storage.encryption.key_source import new_key
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
 from holdfast_airflow.operators import BackupOperator, RestoreOperator
 from holdfast_airflow.operators.job import ArchiveJobOperator

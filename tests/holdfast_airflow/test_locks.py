@@ -15,7 +15,7 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskDeferred
 
 import locking
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from holdfast.storage import ObjectStore
 from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.decorators import locked

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdfast.jobs import process_start
+from holdfast.operations.job_process import process_start
 from holdfast_airflow.processes import RUN_VARIABLE, end_job
 
 SLEEP = "import time; print('here', flush=True); time.sleep(600)"

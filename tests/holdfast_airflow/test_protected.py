@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, task
 
-from holdfast.marks import SetMark
+from holdfast.operations.marks import SetMark
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import MarkOperator, protected
@@ -54,7 +54,7 @@ def test_a_mark_is_set_in_the_source_and_left_in_each_replica(
         asked.update(stores=[each.url for each in stores], source=source, name=name, **more)
         return SetMark("0/1", archive.identity.created, "no pg_dump")
 
-    monkeypatch.setattr("holdfast.marks.set_mark", set_mark)
+    monkeypatch.setattr("holdfast.operations.marks.set_mark", set_mark)
     done = run(MarkOperator(task_id="mark", archive="shop", name="before 4.2"), context)
     assert asked["stores"] == [store.url]
     assert (asked["source"], asked["name"], asked["tables"]) == ("shop_db", "before 4.2", ["*.*"])

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import HoldfastError
-from holdfast.replication import schema
-from holdfast.replication.settings import Wish
-from holdfast.replication.store import CoordinationStore
+from holdfast.common.errors import HoldfastError
+from holdfast.replication.log import schema
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.store import CoordinationStore
 from holdfast_airflow.triggers.quorum import QuorumTrigger
 from tests.support.replicated import Replicas, nothing
 
@@ -84,12 +84,12 @@ def test_it_goes_on_where_the_store_does_not_answer_and_gives_up_in_time(
     def fail(*args: object, **more: object) -> None:
         raise HoldfastError("no connection")
 
-    monkeypatch.setattr("holdfast.replication.backing_up.pending_quorum", fail)
+    monkeypatch.setattr("holdfast.replication.work.replica_backup.pending_quorum", fail)
     pauses = between(monkeypatch, lambda: None, monkeypatch.undo)
     two.sync("far")
     assert fire(waits(two))["state"] == "decided"
     assert len(pauses) == 2
-    monkeypatch.setattr("holdfast.replication.backing_up.pending_quorum", fail)
+    monkeypatch.setattr("holdfast.replication.work.replica_backup.pending_quorum", fail)
     event = fire(waits(two, seconds=0))
     assert event["state"] == "expired"
     assert "could not be read: no connection. 'holdfast points' shows whether the backup counts" in event["message"]

@@ -16,11 +16,11 @@ from airflow.sdk.exceptions import TaskDeferred
 from sqlalchemy import Connection
 
 from holdfast.archive import Archive
-from holdfast.archive.verify import verify
-from holdfast.errors import DamagedError
-from holdfast.replication import schema
-from holdfast.replication.replicas import mark_lost, remove, replica
-from holdfast.replication.store import CoordinationStore
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import DamagedError
+from holdfast.replication.log import schema
+from holdfast.replication.log.replicas import mark_lost, remove, replica
+from holdfast.replication.log.store import CoordinationStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused
 from holdfast_airflow.operators import RecoverReplicas, SyncReplica, TrimLog, VerifyOperator
 from locking import RWLock

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.replication.settings import STORE_VARIABLE
-from holdfast.replication.store import CoordinationStore
+from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.store import CoordinationStore
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators import RestoreOperator

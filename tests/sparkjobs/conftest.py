@@ -13,18 +13,19 @@ from typing import Literal
 
 import pytest
 
-from holdfast import backups, jobs
 from holdfast.archive import Archive, locks
-from holdfast.archive.runs import read_last
-from holdfast.errors import HoldfastError, exit_code_of
+from holdfast.archive.format.runs import read_last
+from holdfast.common.errors import HoldfastError, exit_code_of
+from holdfast.operations import backup_run, job_process
 from holdfast.operations.executor_choice import check_hand_over
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
-from sparkjobs import backup, driver, restore
+from sparkjobs import backup, restore
+from sparkjobs.driver import application
 from tests.support import command
 from tests.support.jobs import Ran, RunJob, SteadyExecutor, session_arguments
 from tests.support.servers import RestartedServer
@@ -54,7 +55,7 @@ def on_spark() -> None:
 def inline(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All other jobs of this process run without Spark, one task after the other."""
     if "on_spark" not in request.fixturenames:
-        monkeypatch.setattr(driver, "make_executor", lambda operation: SteadyExecutor())
+        monkeypatch.setattr(application, "make_executor", lambda operation: SteadyExecutor())
 
 
 @pytest.fixture(scope="session")
@@ -164,13 +165,13 @@ def job_environment(monkeypatch: pytest.MonkeyPatch, job_locks: locks.HeldLocks)
     """Makes this process look like a job that the command has started; Spark runs in it, too."""
 
     def make(address: Address, role: Literal["source", "target"]) -> None:
-        for name, value in jobs.job_environment(address.url, address.password, job_locks, role).items():
+        for name, value in job_process.job_environment(address.url, address.password, job_locks, role).items():
             monkeypatch.setenv(name, value)
 
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", session_arguments("local[2,4]"))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv(jobs.LOCKS_VARIABLE, job_locks.handles())
+    monkeypatch.setenv(job_process.LOCKS_VARIABLE, job_locks.handles())
     return make
 
 
@@ -192,7 +193,7 @@ def run_backup(store: ObjectStore, job_environment: Callable[..., None], monkeyp
             return ""
 
         try:
-            backups.run_to_the_end(store, run, address, arguments=given, attempt=attempt)
+            backup_run.run_to_the_end(store, run, address, arguments=given, attempt=attempt)
         except HoldfastError as error:
             codes.append(exit_code_of(error))
         code, record = codes[-1], read_last(store, run)

@@ -12,12 +12,12 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.sources.postgresql import grants
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.setup import grants
 from holdfast.storage import ObjectStore
-from sparkjobs.driver import Job
-from sparkjobs.snapshot_reader import Limits
+from sparkjobs.driver.application import Job
+from sparkjobs.driver.snapshot_reader import Limits
 from tests.support.jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
@@ -208,7 +208,7 @@ def test_a_backup_keeps_to_the_limits_it_was_given(
         *(f"create table t{number} as select generate_series(1, 10) as id" for number in range(4)),
         "create table many as select repeat('x', 1000) as word from generate_series(1, 2000)",
     )
-    monkeypatch.setattr("sparkjobs.pieces.PIECE_BYTES", 1)
+    monkeypatch.setattr("sparkjobs.tasks.pieces.PIECE_BYTES", 1)
     code, record = run_backup(source, "--connections", "1", "--bandwidth", "1000000")
     assert record.result is not None, record.error
     assert (code, record.result["rows"]) == (0, 2040)

@@ -19,16 +19,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import jobs
-from holdfast.archive import Archive, lockplan, locks, points
-from holdfast.archive.blocks import read_batches
-from holdfast.archive.model import Block
-from holdfast.archive.runs import read_last, read_unfinished
-from holdfast.archive.unfinished import FinishedPiece
-from holdfast.archive.verify import verify
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.archive import Archive, locks
+from holdfast.archive.files.blocks import read_batches
+from holdfast.archive.format.model import Block
+from holdfast.archive.format.resume import FinishedPiece
+from holdfast.archive.format.runs import read_last, read_unfinished
+from holdfast.archive.history import restore_points
+from holdfast.archive.locks import lock_table
+from holdfast.archive.maintenance.verify import verify
+from holdfast.operations import job_process as jobs
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock
 from tests.support.command import until
@@ -351,13 +353,13 @@ def look_and_run_again(lane: Lane, folder: Path, place: str, *, committed: bool)
     assert verify(after, deep=True).damage == (), place
     blocks = [block for commit in after.commits() for block in commit.add]
     assert len(blocks) == len({block.id for block in blocks}) == expected + 1, place
-    assert points.resolve(after.state, after.store, SOURCE, "latest").commit == expected + 1, place
+    assert restore_points.resolve(after.state, after.store, SOURCE, "latest").commit == expected + 1, place
     for block in blocks:
         assert rows_of(after, block) == {"public.orders": ORDERS, "public.people": PEOPLE}, place
     named = [file.path for block in blocks for file in block.files()]
     assert len(named) == len(set(named)), place
     # Readers of the next backup may pass by what a dead reader has left; who needs the lock alone takes it away.
-    for planned in lockplan.plan("backup", [SOURCE]):
+    for planned in lock_table.plan("backup", [SOURCE]):
         RWLock(after.store, planned.resource).write(purpose="next", wait=0).release()
     until(lambda: nothing_left_in(lane.source), f"sessions and slots to go ({place})", limit_s=NOTICE_S)
 

@@ -8,18 +8,20 @@ from pathlib import Path
 import pytest
 
 from bench.support.blocks import make_block
-from holdfast import jobs
 from holdfast.archive import Archive, Change
-from holdfast.archive.model import Block
-from holdfast.archive.runs import RunRecord, read_last, read_unfinished
-from holdfast.archive.unfinished import Unfinished
-from holdfast.archive.verify import verify
-from holdfast.errors import SparkEndedError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.export import Snapshot
-from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.archive.format.model import Block
+from holdfast.archive.format.resume import Unfinished
+from holdfast.archive.format.runs import RunRecord, read_last, read_unfinished
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import SparkEndedError
+from holdfast.operations import job_process
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.snapshot.export import Snapshot
+from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore
-from sparkjobs import backup, driver, pieces
+from sparkjobs import backup
+from sparkjobs.driver import application
+from sparkjobs.tasks import pieces
 from tests.support.jobs import failed
 
 pytestmark = pytest.mark.service
@@ -49,7 +51,7 @@ def drive(
 
     def run(snapshot: Snapshot) -> tuple[int, RunRecord]:
         job_environment(shop, "source")
-        monkeypatch.setenv(jobs.SNAPSHOT_VARIABLE, snapshot.to_json())
+        monkeypatch.setenv(job_process.SNAPSHOT_VARIABLE, snapshot.to_json())
         code = backup.main(["--archive", store.url, "--source", "shop", "--run", "r"])
         record = read_last(store, "r")
         assert record is not None
@@ -209,7 +211,7 @@ def test_a_commit_that_arrives_late_is_the_only_one(
 ) -> None:
     commit = backup._commit
 
-    def arrive_first(job: driver.Job, archive: Archive, block: Block, started_from: str | None) -> object:
+    def arrive_first(job: application.Job, archive: Archive, block: Block, started_from: str | None) -> object:
         change = Change(kind="backup", add=(block,), expected_ends={"shop": None})
         Archive.open(store).add(lambda state: change, check=lambda: None, fence=None)
         return commit(job, archive, block, started_from)
@@ -248,13 +250,13 @@ def test_a_snapshot_that_is_gone_before_the_commit_commits_nothing(
 ) -> None:
     with hold_snapshot(shop) as held:
 
-        class Cut(driver.Job):
+        class Cut(application.Job):
             def map(self, *arguments: object, **options: object) -> list[object]:
                 found = super().map(*arguments, **options)  # type: ignore[arg-type]
                 held.session.close()
                 return found
 
-        monkeypatch.setattr(driver, "Job", Cut)
+        monkeypatch.setattr(application, "Job", Cut)
         code, said = failed(drive(held.snapshot))
     assert code == 1
     assert "the snapshot is gone: the session that held it has ended" in said

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import backups
-from holdfast.archive import points
-from holdfast.archive.model import iso
-from holdfast.archive.waiting_tables import waiting_tables
-from holdfast.errors import BusyError, ReportedError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import HeldSnapshot
+from holdfast.archive.format.model import iso
+from holdfast.archive.history import restore_points
+from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.common.errors import BusyError, ReportedError
+from holdfast.operations import backup_run
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot
 from tests.support.command_here import run_here
 from tests.support.followed import Followed, known, open_followed
 
@@ -129,15 +129,15 @@ def test_changes_are_backed_up_where_no_snapshot_can_be_taken_and_the_tables_beg
     family.run("create table child (id int primary key, p int references parent)", "insert into child values (7, 2)")
     family.run("insert into parent values (3, 'three')")
     with monkeypatch.context() as patch:
-        patch.setattr(backups, "hold_snapshot", busy)
+        patch.setattr(backup_run, "hold_snapshot", busy)
         with pytest.raises(ReportedError, match=r"public\.child.*locked by pid 17") as caught:
             family.back_up()
     assert caught.value.reported_code == 1
     (waiting,) = waiting_tables(family.archive().state, "shop")
     assert (waiting.table, waiting.act) == ("public.child", False)
-    (source,) = points.describe(family.archive().state)["sources"]
+    (source,) = restore_points.describe(family.archive().state)["sources"]
     assert [each["table"] for each in source["waiting"]] == ["public.child"]
     result = family.back_up()
     assert (result["begun"], result["waiting"]) == (["public.child"], [])
-    (source,) = points.describe(family.archive().state)["sources"]
+    (source,) = restore_points.describe(family.archive().state)["sources"]
     assert source["waiting"] == []

@@ -19,16 +19,16 @@ import pytest
 
 from holdfast.archive import Archive, locks
 from holdfast.archive import archive as archives
-from holdfast.archive.verify import verify
-from holdfast.errors import SparkEndedError
-from holdfast.following import Wanted, decide
-from holdfast.sources.postgresql import peek
-from holdfast.sources.postgresql import stream as streams
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import SparkEndedError
+from holdfast.operations.backup_decision import Wanted, decide
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import peek
+from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.storage import ObjectStore
 from locking import Owner
-from sparkjobs import driver, following
+from sparkjobs.driver import application, following
 from tests.support import followed_shop
 from tests.support.command import until
 from tests.support.command_here import run_here
@@ -90,7 +90,7 @@ def assert_whole(store: ObjectStore, truth: Truth, place: str) -> None:
 
 
 def fail_store(patch: pytest.MonkeyPatch, store: ObjectStore, failing: Failing) -> None:
-    patch.setattr(driver, "open_store", lambda url: SteppedStore(store, failing))
+    patch.setattr(application, "open_store", lambda url: SteppedStore(store, failing))
 
 
 @pytest.mark.exhaustive
@@ -270,7 +270,7 @@ def test_a_spark_that_is_killed_between_windows_is_started_again_and_goes_on(
         raise SparkEndedError("Spark's Java process has ended in the middle of the job")
 
     with pytest.MonkeyPatch.context() as patch:
-        once_before(patch, driver.Job, "map", killed, at=3)
+        once_before(patch, application.Job, "map", killed, at=3)
         code, record = run_backup(truth.address, *CHANGES)
     assert (code, record.result and record.result["kind"]) == (0, "changes"), record.error
     assert "starting it again (attempt 2 of 3)" in " ".join(record.said)

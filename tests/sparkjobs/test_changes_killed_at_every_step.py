@@ -19,14 +19,15 @@ from typing import Any, Literal
 
 import pytest
 
-from holdfast import jobs
-from holdfast.archive import Archive, lockplan, locks
-from holdfast.archive.runs import read_last
-from holdfast.following import Wanted, decide
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.archive import Archive, locks
+from holdfast.archive.format.runs import read_last
+from holdfast.archive.locks import lock_table
+from holdfast.operations import job_process as jobs
+from holdfast.operations.backup_decision import Wanted, decide
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import open_store
 from locking import Owner, RWLock
 from tests.support import followed_shop
@@ -352,5 +353,5 @@ def look(followed: Followed, truth: Truth, place: str, *, every: int) -> None:
     followed_shop.check_whole(archive, place)
     followed_shop.check_once(archive, place)
     followed_shop.check_moments(archive, truth, place, every=every)
-    for planned in lockplan.plan("backup", [SOURCE]):
+    for planned in lock_table.plan("backup", [SOURCE]):
         RWLock(archive.store, planned.resource).write(purpose="next", wait=0).release()

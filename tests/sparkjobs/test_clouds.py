@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.errors import HoldfastError
-from holdfast.sources.postgresql import grants
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream import stream_name
-from holdfast.sources.postgresql.stream_rights import WantedStream
+from holdfast.common.errors import HoldfastError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical.stream import stream_name
+from holdfast.sources.postgresql.setup import grants
+from holdfast.sources.postgresql.setup.stream_rights import WantedStream
 from holdfast.storage import ObjectStore
 from tests.sparkjobs.test_rows_first import rows
 from tests.support.clouds import CLOUDS, READS_LARGE_OBJECTS

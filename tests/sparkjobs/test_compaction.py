@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Change, locks
-from holdfast.archive.compaction import join
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.timeline import Moment
-from holdfast.archive.truncation import truncate
-from holdfast.archive.vacuum import Vacuumed, vacuum
-from holdfast.archive.verify import verify
-from holdfast.errors import RefusedError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.archive.history.timeline import Moment
+from holdfast.archive.maintenance.compaction import join
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.archive.maintenance.vacuum import Vacuumed, vacuum
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import RefusedError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs.merging import SHARE_BYTES
+from sparkjobs.tasks.merging import SHARE_BYTES
 from tests.support.command import ON_SPARK, run
 from tests.support.command_here import run_here
 from tests.support.compacting import NOTHING, compact, everything_told
@@ -124,7 +124,7 @@ def hashes_of(moment: Moment) -> dict[str, str]:
 def test_a_snapshot_that_was_made_is_what_a_full_backup_of_that_moment_takes(
     shop: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, share_bytes: int
 ) -> None:
-    monkeypatch.setattr("sparkjobs.merging.SHARE_BYTES", share_bytes)
+    monkeypatch.setattr("sparkjobs.tasks.merging.SHARE_BYTES", share_bytes)
     before = shop.archive().state
     said = compact(shop.store, NOTHING, consolidate=True)
     made = shop.moment(f"commit:{said['commit']}")

@@ -14,14 +14,15 @@ from pyarrow.fs import FileSystem
 
 from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.compaction import plan_compaction
-from holdfast.archive.points import describe
-from holdfast.archive.verify import verify
-from holdfast.errors import HoldfastError, SparkNeededError
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.archive.history.restore_points import describe
+from holdfast.archive.maintenance.compaction import plan_compaction
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import HoldfastError, SparkNeededError
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
-from sparkjobs import compaction, driver
+from sparkjobs import compaction
+from sparkjobs.driver import application
 from tests.support.compacting import EVERYTHING, compact, compaction_job, everything_told, outcomes
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.followed import open_followed
@@ -171,11 +172,11 @@ def test_a_compaction_hands_itself_over_to_spark_before_its_first_commit_or_not_
     state = Archive.open(store).state
     first, second = plan_compaction(state, EVERYTHING, store.list(IDENTITY_KEY).now, source=None)
     room = first.size + second.size - (0 if consolidate else 1)
-    monkeypatch.setattr(driver, "INLINE_STORED_BYTES", room)
+    monkeypatch.setattr(application, "INLINE_STORED_BYTES", room)
     with pytest.raises(SparkNeededError), compaction_job(store, bounded=True) as job:
         compaction.compact(job, compaction.Wish(EVERYTHING, consolidate=consolidate))
     assert Archive.open(store).state.sequence == state.sequence
-    monkeypatch.setattr(driver, "INLINE_STORED_BYTES", 1 << 30)
+    monkeypatch.setattr(application, "INLINE_STORED_BYTES", 1 << 30)
     with compaction_job(store, bounded=True) as job:
         done = compaction.compact(job, compaction.Wish(EVERYTHING, consolidate=consolidate))
     assert [each["blocks"] for each in done["joined"]] == BLOCKS

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.archive import points
-from holdfast.errors import RefusedError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.history import restore_points
+from holdfast.common.errors import RefusedError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from tests.support.followed import agree, open_followed
 
 pytestmark = pytest.mark.service
@@ -37,7 +37,7 @@ def test_a_restored_database_is_backed_up_on(address: Address, tmp_path: Path, n
         assert followed.back_up()["kind"] == "changes"
         agree(followed, 1)
         # Both are here, each with its moments, and nothing is between them.
-        described = points.describe(followed.archive().state)["sources"][0]
+        described = restore_points.describe(followed.archive().state)["sources"][0]
         assert (len(described["intervals"]), len(described["gaps"])) == (2, 1)
         slots = followed.session.execute(
             "select database from pg_replication_slots where slot_name like 'holdfast%%' and database in (%s, %s)",

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.archive.copying import copy
+from holdfast.archive.maintenance.copy_archive import copy
+from holdfast.common.errors import DamagedError, ReportedError
 from holdfast.drill import Drill, drills_of, new_run
-from holdfast.errors import DamagedError, ReportedError
 from holdfast.operations.executor_choice import FORCED_VARIABLE
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from tests.support import command
 from tests.support.command_here import run_here

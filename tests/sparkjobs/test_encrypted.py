@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.verify import verify
-from holdfast.errors import UsageError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import UsageError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
-from holdfast.storage.sealed import IN_THE_CLEAR
-from holdfast.storage.sealing import MAGIC
+from holdfast.storage.encryption.sealed_store import IN_THE_CLEAR
+from holdfast.storage.encryption.sealing import MAGIC
 from tests.support import command
 from tests.support.command_here import run_here
 from tests.support.servers import create_database, drop_slots

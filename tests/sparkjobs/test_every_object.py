@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 from tests.support import every_object
 from tests.support.jobs import RunJob
 from tests.support.roundtrips import schema_of

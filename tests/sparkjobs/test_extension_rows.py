@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ReportedError
-from holdfast.sources.postgresql import extension_rows
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.common.errors import ReportedError
+from holdfast.sources.postgresql.catalog import extension_rows
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from tests.support.followed import Followed, open_followed
 from tests.support.servers import create_database
 from tests.support.versions import running

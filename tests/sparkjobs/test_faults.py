@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from tenacity import stop_after_delay
 
-from holdfast import backups
 from holdfast.archive import Archive
-from holdfast.archive.verify import verify
-from holdfast.sources.postgresql import programs
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.read import cut
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.maintenance.verify import verify
+from holdfast.operations import backup_run
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.snapshot.read import cut
 from holdfast.storage import ObjectStore
-from sparkjobs import driver, snapshot_reader
+from sparkjobs.driver import application, snapshot_reader
 from tests.support.command import until
 from tests.support.jobs import RunJob, failed
 from tests.support.proxy import Fault, faulty_network
@@ -60,7 +60,7 @@ def target(server: RestartedServer) -> Address:
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small pieces, one after the other; and little patience with a server that is gone."""
     monkeypatch.setattr(snapshot_reader, "cut", partial(cut, piece_bytes=PIECE_BYTES))
-    monkeypatch.setattr(backups, "_PATIENTLY", backups._PATIENTLY.copy(stop=stop_after_delay(0.5)))
+    monkeypatch.setattr(backup_run, "_PATIENTLY", backup_run._PATIENTLY.copy(stop=stop_after_delay(0.5)))
 
 
 def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:
@@ -76,10 +76,10 @@ def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:
 
 def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None], *, after_task: bool = False) -> None:
     """Let something happen, once, when the first piece has been read or loaded; or all of the first task."""
-    original = driver.Job.map
+    original = application.Job.map
     left = [happens]
 
-    def interrupted(job: driver.Job, step: str, tasks: Sequence[Any], work: Any, **how: Any) -> list[Any]:
+    def interrupted(job: application.Job, step: str, tasks: Sequence[Any], work: Any, **how: Any) -> list[Any]:
         def work_and_more(task: Any, report: Any) -> Iterator[Any]:
             for result in work(task, report):
                 yield result
@@ -90,7 +90,7 @@ def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None],
 
         return original(job, step, tasks, work_and_more, **how)
 
-    monkeypatch.setattr(driver.Job, "map", interrupted)
+    monkeypatch.setattr(application.Job, "map", interrupted)
 
 
 @pytest.mark.representatives("without a word")

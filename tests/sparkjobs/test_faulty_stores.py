@@ -16,14 +16,16 @@ from pathlib import Path
 import pytest
 
 from bench.support.versitygw import S3Server, running_versitygw
-from holdfast.archive import Archive, lockplan, points
-from holdfast.archive.verify import verify
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.read import cut
+from holdfast.archive import Archive
+from holdfast.archive.history import restore_points
+from holdfast.archive.locks import lock_table
+from holdfast.archive.maintenance.verify import verify
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.snapshot.read import cut
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock
 from locking.store import StoreError
-from sparkjobs import driver, snapshot_reader
+from sparkjobs.driver import application, snapshot_reader
 from tests.support.command import until
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.jobs import RunJob
@@ -77,7 +79,7 @@ def fail_requests(
     for at, named in requests:
         failing = Failing(at, when, error, named=named)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(driver, "open_store", lambda url, failing=failing: SteppedStore(store, failing))
+            patch.setattr(application, "open_store", lambda url, failing=failing: SteppedStore(store, failing))
             code, record = run_backup(shop)
         if len(failing.requests) < at:
             assert (code, at > 10, named) == (0, True, "")
@@ -182,8 +184,8 @@ def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, kills: Iter
         assert after.state.sequence == before.state.sequence + 1, place
         assert {placed.block.rows for placed in after.state.blocks.values()} == {ROWS}, place
         assert verify(after, deep=True).damage == (), place
-        assert points.resolve(after.state, after.store, SOURCE, "latest").commit == after.state.sequence, place
-        for planned in lockplan.plan("backup", [SOURCE]):
+        assert restore_points.resolve(after.state, after.store, SOURCE, "latest").commit == after.state.sequence, place
+        for planned in lock_table.plan("backup", [SOURCE]):
             RWLock(store, planned.resource).write(purpose="next", wait=0).release()
         until(lambda: nothing_left_in(shop), f"sessions and slots to go ({place})", limit_s=NOTICE_S)
 

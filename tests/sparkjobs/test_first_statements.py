@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.value_settings import SETTINGS
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.value_settings import SETTINGS
 from tests.support.jobs import RunJob
 from tests.support.wire import Said, recorded
 

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from holdfast.archive import points
-from holdfast.errors import UsageError
-from holdfast.position import parse_position
-from holdfast.query import Query
-from holdfast.sources.postgresql import definitions, grants
-from holdfast.sources.postgresql import stream as streams
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream_rights import WantedStream
-from sparkjobs import following
+from holdfast.archive.history import restore_points
+from holdfast.common.errors import UsageError
+from holdfast.common.lsn import parse_position
+from holdfast.point_in_time.query import Query
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import ddl_triggers
+from holdfast.sources.postgresql.logical import stream as streams
+from holdfast.sources.postgresql.setup import grants
+from holdfast.sources.postgresql.setup.stream_rights import WantedStream
+from sparkjobs.driver import following
 from tests.support.compacting import compact, everything_told
 from tests.support.followed import Followed, agree, agree_at, comes_back, known, open_followed
 from tests.support.servers import create_database
@@ -58,7 +59,7 @@ def names(followed: Followed, at: str, schema: Any = "auto") -> set[str]:
 
 def gaps(followed: Followed) -> dict[str, str]:
     """Return the reason of each table's newest gap."""
-    (source,) = points.describe(followed.archive().state)["sources"]
+    (source,) = restore_points.describe(followed.archive().state)["sources"]
     return {gap["table"]: gap["reason"] for gap in source["gaps"] if "table" in gap}
 
 
@@ -167,7 +168,7 @@ def test_each_release_tells_how_a_partition_was_made(older: PostgresServer, tmp_
 
 def test_each_release_lets_the_log_tell_of_definitions(older: PostgresServer, tmp_path: Path) -> None:
     with open_followed(create_database(older), tmp_path / "archive") as followed:
-        for statement in definitions.CREATED:
+        for statement in ddl_triggers.CREATED:
             followed.session.execute(statement.encode())
         begin(followed, "create table kept (id int primary key)")
         followed.run("create temp table t (id int)", "insert into kept values (1)")
@@ -184,7 +185,7 @@ def test_a_table_that_is_made_between_two_backups_has_a_gap_until_its_snapshot(f
     result = followed.back_up()
     assert result["begun"] == ["public.second"]
     for at in (result["restorable_to"], f"commit:{result['commit']}"):
-        assert followed.moment(at).position == points.intervals(followed.archive().state, "shop")[-1].last
+        assert followed.moment(at).position == restore_points.intervals(followed.archive().state, "shop")[-1].last
     followed.run("insert into second values (2)")
     followed.back_up()
     assert gaps(followed) == {"public.second": "it has no snapshot yet"}
@@ -306,7 +307,7 @@ def test_a_table_that_is_not_followed_any_more_is_as_it_was_when_that_ended(
     target = new_database()
     said = comes_back(followed, "latest", target)
     (stale,) = said["stale"]
-    (gap,) = points.describe(followed.archive().state)["sources"][0]["gaps"]
+    (gap,) = restore_points.describe(followed.archive().state)["sources"][0]["gaps"]
     assert (stale["table"], stale["as_of"]) == ("public.kept", gap["from"])
     (table,) = followed.tables_at(followed.moment("latest")).values()
     assert sorted(row[2] or "" for row in table.rows) == ["10", "2"]
@@ -346,7 +347,7 @@ def test_where_the_log_tells_of_definitions_each_moment_has_its_own(
     telling.run("create function f() returns int language sql as 'select 1'")
     last = telling.run("drop function f()")
     telling.back_up()
-    (source,) = points.describe(telling.archive().state)["sources"]
+    (source,) = restore_points.describe(telling.archive().state)["sources"]
     ((span,),) = (interval["schema_approximate"] for interval in source["intervals"])
     assert parse_position(span["first"]) < parse_position(first) < parse_position(span["last"]) < parse_position(last)
     assert telling.moment(f"lsn:{first}").approximate
@@ -357,7 +358,7 @@ def test_where_the_log_tells_of_definitions_each_moment_has_its_own(
     target = new_database()
     comes_back(telling, f"lsn:{there}", target)
     with connect(target) as session:
-        assert not definitions.left(session)
+        assert not ddl_triggers.left(session)
 
 
 @pytest.mark.exhaustive
@@ -383,7 +384,7 @@ def test_where_the_log_tells_of_definitions_rows_stored_anew_and_temporary_table
     versions = {placed.head.schema_version for placed in telling.archive().state.blocks.values()}
     assert len(versions) == 2
     assert not any(telling.moment(f"lsn:{position}").approximate for position, _ in telling.moments[1:])
-    (source,) = points.describe(telling.archive().state)["sources"]
+    (source,) = restore_points.describe(telling.archive().state)["sources"]
     assert not any(interval["schema_approximate"] for interval in source["intervals"])
     telling.back_up("full")
     agree(telling, 1)
@@ -398,7 +399,7 @@ def test_what_is_changed_and_changed_back_between_two_backups_is_not_called_exac
     followed: Followed, told: bool
 ) -> None:
     if told:
-        for statement in definitions.CREATED:
+        for statement in ddl_triggers.CREATED:
             followed.session.execute(statement.encode())
     define = "create or replace function f() returns int language sql as 'select {}'"
     begin(followed, "create table kept (id int primary key)", define.format(1))
@@ -424,7 +425,7 @@ def test_what_is_made_and_dropped_between_two_backups_is_missed_by_the_moments_t
     exact = (before, gone, at_once, telling.moments[-1][0])
     assert not any(telling.moment(f"lsn:{at}").approximate for at in exact)
     assert "what was made and dropped in between" in telling.moment(f"lsn:{there}").approximate
-    (source,) = points.describe(telling.archive().state)["sources"]
+    (source,) = restore_points.describe(telling.archive().state)["sources"]
     ((span,),) = (interval["schema_approximate"] for interval in source["intervals"])
     assert span["changed_back"]
     assert parse_position(before) <= parse_position(span["first"]) < parse_position(there)
@@ -458,13 +459,13 @@ INTERRUPTIONS = (
 
 
 def test_each_way_to_interrupt_the_telling_is_seen(telling: Followed) -> None:
-    before = definitions.told(telling.session)
+    before = ddl_triggers.told(telling.session)
     assert before
     for meanwhile in INTERRUPTIONS:
         with telling.session.transaction(force_rollback=True):
             telling.session.execute(meanwhile.encode())
-            assert definitions.told(telling.session) != before, meanwhile
-    assert definitions.told(telling.session) == before
+            assert ddl_triggers.told(telling.session) != before, meanwhile
+    assert ddl_triggers.told(telling.session) == before
 
 
 @pytest.mark.parametrize(
@@ -519,7 +520,7 @@ def test_a_table_that_stops_being_followed_beside_a_new_partition_has_its_gap(fo
     followed.run("drop table gone")
     followed.back_up()
 
-    (source,) = points.describe(followed.archive().state)["sources"]
+    (source,) = restore_points.describe(followed.archive().state)["sources"]
 
     (gap,) = source["gaps"]
     assert gap["table"] == "public.kept"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 from tests.support.followed import Followed, agree, agree_at, comes_back, open_followed
 
 pytestmark = pytest.mark.service

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
-from sparkjobs import following
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from sparkjobs.driver import following
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.followed_cases import TOGETHER, Case, chosen, schemas, together_and_alone
 

@@ -16,21 +16,23 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import backups
-from holdfast.archive import copying, locks, points
-from holdfast.archive.commits import commit_key
-from holdfast.errors import DamagedError, RefusedError
-from holdfast.following import expected_stream, newest_with_stream
-from holdfast.position import parse_position
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import HeldSnapshot, hold_snapshot
-from holdfast.sources.postgresql.sql import ident
-from holdfast.sources.postgresql.stream_readiness import check_stream
+from holdfast.archive import locks
+from holdfast.archive.format.commits import commit_key
+from holdfast.archive.history import restore_points
+from holdfast.archive.maintenance import copy_archive
+from holdfast.common.errors import DamagedError, RefusedError
+from holdfast.common.lsn import parse_position
+from holdfast.operations import backup_run
+from holdfast.operations.backup_decision import expected_stream, newest_with_stream
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import ident
+from holdfast.sources.postgresql.setup.stream_readiness import check_stream
+from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs import following
+from sparkjobs.driver import following
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.servers import create_database, drop_slots
 from tests.support.versions import running
@@ -182,7 +184,7 @@ def test_a_stream_that_was_tampered_with_leaves_a_gap_that_is_named(
         assert followed.back_up()["kind"] == "full"
         inside.append(followed.run(f"insert into t values ({10 * number + 2})"))
         assert followed.back_up()["kind"] == "changes"
-    described = points.describe(followed.archive().state)["sources"][0]
+    described = restore_points.describe(followed.archive().state)["sources"][0]
     assert len(described["intervals"]) == 1 + len(tampering)
     for gap, words in zip(described["gaps"], list(tampering)[:-1], strict=False):
         assert words in gap["reason"]
@@ -211,7 +213,7 @@ def test_an_archive_that_has_lost_its_newest_commits_goes_on_with_a_full_backup_
     assert followed.back_up()["kind"] == "full"
     after = followed.run("insert into t values (4)")
     assert followed.back_up()["kind"] == "changes"
-    (gap,) = points.describe(followed.archive().state)["sources"][0]["gaps"]
+    (gap,) = restore_points.describe(followed.archive().state)["sources"][0]["gaps"]
     assert "somebody advanced it" in gap["reason"]
     with pytest.raises(RefusedError, match="cannot be restored"):
         followed.moment(f"lsn:{lost}")
@@ -256,7 +258,7 @@ def test_a_table_that_was_renamed_and_then_retyped_is_stale_for_the_reason_that_
 
     (stale,) = followed.restore(f"lsn:{at}", new_database())["stale"]
 
-    (told,) = points.describe(followed.archive().state)["sources"]
+    (told,) = restore_points.describe(followed.archive().state)["sources"]
     (gap,) = [gap for gap in told["gaps"] if gap.get("table") == "public.k2"]
     assert stale["reason"].startswith(gap["reason"])
     assert "not in the publication" not in gap["reason"]
@@ -313,7 +315,7 @@ def test_what_was_before_a_damaged_commit_is_restored_and_a_copy_of_it_goes_on(
         said = followed.restore(at, new_database())
         assert (said["rows"], said["equal"]) == (2, True)
         assert commit_key(kept + 1) in said["read_from"]["cut_off"]
-    copied = copying.copy(followed.store, open_store(str(tmp_path / "copy")), before_damage=True)
+    copied = copy_archive.copy(followed.store, open_store(str(tmp_path / "copy")), before_damage=True)
     assert (copied.commit, commit_key(kept + 1) in copied.left_out) == (kept, True)
     followed.store = open_store(str(tmp_path / "copy"))
     with locks.acquire(followed.store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
@@ -355,7 +357,7 @@ def test_a_source_that_is_another_server_now_is_named(followed: Followed, prepar
     followed.address = elsewhere
     assert followed.back_up("changes", "--moved")["kind"] == "full"
     drop_slots(elsewhere)
-    (gap,) = points.describe(followed.archive().state)["sources"][0]["gaps"]
+    (gap,) = restore_points.describe(followed.archive().state)["sources"][0]["gaps"]
     assert gap["reason"].startswith("the server is another one: system ")
     assert gap["reason"].endswith("keeps the log until holdfast source remove drops it there")
 
@@ -390,7 +392,7 @@ def test_what_is_not_published_goes_by_and_its_owner_may_change_it(followed: Fol
         (followed.moments[-1][0],),
     )
     assert at.fetchone() == (True,)
-    source = points.describe(followed.archive().state)["sources"][0]
+    source = restore_points.describe(followed.archive().state)["sources"][0]
     assert "has no primary key" in source["not_followed"]["public.keyless"]
     (oid,) = oids(followed, "keyless")
     moment = followed.moment("latest")
@@ -550,7 +552,7 @@ def test_a_snapshot_and_the_first_change_meet_exactly_while_commits_wait_for_sta
         assert go_on.wait(_WAIT_S)
         return hold_snapshot(address)
 
-    monkeypatch.setattr(backups, "hold_snapshot", hold)
+    monkeypatch.setattr(backup_run, "hold_snapshot", hold)
     results: list[Any] = []
     backup = threading.Thread(target=lambda: results.append(own.back_up(kind)))
     hung = threading.Thread()
@@ -631,7 +633,9 @@ def test_a_partition_whose_commit_waits_for_a_standby_loses_no_row(own: Followed
     own.back_up()
     (table,) = (each for each in own.tables_at(own.moment("latest")).values() if each.label == "public.others")
     assert table.only([1]) == [("7",), ("8",), ("9",)]
-    assert [gap["table"] for gap in points.describe(own.archive().state)["sources"][0]["gaps"]] == ["public.others"]
+    assert [gap["table"] for gap in restore_points.describe(own.archive().state)["sources"][0]["gaps"]] == [
+        "public.others"
+    ]
 
 
 @pytest.mark.exhaustive

@@ -17,19 +17,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from holdfast import jobs
 from holdfast.archive import Archive, locks
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.hashing import ContentHash
-from holdfast.sources.postgresql.load import content_hash
-from holdfast.sources.postgresql.programs import need
-from holdfast.sources.postgresql.read import cut
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.operations import job_process
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump.programs import need
+from holdfast.sources.postgresql.restore.rows.load import content_hash
+from holdfast.sources.postgresql.snapshot.read import cut
+from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.sources.postgresql.values.hashing import ContentHash
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
-from sparkjobs import backup, restore, snapshot_reader
+from sparkjobs import backup, restore
+from sparkjobs.driver import snapshot_reader
 from tests.support.generator.databases import databases
 from tests.support.generator.trials import many, same_few, tiered
 from tests.support.jobs import job_without_spark
@@ -57,7 +58,7 @@ def there_and_back(
                 session.execute(script.encode())
             with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
                 with hold_snapshot(source) as seen:
-                    snapshot = {jobs.SNAPSHOT_VARIABLE: seen.snapshot.to_json()}
+                    snapshot = {job_process.SNAPSHOT_VARIABLE: seen.snapshot.to_json()}
                     with job_without_spark(store, held, "there", "source", source, more=snapshot) as job:
                         assert backup.back_up(job, "shop")["not_included"] == []
                 with job_without_spark(store, held, "back", "target", target) as job:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ReportedError
-from holdfast.sources.postgresql import loose
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.common.errors import ReportedError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.rows import staging_tables
 from tests.sparkjobs.test_rows_first import brought_back
 from tests.support.followed import Followed, open_followed
 from tests.support.jobs import RunJob, failed
@@ -114,7 +114,7 @@ def test_a_restore_that_ended_while_their_rows_were_aside_goes_on(
     followed.back_up()
     followed.run("update he set id = id + 1000", "insert into he0 select c, id + 5000 from he0")
     followed.back_up()
-    target, calls, bring_back = new_database(), [], loose.bring_back
+    target, calls, bring_back = new_database(), [], staging_tables.bring_back
 
     def end_at_the_second(*given: Any, **more: Any) -> None:
         calls.append(given)
@@ -123,7 +123,7 @@ def test_a_restore_that_ended_while_their_rows_were_aside_goes_on(
         bring_back(*given, **more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(loose, "bring_back", end_at_the_second)
+        patched.setattr(staging_tables, "bring_back", end_at_the_second)
         with pytest.raises(ReportedError, match="the power is gone"):
             followed.restore("latest", target)
     said = followed.restore("latest", target)

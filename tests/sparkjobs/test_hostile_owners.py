@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from tests.support.jobs import RunJob, failed
 from tests.support.owners import TAKEN, loaders, passing_roles
 
@@ -278,7 +278,7 @@ def test_no_session_of_a_login_outlives_the_look_at_what_it_has_changed(
     def connected(_: object, __: object, login: Address) -> None:
         left.append(connect(login))
 
-    monkeypatch.setattr("holdfast.sources.postgresql.restricted_login._try", connected)
+    monkeypatch.setattr("holdfast.sources.postgresql.restore.rights.restricted_login._try", connected)
     assert run_restore(target)[0] == 0
     with left[0] as session, pytest.raises(psycopg.OperationalError):
         session.execute("select")

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from tests.sparkjobs.test_rows_first import brought_back, rows
 from tests.support.jobs import RunJob, failed
 

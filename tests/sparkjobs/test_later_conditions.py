@@ -9,11 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.errors import RefusedError, ReportedError
-from holdfast.sources.postgresql import load, loose
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.table import Table
+from holdfast.common.errors import RefusedError, ReportedError
+from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.rows import load, staging_tables
 from tests.support.followed import Followed, known, open_followed
 from tests.support.followed_cases import Case, chosen, schemas, together_and_alone
 
@@ -559,7 +559,7 @@ def test_a_restore_that_ended_goes_on_with_rows_that_are_aside(
 def ends_and_goes_on(
     followed: Followed, target: Address, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
 ) -> None:
-    does = getattr(loose, step)
+    does = getattr(staging_tables, step)
 
     def ended(*given: object, **options: object) -> None:
         if moment == "after":
@@ -567,7 +567,7 @@ def ends_and_goes_on(
         raise EndedError
 
     with monkeypatch.context() as patched:
-        patched.setattr(loose, step, ended)
+        patched.setattr(staging_tables, step, ended)
         with pytest.raises(Exception, match="EndedError"):
             followed.restore("latest", target)
 
@@ -596,9 +596,9 @@ def test_who_is_late_loads_no_file_into_a_table_whose_rows_are_aside(
         assert again
         loose_bring_back(session, table, **options)  # type: ignore[arg-type]
 
-    loose_bring_back = loose.bring_back
-    monkeypatch.setattr("sparkjobs.files.load_file", noted)
-    monkeypatch.setattr(loose, "bring_back", late)
+    loose_bring_back = staging_tables.bring_back
+    monkeypatch.setattr("sparkjobs.tasks.restore_files.load_file", noted)
+    monkeypatch.setattr(staging_tables, "bring_back", late)
 
     followed.restore("latest", target)
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.sources.postgresql import catalog, dump, ledger
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.catalog import catalog
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump import dump
+from holdfast.sources.postgresql.restore.plan import progress
 from tests.support.followed import open_followed
 from tests.support.jobs import RunJob
 
@@ -32,7 +34,7 @@ def leave_a_ledger(address: Address) -> None:
         session.execute("drop role if exists restorer")
         session.execute("create role restorer superuser")
         session.execute("set role restorer")
-        ledger.create_ledger(session, ledger.Claim("archive", "block", (), (), commit=1, run="run"))
+        progress.create_ledger(session, progress.Claim("archive", "block", (), (), commit=1, run="run"))
         session.execute("create table holdfast_restore.rows_1 (id int primary key, orders public.orders)")
         session.execute("insert into holdfast_restore.rows_1 values (1, null)")
 

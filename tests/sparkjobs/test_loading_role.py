@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast.errors import RefusedError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.definitions import without_event_triggers
-from holdfast.sources.postgresql.restricted_login import temporary_login
-from holdfast.sources.postgresql.session import connect
+from holdfast.common.errors import RefusedError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
+from holdfast.sources.postgresql.restore.rights.restricted_login import temporary_login
 from tests.sparkjobs.test_rows_first import rows
 from tests.support.jobs import RunJob, failed
 from tests.support.owners import TAKEN, loaders, passing_roles

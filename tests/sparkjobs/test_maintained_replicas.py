@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.truncation import truncate
-from holdfast.archive.verify import verify
-from holdfast.errors import BusyError, RefusedError
-from holdfast.replication import schema
-from holdfast.replication.leader import leader
-from holdfast.replication.leading import leading
-from holdfast.replication.replica import ReplicatedArchive
-from holdfast.sources.postgresql.address import Address
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import BusyError, RefusedError
+from holdfast.replication.log import schema
+from holdfast.replication.log.leader import leader
+from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.replica import ReplicatedArchive
+from holdfast.sources.postgresql.connection.address import Address
 from sparkjobs import compaction
-from sparkjobs.driver import Job
+from sparkjobs.driver.application import Job
 from tests.sparkjobs.test_replicas import Shop, shop
 from tests.support.command import Finished
 from tests.support.command_here import run_here

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pytest
 
 from bench.support.blocks import make_block
-from holdfast import jobs
 from holdfast.archive import Archive, Change, locks
-from holdfast.archive.blocks import write_parquet
-from holdfast.archive.files import write_bytes
-from holdfast.archive.model import Block, TableRecord
-from holdfast.archive.runs import RunRecord, read_last
-from holdfast.replication.membership import found
-from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.replicas import add
-from holdfast.replication.settings import Wish
-from holdfast.replication.store import ENVIRONMENT, CoordinationStore
+from holdfast.archive.files.blocks import write_parquet
+from holdfast.archive.files.data_files import write_bytes
+from holdfast.archive.format.model import Block, TableRecord
+from holdfast.archive.format.runs import RunRecord, read_last
+from holdfast.operations import job_process
+from holdfast.replication.log.replicas import add
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
+from holdfast.replication.work.membership import found
+from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock, inspect
 from sparkjobs import truncation, vacuum, verification
@@ -71,7 +71,7 @@ def filled(store: ObjectStore) -> ObjectStore:
 def job_of(store: ObjectStore, operation: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make this process look like a job under the locks of an operation."""
     with locks.acquire(store, operation, owner=Owner(), purpose="test", wait=0) as held:
-        for name, value in jobs.job_environment(None, None, held).items():
+        for name, value in job_process.job_environment(None, None, held).items():
             monkeypatch.setenv(name, value)
         # As in conftest.py: whichever test comes first starts the Java process that all of them use.
         options = "--master local[2,4] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"

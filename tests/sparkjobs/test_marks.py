@@ -11,14 +11,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import marks
-from holdfast.marks import SetMark, set_mark
-from holdfast.sources.postgresql import definitions
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.moment import emit
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream import drop_stream, stream_name
+from holdfast.operations import marks
+from holdfast.operations.marks import SetMark, set_mark
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import ddl_triggers
+from holdfast.sources.postgresql.logical.flush_position import emit
+from holdfast.sources.postgresql.logical.stream import drop_stream, stream_name
 from tests.sparkjobs.test_rows_first import rows
 from tests.support.followed import Followed, open_followed
 from tests.support.roundtrips import hashes, schema_of
@@ -310,9 +310,9 @@ def test_where_the_log_tells_of_definitions_all_is_there_up_to_the_first_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody sets a mark."""
-    followed.make(definitions.CREATED)
+    followed.make(ddl_triggers.CREATED)
     followed.back_up()
-    monkeypatch.setattr("sparkjobs.following.WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr("sparkjobs.driver.following.WINDOW_BYTES", window_bytes)
     followed.make(WORK)
     at = followed.note()
     schema, found = told(followed.address), hashes(followed.address)

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.verify import verify
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.ledger import read_ledger
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.maintenance.verify import verify
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.plan.progress import read_ledger
 from holdfast.storage import open_store
 from tests.support import followed_shop
 from tests.support.command import until

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.sql import ident, literal
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import ident, literal
 from tests.support.jobs import RunJob
 from tests.support.roundtrips import hashes, schema_of
 

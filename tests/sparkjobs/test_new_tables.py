@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql import definitions, new_tables
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.logical import ddl_triggers, new_tables
 from tests.support.compacting import compact
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.servers import create_database
@@ -73,7 +73,7 @@ def migrate(followed: Followed) -> set[int]:
 def test_new_tables_have_their_rows_from_the_first_on(
     followed: Followed, new_database: NewDatabase, window_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkjobs.following.WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr("sparkjobs.driver.following.WINDOW_BYTES", window_bytes)
     made = migrate(followed)
     assert followed.back_up().get("begun", []) == []
     made_later = followed.run("create table later (id int primary key)", "insert into later values (1)")
@@ -132,7 +132,7 @@ def test_what_the_log_does_not_have_whole_begins_with_a_snapshot(
 def test_with_definitions_a_moment_right_behind_a_migration_is_exact(
     followed: Followed, new_database: NewDatabase
 ) -> None:
-    followed.make(definitions.CREATED)
+    followed.make(ddl_triggers.CREATED)
     followed.back_up()
     at = followed.run("create table orders (id int primary key)", "insert into orders values (1)")
     followed.run("insert into orders values (2)")

@@ -13,7 +13,7 @@ import pytest
 
 from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 from holdfast.operations.executor_choice import JOB_VARIABLE
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 from tests.support.azurite import ACCOUNT_KEY, running_azurite
 from tests.support.command import ON_SPARK, run
 from tests.support.command_here import run_here

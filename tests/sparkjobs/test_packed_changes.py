@@ -11,17 +11,17 @@ from typing import IO
 
 import pytest
 
-from holdfast.archive.model import FileRecord
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.truncation import truncate
-from holdfast.archive.vacuum import vacuum
-from holdfast.archive.verify import verify
-from holdfast.errors import DamagedError, ReportedError, exit_code_of
-from holdfast.query import Query
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.archive.format.model import FileRecord
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.archive.maintenance.vacuum import vacuum
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import DamagedError, ReportedError, exit_code_of
+from holdfast.point_in_time.query import Query
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage.folder import FolderStore
-from sparkjobs import changes
+from sparkjobs.tasks import changes
 from tests.support.compacting import compact, everything_told
 from tests.support.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.truncation import truncate
-from holdfast.archive.vacuum import vacuum
-from holdfast.archive.verify import verify
-from holdfast.query import Query
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from sparkjobs import pieces
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.archive.maintenance.vacuum import vacuum
+from holdfast.archive.maintenance.verify import verify
+from holdfast.point_in_time.query import Query
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from sparkjobs.tasks import pieces
 from tests.support.compacting import NOTHING, compact
 from tests.support.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from holdfast.archive import points
-from holdfast.archive.asof import as_of
-from holdfast.archive.timeline import Moment, to_of
-from holdfast.moments import catalog_of, history_of
-from holdfast.position import show_position
-from holdfast.sources.postgresql import programs
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import read_catalog, read_tables
-from holdfast.sources.postgresql.load import content_hash
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.history import restore_points
+from holdfast.archive.history.timeline import Moment, to_of
+from holdfast.archive.scan.merge_on_read import as_of
+from holdfast.common.lsn import show_position
+from holdfast.point_in_time.recovery_target import catalog_of, history_of
+from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.restore.rows.load import content_hash
 from holdfast.storage import ObjectStore
 from tests.support import pgbench
 from tests.support.followed import Followed, open_followed
@@ -103,7 +103,7 @@ def dumped_and_restored(source: Address, target: Address, folder: Path) -> Addre
 def _choose(shop: Followed, ledger: Ledger, at_random: int) -> list[Moment]:
     """Return commits at random, and those on both sides of where two backups meet."""
     state = shop.archive().state
-    interval = points.intervals(state, "shop")[0]
+    interval = restore_points.intervals(state, "shop")[0]
     inside = [end for end in ledger.ends if interval.first <= end <= interval.last]
     assert len(inside) > len(_BACKUPS[1:]) * _BETWEEN
     chosen = set(random.Random(6).sample(inside, at_random))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.sources.postgresql import objects
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.objects import objects
 from tests.sparkjobs.test_rows_first import lost, rows
 from tests.support.jobs import RunJob, failed
 

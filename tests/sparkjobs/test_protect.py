@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.errors import BusyError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.common.errors import BusyError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from tests.sparkjobs.test_rows_first import rows
 from tests.support.command import finish, start, until

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.backups import confirm
-from holdfast.errors import BusyError, RefusedError
-from holdfast.position import parse_position
-from holdfast.replication import log, schema
-from holdfast.replication.errors import QuorumFailedError
-from holdfast.sources.postgresql.address import Address
-from sparkjobs import following
+from holdfast.common.errors import BusyError, RefusedError
+from holdfast.common.lsn import parse_position
+from holdfast.operations.backup_run import confirm
+from holdfast.replication.log import log, schema
+from holdfast.replication.log.errors import QuorumFailedError
+from holdfast.sources.postgresql.connection.address import Address
+from sparkjobs.driver import following
 from tests.sparkjobs.test_replicas import Shop, shop
 from tests.support.followed import agree, comes_back
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ReportedError
-from holdfast.sources.postgresql import load
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.common.errors import ReportedError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.rows import load
 from tests.support.followed import Followed, open_followed
 
 pytestmark = pytest.mark.service

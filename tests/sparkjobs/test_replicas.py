@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.points import describe
-from holdfast.errors import BusyError, DamagedError, HoldfastError, RefusedError, ReportedError, UsageError
-from holdfast.marks import set_mark
-from holdfast.replication.backing_up import source_taken
-from holdfast.replication.errors import LostReplicaError
-from holdfast.replication.giving_up import give_up
-from holdfast.replication.membership import found
-from holdfast.replication.rebuilding import prepare, rebuild
-from holdfast.replication.recovery import recover
-from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.replicas import add, mark_lost, remove, replica
-from holdfast.replication.store import ENVIRONMENT, CoordinationStore
-from holdfast.sources.postgresql import load
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.archive.history.restore_points import describe
+from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, ReportedError, UsageError
+from holdfast.operations.marks import set_mark
+from holdfast.replication.log.errors import LostReplicaError
+from holdfast.replication.log.replicas import add, mark_lost, remove, replica
+from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
+from holdfast.replication.work.abandon import give_up
+from holdfast.replication.work.membership import found
+from holdfast.replication.work.rebuild_store import prepare, rebuild
+from holdfast.replication.work.recovery import recover
+from holdfast.replication.work.replica import ReplicatedArchive
+from holdfast.replication.work.replica_backup import source_taken
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.restore.rows import load
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import restore

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.errors import RefusedError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.parallel import Sessions
-from holdfast.sources.postgresql.plan import RestorePlan
-from holdfast.sources.postgresql.session import connect
+from holdfast.common.errors import RefusedError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.parallel import Sessions
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
 from holdfast.storage import ObjectStore
 from tests.support.jobs import RunJob, failed
 

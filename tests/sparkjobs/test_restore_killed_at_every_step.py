@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.archive import Archive, lockplan
-from holdfast.archive.verify import verify
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.ledger import read_ledger
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive import Archive
+from holdfast.archive.locks import lock_table
+from holdfast.archive.maintenance.verify import verify
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.plan.progress import read_ledger
 from holdfast.storage import open_store
 from locking import RWLock
 from tests.support.command import until
@@ -256,7 +257,7 @@ def nothing_harmed(lane: Lane) -> None:
     archive = Archive.open(open_store(str(lane.archive)))
     assert archive.state.sequence == 1
     assert verify(archive, deep=True).damage == ()
-    for planned in lockplan.plan("restore", []):
+    for planned in lock_table.plan("restore", []):
         RWLock(archive.store, planned.resource).write(purpose="next", wait=0).release()
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.sources.postgresql import load, loose, objects
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.objects import objects
+from holdfast.sources.postgresql.restore.rows import load, staging_tables
 from tests.support.jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
@@ -256,7 +257,7 @@ def test_a_restore_that_was_ended_names_the_same_when_it_goes_on(
 ) -> None:
     assert run_backup(create_database(*NEVER_TRUE_NOW, *ORPHANS, *PATHS[1:], *KEYED, *RAISES))[0] == 0
     target, other = create_database(), create_database()
-    steps = [(loose, "put_conditions_back"), (load, "refresh_views"), (objects, "finish")]
+    steps = [(staging_tables, "put_conditions_back"), (load, "refresh_views"), (objects, "finish")]
     for module, name in steps:
         with monkeypatch.context() as patched:
             patched.setattr(module, name, lost)

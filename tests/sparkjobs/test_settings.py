@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.sql import ident
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import ident
 from tests.support.jobs import RunJob
 from tests.support.roundtrips import hashes, schema_of
 from tests.support.versions import need_locales

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from tests.support.command import Finished, finish, until
 from tests.support.gate import loading_held_up
 from tests.support.shared import COMMIT, ROWS, Shared, SharedStore, is_busy, shared_store

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.verify import verify
+from holdfast.archive.maintenance.verify import verify
 from holdfast.operations import executor_choice
 from holdfast.operations.executor_choice import FORCED_VARIABLE
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
-from sparkjobs import following
+from sparkjobs.driver import following
 from tests.support.command import Finished
 from tests.support.command_here import run_here
 from tests.support.servers import drop_slots

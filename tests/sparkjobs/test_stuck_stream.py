@@ -10,10 +10,11 @@ from unittest.mock import patch
 import psycopg
 import pytest
 
-from holdfast.archive import Archive, points
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.arrow_session import ArrowSession, BrokenOffError
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive import Archive
+from holdfast.archive.history import restore_points
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, BrokenOffError
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from tests.support.jobs import RunJob, failed
 
@@ -74,7 +75,7 @@ def test_a_row_that_cannot_be_decoded_is_named_and_the_stream_is_restarted_where
     insert(address, 3)
     code, record = run_backup(address, *RESTARTED)
     assert (code, record.result and record.result["kind"]) == (0, "changes"), record.error
-    (gap,) = points.describe(Archive.open(store).state)["sources"][0]["gaps"]
+    (gap,) = restore_points.describe(Archive.open(store).state)["sources"][0]["gaps"]
     assert gap["reason"].startswith("a new stream was begun: the log at 0/24C612D8 has a row")
     with connect(address) as session:
         assert len(slots(session)) == 1
@@ -98,7 +99,7 @@ def test_servers_say_so_of_a_value_of_half_a_gigabyte_that_was_deleted_again(
     insert(address, 3)
     code, record = run_backup(address, *RESTARTED)
     assert (code, record.result and record.result["kind"]) == (0, "changes"), record.error
-    (gap,) = points.describe(Archive.open(store).state)["sources"][0]["gaps"]
+    (gap,) = restore_points.describe(Archive.open(store).state)["sources"][0]["gaps"]
     assert gap["reason"].startswith("a new stream was begun: the log at ")
     with connect(address) as session:
         assert len(slots(session)) == 1

@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.runs import read_unfinished
-from holdfast.archive.unfinished import FinishedPiece
-from holdfast.archive.verify import verify
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.format.resume import FinishedPiece
+from holdfast.archive.format.runs import read_unfinished
+from holdfast.archive.maintenance.verify import verify
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock, inspect
 from tests.support.command import NOTHING, ON_SPARK, Finished, Job, all_gone, finish, job_of, run, start, until

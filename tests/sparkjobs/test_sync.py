@@ -15,20 +15,22 @@ from typing import Any
 import pytest
 
 from bench.support.blocks import make_block
-from holdfast import jobs
-from holdfast.archive import Change, locks, transfer
-from holdfast.archive.model import FileRecord, TableRecord
-from holdfast.archive.runs import RunRecord, read_last
-from holdfast.replication import fetching
-from holdfast.replication.errors import MissingFilesError
-from holdfast.replication.store import ENVIRONMENT, CoordinationStore
-from holdfast.replication.upkeep import told_by_job
+from holdfast.archive import Change, locks
+from holdfast.archive.files import transfer
+from holdfast.archive.format.model import FileRecord, TableRecord
+from holdfast.archive.format.runs import RunRecord, read_last
+from holdfast.operations import job_process
+from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
+from holdfast.replication.work import fetch_files
+from holdfast.replication.work.upkeep import told_by_job
 from holdfast.storage import ObjectStore
-from holdfast.storage.key_source import ENVIRONMENT as KEY_VARIABLE
-from holdfast.storage.key_source import new_key
+from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
+from holdfast.storage.encryption.key_source import new_key
 from locking import Owner
 from locking.store import StoreError
-from sparkjobs import driver, sync
+from sparkjobs import sync
+from sparkjobs.driver import application
 from tests.support.command import ON_SPARK, Finished, run
 from tests.support.command_here import run_here
 from tests.support.jobs import SteadyExecutor, failed, session_arguments
@@ -67,7 +69,7 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync, "_TASK_BYTES", 1)
 
 
-class Job(driver.Job):
+class Job(application.Job):
     """Notes what it was given to spread."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
@@ -97,7 +99,7 @@ def started(given: Replicas, name: str, monkeypatch: pytest.MonkeyPatch) -> tupl
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     number = f"sync-{next(_numbers)}"
     with locks.acquire(store, "sync", owner=Owner(), purpose="test", wait=0) as held:
-        for variable, value in jobs.job_environment(None, None, held).items():
+        for variable, value in job_process.job_environment(None, None, held).items():
             monkeypatch.setenv(variable, value)
         code = sync.main(["--archive", store.url, "--run", number])
     record = read_last(store, number)
@@ -171,7 +173,7 @@ def test_where_a_replica_cannot_be_read_any_more_another_one_is_asked(
 ) -> None:
     three.back_up("near")
     three.sync("off")
-    whole, asked = fetching.send, []
+    whole, asked = fetch_files.send, []
 
     def send(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> list[FileRecord]:
         asked.append(Path(source.url).name)

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.archive.holding import add_hold
-from holdfast.archive.points import intervals
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.truncation import truncate
-from holdfast.archive.vacuum import vacuum
-from holdfast.errors import RefusedError
-from holdfast.position import parse_position
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.history.restore_points import intervals
+from holdfast.archive.maintenance.hold_requests import add_hold
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.archive.maintenance.vacuum import vacuum
+from holdfast.common.errors import RefusedError
+from holdfast.common.lsn import parse_position
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from tests.support.followed import Followed, known, open_followed
 
 pytestmark = pytest.mark.service

@@ -13,17 +13,17 @@ import psycopg
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.verify import verify
-from holdfast.errors import BusyError
-from holdfast.position import parse_position, show_position
-from holdfast.sources.postgresql import changes
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.decode import UnkeepableValueError
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import BusyError
+from holdfast.common.lsn import parse_position, show_position
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import changes
+from holdfast.sources.postgresql.values.decode import UnkeepableValueError
 from holdfast.storage import open_store
-from sparkjobs import following
-from sparkjobs.changes import Stretch
+from sparkjobs.driver import following
 from sparkjobs.executors.inline import InlineExecutor
+from sparkjobs.tasks.changes import Stretch
 from tests.support import command, jobs
 from tests.support.command_here import run_here
 from tests.support.followed import Followed, agree, open_followed

@@ -10,13 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.archive import Archive, points
-from holdfast.errors import DamagedError
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive import Archive
+from holdfast.archive.history import restore_points
+from holdfast.common.errors import DamagedError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from locking import RWLock
-from sparkjobs.driver import Job
+from sparkjobs.driver.application import Job
 from sparkjobs.unlocked import still_there
 from tests.support.archive_fixture import EXPECTED_CHANGES, FIXTURES, HELD
 from tests.support.command import run
@@ -32,7 +33,7 @@ def moment_in(store: MemoryStore) -> Any:
     Archive.create(store, name="shop")
     for _ in range(2):
         commit(store, add=(write_block(store),))
-    return points.resolve(Archive.open(store).state, store, "shop", "commit:1")
+    return restore_points.resolve(Archive.open(store).state, store, "shop", "commit:1")
 
 
 def test_where_all_files_are_there_in_the_end_all_is_well() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.verify import verify
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.maintenance.verify import verify
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from tests.support.command import until
 from tests.support.sudden_jobs import Ended, Order, SuddenJobs

@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from holdfast.archive import Archive
-from holdfast.archive.checkpoint import write_checkpoint
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive.format.checkpoint import write_checkpoint
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "archives"

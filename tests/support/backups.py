@@ -8,15 +8,16 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from bench.support.blocks import make_block
-from holdfast.archive import Change, State, points
-from holdfast.archive.live import not_selected
-from holdfast.archive.model import Block, Commit, Coverage, FileRecord, Hold, Part, Stream, TableRecord
-from holdfast.archive.placed import Placed
-from holdfast.archive.points import Interval
-from holdfast.archive.retention import RestorePoint, points_of
-from holdfast.archive.state import validate
-from holdfast.archive.timeline import Moment, to_of, told
-from holdfast.position import show_position
+from holdfast.archive import Change, State
+from holdfast.archive.format.block_ref import Placed
+from holdfast.archive.format.model import Block, Commit, Coverage, FileRecord, Hold, Part, Stream, TableRecord
+from holdfast.archive.format.state import validate
+from holdfast.archive.history import restore_points as points
+from holdfast.archive.history.restore_points import Interval
+from holdfast.archive.history.table_bases import not_selected
+from holdfast.archive.history.timeline import Moment, to_of, told
+from holdfast.archive.maintenance.retention import RestorePoint, points_of
+from holdfast.common.lsn import show_position
 from holdfast.storage import ObjectStore
 
 SOURCE = "shop_db"

@@ -7,11 +7,11 @@ import os
 import sys
 from typing import Any
 
-from holdfast import jobs
 from holdfast.archive import Archive, locks
-from holdfast.archive.runs import read_last
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.archive.format.runs import read_last
+from holdfast.operations import job_process
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
@@ -21,11 +21,11 @@ def there_and_back(store: ObjectStore, source: Address, target: Address) -> dict
     """Fill the archive from one database and another database from it; tell how that ended."""
     with locks.acquire(store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
         where = ["--archive", store.url, "--run"]
-        os.environ.update(jobs.job_environment(source.url, source.password, held, "source"))
+        os.environ.update(job_process.job_environment(source.url, source.password, held, "source"))
         with hold_snapshot(source) as seen:
-            os.environ[jobs.SNAPSHOT_VARIABLE] = seen.snapshot.to_json()
+            os.environ[job_process.SNAPSHOT_VARIABLE] = seen.snapshot.to_json()
             taken = backup.main([*where, "backup", "--source", "shop"])
-        os.environ.update(jobs.job_environment(target.url, target.password, held, "target"))
+        os.environ.update(job_process.job_environment(target.url, target.password, held, "target"))
         restored = restore.main([*where, "restore"])
     filled, emptied = (_result(store, run) for run in ("backup", "restore"))
     return {

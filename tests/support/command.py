@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from holdfast.operations.executor_choice import FORCED_VARIABLE
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 
 PROGRAM = Path(sys.executable).parent / "holdfast"
 SURROUNDINGS: dict[str, str] = {}
@@ -129,7 +129,7 @@ def job_of(command: subprocess.Popen[str]) -> Job:
     if inline := [process for process in every if "sparkjobs.run_inline" in _words(process)]:
         return Job(None, inline[0], (), every)
     (java,) = [process for process in every if _name(process) == "java"]
-    daemons = [process for process in every if "sparkjobs.daemon" in _words(process)]
+    daemons = [process for process in every if "sparkjobs.executors.daemon" in _words(process)]
     (driver,) = [process for process in java.children() if any(word.endswith(".py") for word in _words(process))]
     workers = tuple(process for process in daemons if _parent(process) in daemons)
     return Job(java, driver, workers, every)

@@ -18,14 +18,14 @@ from unittest.mock import patch
 
 import pytest
 
-from holdfast import jobs
 from holdfast.cli import main
-from holdfast.sources.postgresql.address import Address
-from sparkjobs import driver
+from holdfast.operations import job_process
+from holdfast.sources.postgresql.connection.address import Address
+from sparkjobs.driver import application as driver
 from tests.support.command import NOTHING, Finished, environment
 
 _make_executor = driver.make_executor
-_run_process = jobs._run
+_run_process = job_process._run
 _INLINE = "sparkjobs.run_inline"
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -37,7 +37,7 @@ def run_here(*arguments: str, address: Address | None = None, more: Mapping[str,
         _as_it_was(),
         patch.dict(os.environ, environment(address, more), clear=True),
         patch.object(sys, "argv", ["holdfast", *arguments]),
-        patch.object(jobs, "_run", _run),
+        patch.object(job_process, "_run", _run),
         redirect_stdout(out),
         redirect_stderr(err),
         pytest.raises(SystemExit) as ended,

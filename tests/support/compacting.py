@@ -10,14 +10,14 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.compaction import CompactionPolicy
-from holdfast.archive.points import describe, resolve, source_names
-from holdfast.archive.timeline import told
-from holdfast.errors import RefusedError
+from holdfast.archive.history.restore_points import describe, resolve, source_names
+from holdfast.archive.history.timeline import told
+from holdfast.archive.maintenance.compaction import CompactionPolicy
+from holdfast.common.errors import RefusedError
 from holdfast.storage import ObjectStore
 from locking import Owner
 from sparkjobs import compaction
-from sparkjobs.driver import Job
+from sparkjobs.driver.application import Job
 from tests.support.followed_shop import rows_in
 from tests.support.jobs import SteadyExecutor
 

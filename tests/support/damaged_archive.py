@@ -14,12 +14,12 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import read_batches, write_parquet
-from holdfast.archive.files import read_file, table_folder, write_bytes
-from holdfast.archive.model import TableRecord
-from holdfast.archive.runs import RunLog
-from holdfast.archive.verify import verify
-from holdfast.errors import DamagedError
+from holdfast.archive.files.blocks import read_batches, write_parquet
+from holdfast.archive.files.data_files import read_file, table_folder, write_bytes
+from holdfast.archive.format.model import TableRecord
+from holdfast.archive.format.runs import RunLog
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import DamagedError
 from holdfast.storage import ObjectStore, open_store
 
 T = TypeVar("T")

@@ -19,9 +19,10 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Table
 from sqlalchemy.pool import StaticPool
 
-from holdfast.errors import HoldfastError
-from holdfast.replication import log, recovery, replicas, schema
-from holdfast.replication.replicas import Acting
+from holdfast.common.errors import HoldfastError
+from holdfast.replication.log import log, replicas, schema
+from holdfast.replication.log.replicas import Acting
+from holdfast.replication.work import recovery
 
 ARCHIVE = "a"
 LEASE = 10.0

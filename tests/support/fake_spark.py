@@ -17,10 +17,10 @@ from typing import Any
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
+from holdfast.archive.format.model import Block, Stream
+from holdfast.archive.format.runs import RunLog
 from holdfast.archive.locks import attach
-from holdfast.archive.model import Block, Stream
-from holdfast.archive.runs import RunLog
-from holdfast.errors import RefusedError, UsageError
+from holdfast.common.errors import RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from locking import inspect
 

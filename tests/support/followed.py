@@ -14,27 +14,27 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from holdfast import backups
 from holdfast.archive import Archive, locks
-from holdfast.archive.asof import as_of
-from holdfast.archive.model import FORMAT
-from holdfast.archive.runs import RunRecord, read_last
-from holdfast.archive.timeline import Moment
-from holdfast.following import Wanted
-from holdfast.moments import catalog_of, history_of, parts_of
-from holdfast.position import parse_position
-from holdfast.schema_choice import Schema, resolve
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.columns import Column, read_columns
-from holdfast.sources.postgresql.encode import copy_statement, encode
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.sql import ident, qualified
-from holdfast.sources.postgresql.table import Table
+from holdfast.archive.format.model import FORMAT
+from holdfast.archive.format.runs import RunRecord, read_last
+from holdfast.archive.history.timeline import Moment
+from holdfast.archive.scan.merge_on_read import as_of
+from holdfast.common.lsn import parse_position
+from holdfast.operations import backup_run
+from holdfast.operations.backup_decision import Wanted
+from holdfast.point_in_time.recovery_target import catalog_of, history_of, parts_of
+from holdfast.point_in_time.schema_choice import Schema, resolve
+from holdfast.sources.postgresql.catalog.columns import Column, read_columns
+from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import ident, qualified
+from holdfast.sources.postgresql.values.encode import copy_statement, encode
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
-from sparkjobs.snapshot_reader import Limits
+from sparkjobs.driver.snapshot_reader import Limits
 from tests.support.jobs import job_without_spark
 from tests.support.servers import passing_database
 
@@ -159,7 +159,7 @@ class Followed:
                 job.log.result = backup.back_up(job, "shop", choice, limits=Limits(connections), wish=wanted.wish)
             return ""
 
-        backups.run_to_the_end(self.store, run, self.address, arguments=given, attempt=attempt)
+        backup_run.run_to_the_end(self.store, run, self.address, arguments=given, attempt=attempt)
         record = read_last(self.store, run)
         assert isinstance(record, RunRecord)
         assert record.result is not None

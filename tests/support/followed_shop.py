@@ -12,16 +12,17 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from holdfast.archive import Archive, points
-from holdfast.archive.blocks import read_batches
-from holdfast.archive.timeline import Moment
-from holdfast.archive.verify import verify
-from holdfast.fields import LSN, SEQ, field_id
-from holdfast.position import PAGE_HEADER, parse_position
-from holdfast.query import Query
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream import stream_name
+from holdfast.archive import Archive
+from holdfast.archive.files.blocks import read_batches
+from holdfast.archive.history import restore_points
+from holdfast.archive.history.timeline import Moment
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.field_ids import LSN, SEQ, field_id
+from holdfast.common.lsn import PAGE_HEADER, parse_position
+from holdfast.point_in_time.query import Query
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical.stream import stream_name
 from tests.support.truth import Rows, Truth
 
 SOURCE = "shop"
@@ -156,12 +157,12 @@ def check_whole(archive: Archive, place: str, *, streams: int = 1) -> None:
     assert len({each.block.id for each in archive.state.blocks.values()}) == sum(
         len(commit.add) for commit in archive.commits()
     ), place
-    assert len(points.intervals(archive.state, SOURCE)) == streams, place
+    assert len(restore_points.intervals(archive.state, SOURCE)) == streams, place
 
 
 def rows_in(archive: Archive, at: str) -> Rows:
     """Return all rows of all tables as of a moment, by queries of the archive."""
-    moment = points.resolve(archive.state, archive.store, SOURCE, at)
+    moment = restore_points.resolve(archive.state, archive.store, SOURCE, at)
     labels = {parts.base.label: parts.stale for parts in moment.tables().values()}
     return {label: _rows_of(archive, moment, label) for label, stale in labels.items() if not stale}
 
@@ -185,7 +186,7 @@ def check_moments(archive: Archive, truth: Truth, place: str, *, every: int = 1)
 
     :param every: so many moments apart, counted from the last.
     """
-    first = points.intervals(archive.state, SOURCE)[0].first
+    first = restore_points.intervals(archive.state, SOURCE)[0].first
     for position, rows in truth.moments[::-1][::every][::-1]:
         if parse_position(position) < first:
             continue

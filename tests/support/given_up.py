@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Callable
 
 from holdfast.archive import Change
-from holdfast.archive.model import Block, Coverage, Stream
-from holdfast.archive.state import State
-from holdfast.replication import log
-from holdfast.replication.replicas import remove
+from holdfast.archive.format.model import Block, Coverage, Stream
+from holdfast.archive.format.state import State
+from holdfast.replication.log import log
+from holdfast.replication.log.replicas import remove
 from tests.support.replicated import Replicas, made_backup, nothing
 
 STREAM = Stream(slot="s", publication="s", publication_oid=1, position="", opened=True)

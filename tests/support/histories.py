@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.archive.blocks import write_parquet
-from holdfast.archive.history import TableHistory
-from holdfast.archive.model import FileRecord, TableRecord
-from holdfast.fields import LSN, OP, SEQ, UNCHANGED, field_id, numbered, with_extra
-from holdfast.position import show_position
+from holdfast.archive.files.blocks import write_parquet
+from holdfast.archive.format.model import FileRecord, TableRecord
+from holdfast.archive.scan.table_history import TableHistory
+from holdfast.common.field_ids import LSN, OP, SEQ, UNCHANGED, field_id, numbered, with_extra
+from holdfast.common.lsn import show_position
 from holdfast.storage import ObjectStore
 
 SINCE = 1000

@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Any, Literal
 from unittest.mock import patch
 
-from holdfast import jobs
 from holdfast.archive import locks
-from holdfast.archive.runs import RunRecord
-from holdfast.sources.postgresql.address import Address
+from holdfast.archive.format.runs import RunRecord
+from holdfast.operations import job_process
+from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
-from sparkjobs import driver
+from sparkjobs.driver import application
 from sparkjobs.executors import inline
 from sparkjobs.executors.inline import InlineExecutor
 
@@ -30,7 +30,7 @@ def session_arguments(master: str) -> str:
 
     It takes half the CPU time of Spark's own way.
     """
-    settings = [word for name, value in jobs.spark_conf().items() for word in ("--conf", f"{name}={value}")]
+    settings = [word for name, value in job_process.spark_conf().items() for word in ("--conf", f"{name}={value}")]
     return shlex.join(["--master", master, *settings, "pyspark-shell"])
 
 
@@ -72,13 +72,13 @@ def job_without_spark(
     *,
     operation: str = "test",
     more: Mapping[str, str] = _NOTHING,
-) -> Iterator[driver.Job]:
+) -> Iterator[application.Job]:
     """Open a job that works on a database, under locks that somebody holds.
 
     :param more: environment variables.
     """
-    told = {jobs.URL_VARIABLES[role]: address.url, "PGPASSWORD": address.password or "", **more}
+    told = {job_process.URL_VARIABLES[role]: address.url, "PGPASSWORD": address.password or "", **more}
     with patch.dict(os.environ, told):
-        job = driver.Job(store, run, operation, locks.attach(store, held.handles()), SteadyExecutor())
+        job = application.Job(store, run, operation, locks.attach(store, held.handles()), SteadyExecutor())
         with job.log:
             yield job

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 from holdfast.archive import Archive
-from holdfast.archive.verify import verify
+from holdfast.archive.maintenance.verify import verify
 from holdfast.storage import open_store
 from locking import inspect
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.vacuum import vacuum
+from holdfast.archive.maintenance.vacuum import vacuum
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, Owner, RWLock
 from tests.support.steps import SteppedStore, Steps

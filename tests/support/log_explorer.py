@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from holdfast.errors import HoldfastError
-from holdfast.replication import log, recovery, replicas, schema, trimming
-from holdfast.replication.log import Draft, EntryChange
-from holdfast.replication.replicas import Acting
+from holdfast.common.errors import HoldfastError
+from holdfast.replication.log import log, replicas, schema, trimming
+from holdfast.replication.log.log import Draft, EntryChange
+from holdfast.replication.log.replicas import Acting
+from holdfast.replication.work import recovery
 from tests.support.exploring import ARCHIVE, Explorer, Process, Rows, ViolatedError, World, next_entry, put
 
 _LONG = 1000.0

@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from holdfast.replication import log, recovery, replicas, trimming
+from holdfast.replication.log import log, replicas, trimming
+from holdfast.replication.work import recovery
 from tests.support.log_explorer import Bounds
 
 B = TypeVar("B")

@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
-from holdfast.fields import field_id, number_of
-from holdfast.sources.postgresql.apply import Applied, apply_net
-from holdfast.sources.postgresql.catalog import read_tables
-from holdfast.sources.postgresql.decode import Decoder
-from holdfast.sources.postgresql.sql import ident
-from holdfast.sources.postgresql.table import Table
+from holdfast.common.field_ids import field_id, number_of
+from holdfast.sources.postgresql.catalog.catalog import read_tables
+from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.sources.postgresql.connection.sql import ident
+from holdfast.sources.postgresql.restore.rows.apply import Applied, apply_net
+from holdfast.sources.postgresql.values.decode import Decoder
 from tests.support.tables import Tables
 
 _OP = pa.field("__op", pa.string())

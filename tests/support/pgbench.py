@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from holdfast.position import parse_position
-from holdfast.sources.postgresql import programs
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.common.lsn import parse_position
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump import programs
 from tests.support.command import until
 
 Entry = tuple[int, int, int, int, datetime]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 
 Fault = Literal["reset", "closed", "silent"]
 """What becomes of every connection: it is reset, ended as if by the other side, or no packet comes through any more."""

@@ -10,14 +10,14 @@ import pyarrow as pa
 from bench.paper_archive import make_column
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.archive.blocks import write_parquet
-from holdfast.archive.files import write_bytes
-from holdfast.archive.model import Block, Coverage, Mark, Stream, TableRecord
-from holdfast.position import show_position
-from holdfast.sources.postgresql.catalog import Catalog
-from holdfast.sources.postgresql.columns import Column
-from holdfast.sources.postgresql.forms import schema_of
-from holdfast.sources.postgresql.table import Table
+from holdfast.archive.files.blocks import write_parquet
+from holdfast.archive.files.data_files import write_bytes
+from holdfast.archive.format.model import Block, Coverage, Mark, Stream, TableRecord
+from holdfast.common.lsn import show_position
+from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.catalog.columns import Column
+from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.sources.postgresql.values.type_mapping import schema_of
 from holdfast.storage import ObjectStore
 from tests.support import histories
 from tests.support.histories import FIRST_FORM, SINCE, write_base, write_changes

@@ -7,11 +7,11 @@ import time
 import uuid
 from pathlib import Path
 
-from holdfast.errors import HoldfastError, OutcomeUnknownError, sentence
-from holdfast.replication.reading import open_to_read
-from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.settings import Wish
-from holdfast.replication.waiting import Waiting
+from holdfast.common.errors import HoldfastError, OutcomeUnknownError, sentence
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.work.consistent_read import open_to_read
+from holdfast.replication.work.quorum_wait import Waiting
+from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import open_store
 from locking import LockError
 from locking.store import StoreOutcomeUnknown, StoreUnavailable

@@ -17,14 +17,15 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from bench.support.blocks import make_block
-from holdfast.archive.model import LogPlace
-from holdfast.archive.placed import Placed
-from holdfast.archive.state import State
-from holdfast.errors import HoldfastError
-from holdfast.replication import leader, log, quorum, recovery, replicas, schema, sequential
-from holdfast.replication.log import Draft, EntryChange
-from holdfast.replication.replicas import Acting
-from holdfast.replication.settings import Wish
+from holdfast.archive.format.block_ref import Placed
+from holdfast.archive.format.model import LogPlace
+from holdfast.archive.format.state import State
+from holdfast.common.errors import HoldfastError
+from holdfast.replication.log import leader, log, quorum, replicas, schema, sequential
+from holdfast.replication.log.log import Draft, EntryChange
+from holdfast.replication.log.replicas import Acting
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.work import recovery
 from tests.support.exploring import ARCHIVE, LEASE, Explorer, Process, Rows, World, activate, next_entry, put
 
 _DEADLINE = 100.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.replication import log, quorum, recovery, sequential
+from holdfast.replication.log import log, quorum, sequential
+from holdfast.replication.work import recovery
 from tests.support.log_mutants import Edit, Mutant, without
 from tests.support.quorum_explorer import Bounds
 

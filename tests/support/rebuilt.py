@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.model import LogPlace
-from holdfast.replication import rebuilding
-from holdfast.replication.rebuilding import Rebuilt, prepare
-from holdfast.replication.replicas import replicas
-from holdfast.replication.store import CoordinationStore
+from holdfast.archive.format.model import LogPlace
+from holdfast.replication.log.replicas import replicas
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.work import rebuild_store
+from holdfast.replication.work.rebuild_store import Rebuilt, prepare
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
 from tests.support.replicated import Replicas, nothing
@@ -44,7 +44,7 @@ def rebuild(
 ) -> Rebuilt:
     """Prepare a rebuilding, and carry it out."""
     planned = prepare(coordination, urls, places=places, **options)
-    return rebuilding.rebuild(coordination, planned, force=force, places=places)
+    return rebuild_store.rebuild(coordination, planned, force=force, places=places)
 
 
 def urls(given: Replicas, *names: str) -> dict[str, str]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import psycopg
 
-from holdfast.marks import set_mark
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.operations.marks import set_mark
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from tests.support.followed import Followed
 from tests.support.roundtrips import hashes, schema_of
 

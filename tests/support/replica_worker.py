@@ -9,21 +9,21 @@ import uuid
 from datetime import timedelta
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.truncation import truncate
-from holdfast.archive.vacuum import vacuum
-from holdfast.errors import HoldfastError, OutcomeUnknownError
-from holdfast.replication.errors import QuorumFailedError
-from holdfast.replication.leader import lead, resign
-from holdfast.replication.recovery import recover
-from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.replicas import mark_lost, replica
-from holdfast.replication.settings import Wish
-from holdfast.replication.store import CoordinationStore
-from holdfast.replication.trimming import trim
-from holdfast.replication.upkeep import sync_replica
-from holdfast.replication.vacuuming import ReplicaPermit
-from holdfast.replication.waiting import Waiting
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.archive.maintenance.vacuum import vacuum
+from holdfast.common.errors import HoldfastError, OutcomeUnknownError
+from holdfast.replication.log.errors import QuorumFailedError
+from holdfast.replication.log.leader import lead, resign
+from holdfast.replication.log.replicas import mark_lost, replica
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.log.trimming import trim
+from holdfast.replication.work.quorum_wait import Waiting
+from holdfast.replication.work.recovery import recover
+from holdfast.replication.work.replica import ReplicatedArchive
+from holdfast.replication.work.replica_vacuum import ReplicaPermit
+from holdfast.replication.work.upkeep import sync_replica
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from tests.support.replicated import made_backup, nothing

@@ -18,15 +18,15 @@ import sqlalchemy as sa
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.archive.files import read_file
-from holdfast.archive.model import Block, FileRecord, LogPlace, TableRecord
-from holdfast.archive.state import State
-from holdfast.replication import schema
-from holdfast.replication.membership import found
-from holdfast.replication.recovery import Recovered, recover
-from holdfast.replication.replica import ReplicatedArchive, Synced
-from holdfast.replication.replicas import add
-from holdfast.replication.store import CoordinationStore
+from holdfast.archive.files.data_files import read_file
+from holdfast.archive.format.model import Block, FileRecord, LogPlace, TableRecord
+from holdfast.archive.format.state import State
+from holdfast.replication.log import schema
+from holdfast.replication.log.replicas import add
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.work.membership import found
+from holdfast.replication.work.recovery import Recovered, recover
+from holdfast.replication.work.replica import ReplicatedArchive, Synced
 from holdfast.storage import ObjectStore, open_store
 from tests.support.command import RunCommand
 

@@ -14,9 +14,9 @@ import pytest
 
 from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive
-from holdfast.archive.model import FORMAT
-from holdfast.archive.verify import Damage, verify
-from holdfast.sources.postgresql.address import Address
+from holdfast.archive.format.model import FORMAT
+from holdfast.archive.maintenance.verify import Damage, verify
+from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import open_store
 from tests.support.command import LIMIT_S, Finished, finish, start, until
 from tests.support.command_here import run_here

@@ -11,12 +11,12 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 
-from holdfast.fields import LSN, OP, SEQ, UNCHANGED
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.arrow_session import ArrowSession
-from holdfast.sources.postgresql.catalog import Catalog, read_catalog, read_tables
-from holdfast.sources.postgresql.changes import ChangeBatch, Window, WindowRequest, read_window
-from holdfast.sources.postgresql.session import connect
+from holdfast.common.field_ids import LSN, OP, SEQ, UNCHANGED
+from holdfast.sources.postgresql.catalog.catalog import Catalog, read_catalog, read_tables
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical.changes import ChangeBatch, Window, WindowRequest, read_window
 
 _numbers = itertools.count(1)
 _OURS = {LSN: "lsn", SEQ: "seq", OP: "op", UNCHANGED: "unchanged"}

@@ -16,10 +16,11 @@ from pathlib import Path
 from pyarrow.fs import FileSystem
 
 from holdfast.archive import locks
-from holdfast.jobs import LOCKS_VARIABLE
+from holdfast.operations.job_process import LOCKS_VARIABLE
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
-from sparkjobs import compaction, driver
+from sparkjobs import compaction
+from sparkjobs.driver import application
 from tests.support.jobs import SteadyExecutor
 from tests.support.steps import Kill, SteppedStore, Steps
 
@@ -68,8 +69,8 @@ def main() -> int:
     wanted = Kill(**json.loads(kill))
     store = _Store(open_store(url), Steps(wanted.at, wanted.when, lambda name: None, wanted.named))
     for name, value in (("open_store", lambda url: store), ("make_executor", lambda operation: SteadyExecutor())):
-        getattr(driver, name)  # what is not there would be replaced without effect
-        setattr(driver, name, value)
+        getattr(application, name)  # what is not there would be replaced without effect
+        setattr(application, name, value)
     return compaction.main(["--archive", url, "--run", run, *options])
 
 

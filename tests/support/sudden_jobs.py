@@ -22,14 +22,17 @@ from typing import Literal
 
 import psutil
 
-from holdfast import backups, jobs
-from holdfast.archive import locks, runs
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.programs import need
-from holdfast.sources.postgresql.read import cut
+from holdfast.archive import locks
+from holdfast.archive.format import runs
+from holdfast.operations import backup_run, job_process
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.dump.programs import need
+from holdfast.sources.postgresql.snapshot.read import cut
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs import backup, changes, driver, following, pieces, restore, snapshot_reader
+from sparkjobs import backup, restore
+from sparkjobs.driver import application, following, snapshot_reader
+from sparkjobs.tasks import changes, pieces
 from tests.support.jobs import SteadyExecutor
 from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
 
@@ -134,8 +137,8 @@ def _work(order: Order, steps: Steps) -> int:
     count_database_steps(steps)
     if order.inside:
         count_file_steps(steps)
-    _replace(driver, "open_store", lambda url: store)
-    _replace(driver, "make_executor", lambda operation: SteadyExecutor())
+    _replace(application, "open_store", lambda url: store)
+    _replace(application, "make_executor", lambda operation: SteadyExecutor())
     _replace(snapshot_reader, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     # Threads make no steps beside each other, or they would come now in one order, now in another.
     if order.packs:
@@ -157,7 +160,7 @@ def _work(order: Order, steps: Steps) -> int:
     sources = [SOURCE] if backs_up else []
     with locks.acquire(store, order.operation, sources=sources, owner=Owner(), purpose="test", wait=0) as held:
         role: Literal["source", "target"] = "source" if backs_up else "target"
-        os.environ.update(jobs.job_environment(order.url, order.password, held, role))
+        os.environ.update(job_process.job_environment(order.url, order.password, held, role))
         if not backs_up:
             return restore.main(to_run)
         codes = []
@@ -167,7 +170,9 @@ def _work(order: Order, steps: Steps) -> int:
             codes.append(backup.main(to_run))
             return ""
 
-        backups.run_to_the_end(store, order.run, Address(order.url, order.password), arguments=to_run, attempt=attempt)
+        backup_run.run_to_the_end(
+            store, order.run, Address(order.url, order.password), arguments=to_run, attempt=attempt
+        )
         return codes[-1]
 
 
@@ -199,7 +204,7 @@ def main() -> None:
     for program in ("pg_dump", "pg_restore"):
         need(program, at_least=0)  # each process would ask every program for its version
     if "AWS_ENDPOINT_URL" in os.environ:
-        import_module("holdfast.storage.s3")  # each process would
+        import_module("holdfast.storage.s3.store")  # each process would
     threads = psutil.Process().num_threads()
     if threads != 1:
         raise RuntimeError(f"{threads} threads are here, and must not be when processes are forked")

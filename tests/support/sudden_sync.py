@@ -13,11 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from holdfast.archive import locks
-from holdfast.jobs import LOCKS_VARIABLE
-from holdfast.replication.store import ENVIRONMENT
+from holdfast.operations.job_process import LOCKS_VARIABLE
+from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs import driver, sync
+from sparkjobs import sync
+from sparkjobs.driver import application
 from tests.support.jobs import SteadyExecutor
 from tests.support.replicated import Replicas
 from tests.support.steps import Kill, SteppedStore, Steps
@@ -45,8 +46,8 @@ def main() -> int:
     wanted = Kill(**json.loads(kill))
     store = SteppedStore(open_store(url), Steps(wanted.at, wanted.when, lambda name: None, wanted.named))
     replaced = (
-        (driver, "open_store", lambda url: store),
-        (driver, "make_executor", lambda operation: SteadyExecutor()),
+        (application, "open_store", lambda url: store),
+        (application, "make_executor", lambda operation: SteadyExecutor()),
         (sync, "_TASK_BYTES", 1),
     )
     for module, name, value in replaced:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from holdfast.fields import field_id, number_of
+from holdfast.common.field_ids import field_id, number_of
 from tests.support.histories import FORMS, MISSING, SINCE, Change, Row, numbers
 
 KEY = (1, 2)

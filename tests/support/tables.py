@@ -12,21 +12,21 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.arrow_session import ArrowSession
-from holdfast.sources.postgresql.columns import Column, read_columns
-from holdfast.sources.postgresql.copy_in import copy_in
-from holdfast.sources.postgresql.decode import Decoder
-from holdfast.sources.postgresql.encode import copy_statement, encode
-from holdfast.sources.postgresql.hashing import ContentHash, digest, hash_query
-from holdfast.sources.postgresql.session import SETTINGS_QUERY
-from holdfast.sources.postgresql.sql import ident
-from holdfast.sources.postgresql.value_settings import VALUE_SETTINGS
+from holdfast.sources.postgresql.catalog.columns import Column, read_columns
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.session import SETTINGS_QUERY
+from holdfast.sources.postgresql.connection.sql import ident
+from holdfast.sources.postgresql.connection.value_settings import VALUE_SETTINGS
+from holdfast.sources.postgresql.values.copy_in import copy_in
+from holdfast.sources.postgresql.values.decode import Decoder
+from holdfast.sources.postgresql.values.encode import copy_statement, encode
+from holdfast.sources.postgresql.values.hashing import ContentHash, digest, hash_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.sources.postgresql.server import PostgresServer
+    from holdfast.sources.postgresql.connection.server import PostgresServer
 
 _numbers = itertools.count(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.archive.timeline import Moment, to_of
+from holdfast.archive.history.timeline import Moment, to_of
 from tests.support.backups import Backups
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, locks
-from holdfast.archive.files import new_attempt
-from holdfast.archive.model import Block, FileRecord, TableRecord
-from holdfast.archive.vacuum import Vacuumed, vacuum
+from holdfast.archive.files.data_files import new_attempt
+from holdfast.archive.format.model import Block, FileRecord, TableRecord
+from holdfast.archive.maintenance.vacuum import Vacuumed, vacuum
 from holdfast.storage import ObjectStore
 from locking import Owner
 from tests.support.memory_store import MemoryStore

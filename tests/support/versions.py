@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.connection.server import PostgresServer
 
 _FOLDER = Path(__file__).parents[2] / ".work" / "postgresql"
 _MISSING = _FOLDER / "missing"

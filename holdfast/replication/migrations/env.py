@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from holdfast.replication.schema import metadata
-from holdfast.replication.store import VERSION_TABLE
+from holdfast.replication.log.schema import metadata
+from holdfast.replication.log.store import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

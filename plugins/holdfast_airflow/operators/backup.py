@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from holdfast.archives_yaml import find_archive
-from holdfast.config import Restart, parse_bandwidth, parse_size
-from holdfast.errors import BusyError, DamagedError, UsageError
+from holdfast.common.errors import BusyError, DamagedError, UsageError
+from holdfast.config.archives_model import Restart, parse_bandwidth, parse_size
+from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.executor_choice import forced_executor
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 from holdfast_airflow.arguments import is_yes, listed, number, span
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import coordination_address
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from holdfast.config import ArchiveConfig, SourceConfig
+    from holdfast.config.archives_model import ArchiveConfig, SourceConfig
     from holdfast.storage import ObjectStore
     from holdfast_airflow.operators.job import Job
 
@@ -131,7 +131,7 @@ class BackupOperator(DatabaseJobOperator):
 
     def _confirm(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
         """Bring the other replicas up to the backup, and return its summary if it counts by that."""
-        from holdfast.backups import confirm
+        from holdfast.operations.backup_run import confirm
 
         archive, store = self._place()
         source, address = self.database(archive)
@@ -210,7 +210,7 @@ class BackupOperator(DatabaseJobOperator):
     def needs_spark(self, store: ObjectStore, job: Job) -> bool:
         """Say whether Spark has to start, whatever the source says: for a first backup, and for a full one."""
         from holdfast.archive import Archive
-        from holdfast.backups import takes_snapshot
+        from holdfast.operations.backup_run import takes_snapshot
 
         forced = forced_executor(self.job_executor)
         if forced != "auto":
@@ -219,7 +219,7 @@ class BackupOperator(DatabaseJobOperator):
 
     def submit(self, store: ObjectStore, job: Job, context: Context) -> str:
         """Run the job in a snapshot that this task holds; start it again where it was killed."""
-        from holdfast.backups import run_to_the_end
+        from holdfast.operations.backup_run import run_to_the_end
 
         problem = ""
 
@@ -246,7 +246,7 @@ class BackupOperator(DatabaseJobOperator):
     def committed(self, store: ObjectStore, run: str) -> dict[str, Any] | None:
         """Return the summary of the block that a run ends with, if it is committed, however its job ended."""
         from holdfast.archive import Archive
-        from holdfast.archive.model import summary
+        from holdfast.archive.format.model import summary
 
         placed = Archive.open(store).state.finished_by(run)
         return {"commit": placed.number, **summary(placed.block)} if placed else None

@@ -10,7 +10,7 @@ from holdfast_airflow.operators.job import SourceJobOperator
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.config import ArchiveConfig
+    from holdfast.config.archives_model import ArchiveConfig
     from holdfast.storage import ObjectStore
 
 
@@ -36,7 +36,7 @@ class CompactOperator(SourceJobOperator):
 
     def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
         """Return what is worth joining."""
-        from holdfast.archive.compaction import CompactionPolicy
+        from holdfast.archive.maintenance.compaction import CompactionPolicy
 
         policy = CompactionPolicy.configured(archive.compaction)
         return [*policy.arguments(), *(["--consolidate"] if is_yes(self.consolidate) else [])]

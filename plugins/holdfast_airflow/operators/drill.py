@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from holdfast.archives_yaml import find_archive
-from holdfast.config import parse_span
-from holdfast.errors import ReportedError
+from holdfast.common.errors import ReportedError
+from holdfast.config.archives_model import parse_span
+from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow.arguments import listed
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators.job import SourceJobOperator
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from holdfast.config import ArchiveConfig
-    from holdfast.sources.postgresql.address import Address
+    from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from holdfast_airflow.operators.job import Job
 

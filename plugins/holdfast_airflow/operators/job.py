@@ -19,10 +19,11 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException
 
-from holdfast.archives_yaml import find_archive
-from holdfast.cleanup import tidied
-from holdfast.errors import HoldfastError, UsageError
-from holdfast.jobs import (
+from holdfast.common.cleanup import tidied
+from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.config.archives_yaml import find_archive
+from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
+from holdfast.operations.job_process import (
     WORKERS,
     check_java,
     find_application,
@@ -33,8 +34,7 @@ from holdfast.jobs import (
     new_run_id,
     spark_conf,
 )
-from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
-from holdfast.replication.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import STORE_VARIABLE
 from holdfast_airflow.arguments import span
 from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from holdfast.archive.format.runs import RunRecord
     from holdfast.archive.locks import HeldLocks
-    from holdfast.archive.runs import RunRecord
-    from holdfast.config import ArchiveConfig
+    from holdfast.config.archives_model import ArchiveConfig
     from holdfast.operations.executor_choice import ExecutorChoice
-    from holdfast.sources.postgresql.address import Address
+    from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 _RELEASE_S = 2.0
@@ -423,7 +423,7 @@ def _open_archive(job: Job) -> ObjectStore:
 
 
 def _read_last(store: ObjectStore, run: str) -> RunRecord | None:
-    from holdfast.archive.runs import read_last
+    from holdfast.archive.format.runs import read_last
 
     return read_last(store, run)
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast.archives_yaml import find_archive
-from holdfast.sources.postgresql.address import Address
+from holdfast.config.archives_yaml import find_archive
+from holdfast.sources.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.exceptions import in_airflow_terms
 
@@ -45,8 +45,8 @@ class MarkOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Set the mark and return where it is."""
         from holdfast.archive import Archive
-        from holdfast.archive.model import iso
-        from holdfast.marks import set_mark
+        from holdfast.archive.format.model import iso
+        from holdfast.operations.marks import set_mark
         from holdfast.storage import open_store
 
         with in_airflow_terms():

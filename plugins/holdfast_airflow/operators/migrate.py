@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from holdfast_airflow.operators.job import ArchiveJobOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.config import ArchiveConfig
+    from holdfast.config.archives_model import ArchiveConfig
     from holdfast.storage import ObjectStore
 
 NEWEST_FORMAT = 2

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast.archives_yaml import find_archive
-from holdfast.scheduler import Word
+from holdfast.archive.locks.owner_status import Word
+from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.owners import TaskSdk
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast.errors import HoldfastError, exit_code_of, sentence
+from holdfast.common.errors import HoldfastError, exit_code_of, sentence
 from holdfast_airflow.arguments import span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import failure, in_airflow_terms
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from holdfast.replication.recovery import Recovered
-    from holdfast.replication.replicas import ReplicaRow
+    from holdfast.replication.log.replicas import ReplicaRow
+    from holdfast.replication.work.recovery import Recovered
     from holdfast_airflow.coordination import Replicated
 
 
@@ -81,7 +81,7 @@ class RecoverReplicas(BaseOperator):
         return {"recovered": done}
 
     def _recover(self, found: Replicated, row: ReplicaRow) -> Recovered:
-        from holdfast.replication.recovery import recover
+        from holdfast.replication.work.recovery import recover
 
         return recover(
             found.coordination,

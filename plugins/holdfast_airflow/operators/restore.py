@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from holdfast_airflow.arguments import is_yes, listed
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import coordination_address
@@ -13,8 +13,8 @@ from holdfast_airflow.operators.job import DatabaseJobOperator
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.config import ArchiveConfig, Consistency
-    from holdfast.sources.postgresql.address import Address
+    from holdfast.config.archives_model import ArchiveConfig, Consistency
+    from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 
@@ -100,14 +100,14 @@ class RestoreOperator(DatabaseJobOperator):
         """Return the URL of the archive; where a replica may be chosen, that of the first one that can be read so."""
         if self.replica is not None or not archive.replicas or self._consistency(archive) == "eventual":
             return super().place(archive)
-        from holdfast.replication.reading import open_first
+        from holdfast.replication.work.consistent_read import open_first
         from holdfast.storage import open_store
 
         stores = [open_store(url, archive.key) for url in archive.replicas.values()]
         return open_first(stores, "sequential", address=coordination_address(archive)).store.url
 
     def _consistency(self, archive: ArchiveConfig) -> Consistency:
-        from holdfast.replication.reading import parse_consistency
+        from holdfast.replication.work.consistent_read import parse_consistency
 
         return parse_consistency(self.consistency or archive.consistency)
 

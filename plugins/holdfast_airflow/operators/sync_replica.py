@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.config import GAP_AFTER
+from holdfast.config.archives_model import GAP_AFTER
 from holdfast_airflow.arguments import is_yes, span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from holdfast.config import ArchiveConfig
-    from holdfast.replication.replica import Synced
+    from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.replication.work.replica import Synced
     from holdfast.storage import ObjectStore
 
 
@@ -76,8 +76,8 @@ class SyncReplica(ArchiveJobOperator):
         return dict(result)
 
     def _sync(self, context: Context, deadline: datetime) -> dict[str, Any]:
-        from holdfast.replication.replicas import replica
-        from holdfast.replication.upkeep import sync_replica
+        from holdfast.replication.log.replicas import replica
+        from holdfast.replication.work.upkeep import sync_replica
 
         with in_airflow_terms(), replicated(self.archive) as found:
             row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica or ""))
@@ -105,6 +105,6 @@ class SyncReplica(ArchiveJobOperator):
         return done.describe()
 
     def _in_spark(self, context: Context, deadline: datetime, place: ObjectStore) -> Synced:
-        from holdfast.replication.upkeep import told_by_job
+        from holdfast.replication.work.upkeep import told_by_job
 
         return told_by_job(self._attempt(context, deadline))

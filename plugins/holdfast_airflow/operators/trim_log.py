@@ -43,7 +43,7 @@ class TrimLog(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Trim it and return what was done."""
-        from holdfast.replication.trimming import trim
+        from holdfast.replication.log.trimming import trim
 
         with in_airflow_terms(), replicated(self.archive) as found:
             done = trim(found.coordination, found.log.archive, min_keep=int(self.min_keep), max_keep=int(self.max_keep))

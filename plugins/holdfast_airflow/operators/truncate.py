@@ -10,7 +10,7 @@ from holdfast_airflow.operators.job import SourceJobOperator
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.config import ArchiveConfig
+    from holdfast.config.archives_model import ArchiveConfig
     from holdfast.storage import ObjectStore
 
 
@@ -49,7 +49,7 @@ class TruncateOperator(SourceJobOperator):
 
         :raises UsageError, RefusedError: they make no sense, or would keep nothing.
         """
-        from holdfast.archive.retention import parse_rules
+        from holdfast.archive.maintenance.retention import parse_rules
 
         rules = listed(self.keep, "keep") or list(archive.keep.rules())
         parse_rules(rules)  # what is wrong with them is said before any lock is taken

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.config import parse_span
-from holdfast.errors import BusyError, HoldfastError
+from holdfast.common.errors import BusyError, HoldfastError
+from holdfast.config.archives_model import parse_span
 from holdfast_airflow.arguments import is_yes
 from holdfast_airflow.operators.job import ArchiveJobOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.config import ArchiveConfig
+    from holdfast.config.archives_model import ArchiveConfig
     from holdfast.storage import ObjectStore
 
 

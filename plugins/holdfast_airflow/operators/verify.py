@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.archives_yaml import find_archive
-from holdfast.config import parse_budget, parse_span
-from holdfast.errors import DamagedError, HoldfastError
+from holdfast.common.errors import DamagedError, HoldfastError
+from holdfast.config.archives_model import parse_budget, parse_span
+from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.executor_choice import choose_executor, forced_executor
 from holdfast_airflow.arguments import is_yes
 from holdfast_airflow.coordination import coordination_address
@@ -16,7 +16,7 @@ from locking.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.config import ArchiveConfig
+    from holdfast.config.archives_model import ArchiveConfig
     from holdfast.operations.executor_choice import ExecutorChoice
     from holdfast.storage import ObjectStore
 
@@ -73,7 +73,7 @@ class VerifyOperator(ArchiveJobOperator):
         :param damaged: how many files another replica may have as they were written.
         """
         from holdfast.archive import Archive
-        from holdfast.replication.upkeep import report_damage
+        from holdfast.replication.work.upkeep import report_damage
 
         try:
             archive = Archive.open(store)

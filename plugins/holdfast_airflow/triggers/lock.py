@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast.errors import HoldfastError
+from holdfast.common.errors import HoldfastError
 from locking.errors import LockError
 from locking.store import StoreDenied, StoreError
 

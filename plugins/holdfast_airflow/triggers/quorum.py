@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast.errors import HoldfastError, OutcomeUnknownError, UsageError
+from holdfast.common.errors import HoldfastError, OutcomeUnknownError, UsageError
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class QuorumTrigger(BaseTrigger):
 
     def _look(self) -> str:
         """Say how a quorum stands that is pending; an empty string means that it is decided."""
-        from holdfast.replication.backing_up import pending_quorum
+        from holdfast.replication.work.replica_backup import pending_quorum
         from holdfast.storage import open_store
 
         return pending_quorum(open_store(self.url, self.key), self.block, address=self.store)

@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 
 from holdfast.archive import Archive, Change, State
-from holdfast.archive.commits import commit_key
-from holdfast.archive.model import Block
-from holdfast.archive.seal import seal
-from holdfast.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
+from holdfast.archive.format.commits import commit_key
+from holdfast.archive.format.model import Block
+from holdfast.archive.format.seal import seal
+from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives import FaultyCreates
 from tests.support.no_waiting import no_waiting

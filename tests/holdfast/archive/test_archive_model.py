@@ -20,21 +20,22 @@ from hypothesis import seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from holdfast.archive import Archive, Change, State, points
+from holdfast.archive import Archive, Change, State
 from holdfast.archive import archive as archives
-from holdfast.archive.asof import as_of
-from holdfast.archive.blocks import write_parquet
-from holdfast.archive.consolidation import moment_of, newest_cut, synthetic_block
-from holdfast.archive.files import new_attempt, write_bytes
-from holdfast.archive.history import TableHistory
-from holdfast.archive.migration import migrate
-from holdfast.archive.model import Block, Coverage, FileRecord, Hold, SourceRecord, Stream, TableRecord
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.timeline import told
-from holdfast.archive.truncation import truncate
-from holdfast.archive.verify import verify
-from holdfast.errors import RefusedError
-from holdfast.position import parse_position, show_position
+from holdfast.archive.files.blocks import write_parquet
+from holdfast.archive.files.data_files import new_attempt, write_bytes
+from holdfast.archive.format.model import Block, Coverage, FileRecord, Hold, SourceRecord, Stream, TableRecord
+from holdfast.archive.history import restore_points
+from holdfast.archive.history.timeline import told
+from holdfast.archive.maintenance.consolidation import moment_of, newest_cut, synthetic_block
+from holdfast.archive.maintenance.migration import migrate
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.archive.maintenance.verify import verify
+from holdfast.archive.scan.merge_on_read import as_of
+from holdfast.archive.scan.table_history import TableHistory
+from holdfast.common.errors import RefusedError
+from holdfast.common.lsn import parse_position, show_position
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreDenied
 from tests.support.compacting import compact
@@ -320,7 +321,7 @@ class Story(RuleBasedStateMachine):
         return {*[days[day] for day in sorted(days)[-int(count) :]], *held}
 
     def restorable(self, state: State, name: str) -> set[int]:
-        found = points.intervals(state, name)
+        found = restore_points.intervals(state, name)
         return {
             position
             for position, _, _ in self.databases[name].model.seen
@@ -333,7 +334,7 @@ class Story(RuleBasedStateMachine):
         assert found == self.databases[name].truth()[position], (name, position)
 
     def rows(self, state: State, name: str, position: int) -> Iterator[Any]:
-        parts = points.resolve(state, self.store, name, f"lsn:{show_position(position)}").tables()["1"]
+        parts = restore_points.resolve(state, self.store, name, f"lsn:{show_position(position)}").tables()["1"]
         assert parts.stale == ""
         history = TableHistory(
             table="1",

@@ -11,7 +11,7 @@ import pytest
 
 from bench.support.versitygw import running_versitygw
 from holdfast.archive.archive import Archive
-from holdfast.archive.copying import copy
+from holdfast.archive.maintenance.copy_archive import copy
 from holdfast.storage import ObjectStore, open_store
 from tests.support.azurite import running_azurite
 from tests.support.damaged_archive import add_backup, everything_in, fill

@@ -14,12 +14,12 @@ import pytest
 
 from holdfast.archive import Archive, State
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.commits import commit_key
-from holdfast.archive.files import read_file
-from holdfast.archive.model import Commit, Identity
-from holdfast.archive.runs import read_last
-from holdfast.archive.verify import verify
-from holdfast.errors import DamagedError
+from holdfast.archive.files.data_files import read_file
+from holdfast.archive.format.commits import commit_key
+from holdfast.archive.format.model import Commit, Identity
+from holdfast.archive.format.runs import read_last
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.errors import DamagedError
 from holdfast.storage import open_store
 from locking import Lease, LockError, LockLost, RWLock
 from tests.support.damage import damages, flipped, lines, parquet_regions

@@ -9,7 +9,7 @@ import pytest
 
 from bench.support.versitygw import running_versitygw
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.commits import commit_key
+from holdfast.archive.format.commits import commit_key
 from tests.support.damage import damages, lines, parquet_regions
 from tests.support.damaged_archive import Place, fill
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.archive import Archive, points
-from holdfast.archive.blocks import read_batches
-from holdfast.archive.verify import verify
-from holdfast.query import Query
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.session import connect
+from holdfast.archive import Archive
+from holdfast.archive.files.blocks import read_batches
+from holdfast.archive.history import restore_points
+from holdfast.archive.maintenance.verify import verify
+from holdfast.point_in_time.query import Query
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from tests.support.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
 from tests.support.command_here import run_here
@@ -42,14 +43,14 @@ def test_it_opens_and_every_byte_is_as_it_was_written(fixture: Path) -> None:
     archive = Archive.open(open_store(str(fixture)))
     assert [commit.sequence for commit in archive.commits()] == [1, 2]
     assert verify(archive, deep=True).damage == ()
-    (source,) = points.describe(archive.state)["sources"]
+    (source,) = restore_points.describe(archive.state)["sources"]
     assert [interval["commit"] for interval in source["intervals"]] == [1, 2]
     assert len(source["gaps"]) == 1
 
 
 def test_its_rows_can_be_read_as_plain_parquet(fixture: Path) -> None:
     archive = Archive.open(open_store(str(fixture)))
-    block = points.resolve(archive.state, archive.store, "postgres", "commit:1").full.block
+    block = restore_points.resolve(archive.state, archive.store, "postgres", "commit:1").full.block
     sale = next(table for table in block.tables if table.name == "sale")
     rows = [row for file in sale.files for batch in read_batches(archive.store, file) for row in batch.to_pylist()]
     assert [row["id"] for row in rows] == [1, 2, 3]
@@ -78,7 +79,7 @@ def test_changes_open_and_every_byte_is_as_it_was_written(changes: Path) -> None
     archive = Archive.open(open_store(str(changes)))
     assert {block.kind for commit in archive.commits() for block in commit.add} == {"snapshot", "changes"}
     assert verify(archive, deep=True).damage == ()
-    (source,) = points.describe(archive.state)["sources"]
+    (source,) = restore_points.describe(archive.state)["sources"]
     (interval,) = source["intervals"]
     assert source["gaps"] == []
     newest = max(commit.sequence for commit in archive.commits() if commit.kind == "backup")
@@ -88,7 +89,7 @@ def test_changes_open_and_every_byte_is_as_it_was_written(changes: Path) -> None
 
 def test_tables_that_are_not_followed_are_named(tmp_path: Path) -> None:
     archive = Archive.open(open_store(str(shutil.copytree(FIXTURES / "format-1-changes", tmp_path / "archive"))))
-    (source,) = points.describe(archive.state)["sources"]
+    (source,) = restore_points.describe(archive.state)["sources"]
     assert set(source["not_followed"]) == {"shop.empty", "shop.visit", "pg_catalog.pg_largeobject"}
 
 
@@ -111,7 +112,7 @@ def test_changes_in_packs_are_read(tmp_path: Path) -> None:
     archive = Archive.open(open_store(str(place)))
     assert [len(archive.commit(number).add[0].packs) for number in (1, 2)] == [0, 1]
     assert archive.state.min_reader == 3
-    moment = points.resolve(archive.state, archive.store, "postgres", "latest")
+    moment = restore_points.resolve(archive.state, archive.store, "postgres", "latest")
     for number in (*range(1, 8), 20):  # tables have as many rows as their number is beyond a multiple of seven
         sql = f"select id from shop.tenant_{number} order by id"
         query = Query(archive.store, moment, sql, memory_bytes=64 << 20, spill=tmp_path)
@@ -135,7 +136,7 @@ def test_small_tables_in_packs_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", EXPECTED_CHANGES)
 def test_changes_are_queried(changes: Path, at: str, tmp_path: Path) -> None:
     archive = Archive.open(open_store(str(changes)))
-    moment = points.resolve(archive.state, archive.store, "postgres", at)
+    moment = restore_points.resolve(archive.state, archive.store, "postgres", at)
     (batch,) = Query(archive.store, moment, HELD, memory_bytes=64 << 20, spill=tmp_path).rows()
     assert batch.to_pylist() == [EXPECTED_CHANGES[at]]
 

@@ -11,14 +11,15 @@ from types import FrameType
 import pytest
 
 from bench.support.blocks import make_block
-from holdfast.archive import State, points
-from holdfast.archive.compaction import CompactionPolicy, plan_compaction
-from holdfast.archive.costs import Costs
-from holdfast.archive.model import FORMAT, WRITER, Block, Commit, Coverage, FileRecord, Stream, TableRecord
-from holdfast.archive.named import files_of
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.truncation import plan_truncation
-from holdfast.position import show_position
+from holdfast.archive import State
+from holdfast.archive.files.file_index import files_of
+from holdfast.archive.format.model import FORMAT, WRITER, Block, Commit, Coverage, FileRecord, Stream, TableRecord
+from holdfast.archive.history import restore_points as points
+from holdfast.archive.maintenance.compaction import CompactionPolicy, plan_compaction
+from holdfast.archive.maintenance.damage_report import Costs
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import plan_truncation
+from holdfast.common.lsn import show_position
 from holdfast.storage import ObjectStore, open_store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ import pytest
 
 from bench.support.versitygw import running_versitygw
 from holdfast.archive import Archive
-from holdfast.archive.lockplan import PLANS
+from holdfast.archive.locks.lock_table import PLANS
 from holdfast.storage import ObjectStore, open_store
 from tests.support.lock_takers import LockTaker, Work, lock_taker
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from holdfast.archive.blocks import write_parquet
-from holdfast.archive.merge import Merge
-from holdfast.fields import numbered
+from holdfast.archive.files.blocks import write_parquet
+from holdfast.archive.scan.merge import Merge
+from holdfast.common.field_ids import numbered
 from holdfast.storage import open_store
 from tests.support.histories import change_schema
 

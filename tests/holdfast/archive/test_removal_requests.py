@@ -6,11 +6,11 @@ from datetime import timedelta
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.archive.files import write_bytes
-from holdfast.archive.model import Block, TableRecord
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.truncation import truncate
-from holdfast.archive.vacuum import vacuum
+from holdfast.archive.files.data_files import write_bytes
+from holdfast.archive.format.model import Block, TableRecord
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.archive.maintenance.vacuum import vacuum
 from tests.support.memory_store import MemoryStore
 
 FILES = 3

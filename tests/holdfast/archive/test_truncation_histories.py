@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.archive.holds import standing
-from holdfast.archive.retention import RestorePoint, Rules, parse_rules
-from holdfast.archive.timeline import chains, stream_tip, to_of, told
-from holdfast.archive.truncation import plan_truncation
+from holdfast.archive.history.holds import standing
+from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
+from holdfast.archive.maintenance.retention import RestorePoint, Rules, parse_rules
+from holdfast.archive.maintenance.truncation import plan_truncation
 from tests.support.backups import SOURCE, Backups
 from tests.support.generator.trials import tiered
 from tests.support.truncating import check_truth, content, positions

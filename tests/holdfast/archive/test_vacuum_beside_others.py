@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.vacuum import vacuum
-from holdfast.errors import RefusedError
+from holdfast.archive.maintenance.vacuum import vacuum
+from holdfast.common.errors import RefusedError
 from holdfast.storage import ObjectRetained, StoreDenied, StoreError, StoreUnavailable
 from locking import LockBusy, LockLost, RWLock, inspect
 from locking.store import Listing
@@ -137,8 +137,8 @@ def test_readers_are_kept_out_while_files_are_deleted_and_at_no_other_time(monke
 
 def test_readers_have_their_turn_between_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     made = scene()
-    monkeypatch.setattr("holdfast.archive.vacuum._BATCH_S", 0.0)
-    monkeypatch.setattr("holdfast.archive.vacuum._AT_ONCE", 2)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._BATCH_S", 0.0)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._AT_ONCE", 2)
     read: list[bool] = []
 
     def take_turn(seconds: float) -> None:
@@ -146,7 +146,9 @@ def test_readers_have_their_turn_between_two_batches(monkeypatch: pytest.MonkeyP
         read.append(seconds > 1)
 
     # Not the sleep of all: others wait, too, such as a lock for its turn.
-    monkeypatch.setattr("holdfast.archive.vacuum.time", SimpleNamespace(monotonic=time.monotonic, sleep=take_turn))
+    monkeypatch.setattr(
+        "holdfast.archive.maintenance.vacuum.time", SimpleNamespace(monotonic=time.monotonic, sleep=take_turn)
+    )
     done = run_vacuum(made.store)
     assert not done.trouble
     assert made.store.keys() & made.doomed == set()
@@ -177,7 +179,7 @@ def test_two_vacuums_that_run_at_once_all_the_same_do_no_harm(monkeypatch: pytes
 
 def test_a_vacuum_whose_lock_is_lost_deletes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     made = scene()
-    monkeypatch.setattr("holdfast.archive.vacuum._AT_ONCE", 2)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._AT_ONCE", 2)
     delete, calls = made.store.delete_many, []
 
     def break_lock(keys: Sequence[str]) -> Mapping[str, StoreError]:
@@ -194,7 +196,7 @@ def test_a_vacuum_whose_lock_is_lost_deletes_nothing_more(monkeypatch: pytest.Mo
 
 def test_a_backup_that_commits_between_two_batches_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     made = scene()
-    monkeypatch.setattr("holdfast.archive.vacuum._AT_ONCE", 1)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._AT_ONCE", 1)
     delete = made.store.delete_many
 
     def commit_first(keys: Sequence[str]) -> Mapping[str, StoreError]:
@@ -276,7 +278,7 @@ def test_what_the_store_forbids_is_told_and_the_others_go(monkeypatch: pytest.Mo
 
 def test_where_the_store_fails_the_vacuum_stops_and_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     made = scene()
-    monkeypatch.setattr("holdfast.archive.vacuum._AT_ONCE", 1)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._AT_ONCE", 1)
     with monkeypatch.context() as patched:
         errors = dict.fromkeys(made.doomed, StoreUnavailable("out of order"))
         patched.setattr(made.store, "delete_many", Refusing(made, errors))

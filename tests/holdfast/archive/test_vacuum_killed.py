@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.errors import HoldfastError
+from holdfast.common.errors import HoldfastError
 from locking import LockError
 from locking.store import StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.memory_store import Killed, MemoryStore, Spoilt

@@ -10,8 +10,8 @@ from hypothesis import seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.model import Block
-from holdfast.errors import RefusedError
+from holdfast.archive.format.model import Block
+from holdfast.common.errors import RefusedError
 from tests.support.generator.trials import tiered
 from tests.support.memory_store import MemoryStore
 from tests.support.vacuuming import DAY, commit, put_file, run_vacuum, write_block

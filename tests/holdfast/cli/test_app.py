@@ -12,7 +12,7 @@ import pytest
 import holdfast as package
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, locks
-from holdfast.archive.commits import commit_key
+from holdfast.archive.format.commits import commit_key
 from holdfast.cli import main
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock

@@ -10,10 +10,10 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.archive.files import write_bytes
-from holdfast.archive.model import Block, Coverage, Stream
-from holdfast.sources.postgresql.catalog import Catalog
-from holdfast.sources.postgresql.table import Table
+from holdfast.archive.files.data_files import write_bytes
+from holdfast.archive.format.model import Block, Coverage, Stream
+from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.storage import ObjectStore, open_store
 from tests.support.command import RunCommand
 from tests.support.queried import TABLES

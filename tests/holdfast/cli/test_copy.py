@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.copying import Progress
+from holdfast.archive.maintenance.copy_archive import Progress
 from holdfast.cli.copy import _Teller
-from holdfast.cli.output import Output
+from holdfast.cli.shared.output import Output
 from holdfast.storage import ObjectStore, open_store
 from tests.support.command import RunCommand
 

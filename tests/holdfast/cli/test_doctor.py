@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import doctor
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore
 from tests.support.command import RunCommand
 

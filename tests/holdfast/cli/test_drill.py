@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
 from tests.support.command import RunCommand
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.storage import ObjectStore
-from holdfast.storage.key_source import ENVIRONMENT
+from holdfast.storage.encryption.key_source import ENVIRONMENT
 from tests.support.command import RunCommand
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import locks as archive_locks
-from holdfast.archive.runs import read_last
+from holdfast.archive.format.runs import read_last
 from holdfast.storage import ObjectStore, StoreDenied
 from locking import Lease, LockLost, Owner, RWLock, inspect
 from tests.support.airflow_answers import running_airflow_answers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.replication.leading import leading
-from holdfast.replication.settings import Wish
-from holdfast.replication.store import ENVIRONMENT
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.store import ENVIRONMENT
+from holdfast.replication.work.leader_work import leading
 from tests.support.command import RunCommand
 from tests.support.replicated import Replicas, nothing
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.errors import UsageError
-from holdfast.marks import check_name
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream import drop_stream, flush_position, open_stream, stream_name
+from holdfast.common.errors import UsageError
+from holdfast.operations.marks import check_name
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical.stream import drop_stream, flush_position, open_stream, stream_name
 from holdfast.storage import ObjectStore
 from tests.support.command import RunCommand
 

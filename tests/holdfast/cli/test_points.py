@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 from tests.support.command import RunCommand
 from tests.support.followed import Followed, open_followed
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.sources.postgresql import programs
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import read_tables
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.stream import drop_stream, open_stream, stream_name
+from holdfast.sources.postgresql.catalog.catalog import read_tables
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.logical.stream import drop_stream, open_stream, stream_name
 from holdfast.storage import ObjectStore
 from tests.support.command import Finished, RunCommand
 

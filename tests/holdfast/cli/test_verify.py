@@ -11,9 +11,9 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.archive.commits import commit_key
-from holdfast.archive.model import iso
-from holdfast.archive.scrub import RUN
+from holdfast.archive.format.commits import commit_key
+from holdfast.archive.format.model import iso
+from holdfast.archive.maintenance.scrub_schedule import RUN
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock, inspect
 from tests.support.command import RunCommand

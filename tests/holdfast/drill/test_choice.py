@@ -6,9 +6,9 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from bench.support.blocks import make_block
-from holdfast.archive.placed import Placed
-from holdfast.archive.points import Interval
-from holdfast.archive.timeline import Chain
+from holdfast.archive.format.block_ref import Placed
+from holdfast.archive.history.restore_points import Interval
+from holdfast.archive.history.timeline import Chain
 from holdfast.drill.choice import choose_moment
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)

@@ -12,10 +12,10 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, State
-from holdfast.archive.model import Block
+from holdfast.archive.format.model import Block
+from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError
 from holdfast.drill import Drill, drills_of, new_run
-from holdfast.errors import DamagedError, RefusedError, ReportedError, UsageError
-from holdfast.sources.postgresql.address import Address
+from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 
 NOWHERE = Address("postgresql://me@127.0.0.1:1/nowhere")

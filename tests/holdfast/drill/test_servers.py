@@ -13,11 +13,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from holdfast.common.errors import HoldfastError
 from holdfast.drill.servers import DrillServer, _namespace, sweep
-from holdfast.errors import HoldfastError
-from holdfast.jobs import process_start
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
+from holdfast.operations.job_process import process_start
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 
 STARTS = """
 import sys, time

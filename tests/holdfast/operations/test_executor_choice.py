@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from holdfast.operations.executor_choice import (
     FORCED_VARIABLE,
     HAND_OVER,

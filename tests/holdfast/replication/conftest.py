@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.errors import DamagedError
-from holdfast.replication.store import PASSWORD, CoordinationStore
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.common.errors import DamagedError
+from holdfast.replication.log.store import PASSWORD, CoordinationStore
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from tests.support.given_up import append, changes, destroyed, full
 from tests.support.rebuilt import bring_back
 from tests.support.replicated import Replicas, Template, kept

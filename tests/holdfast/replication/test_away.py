@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from holdfast.errors import DamagedError, HoldfastError
-from holdfast.replication import schema
-from holdfast.replication.errors import LostReplicaError
-from holdfast.replication.recovery import Recovered, recover
-from holdfast.replication.replicas import log_state, mark_lost, replica
-from holdfast.replication.store import CoordinationStore
-from holdfast.replication.trimming import trim
+from holdfast.common.errors import DamagedError, HoldfastError
+from holdfast.replication.log import schema
+from holdfast.replication.log.errors import LostReplicaError
+from holdfast.replication.log.replicas import log_state, mark_lost, replica
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.log.trimming import trim
+from holdfast.replication.work.recovery import Recovered, recover
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
 from tests.support.failing_requests import Failing

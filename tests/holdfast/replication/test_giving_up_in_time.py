@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.config import GAP_AFTER
-from holdfast.errors import DamagedError, HoldfastError, RefusedError
-from holdfast.replication import giving_up, schema, upkeep
-from holdfast.replication.giving_up import give_up, give_up_in_time
-from holdfast.replication.replica import Synced
-from holdfast.replication.replicas import replicas
-from holdfast.replication.status import status
-from holdfast.replication.upkeep import sync_replica
+from holdfast.common.errors import DamagedError, HoldfastError, RefusedError
+from holdfast.config.archives_model import GAP_AFTER
+from holdfast.replication.log import schema
+from holdfast.replication.log.replicas import replicas
+from holdfast.replication.log.status import status
+from holdfast.replication.work import abandon, upkeep
+from holdfast.replication.work.abandon import give_up, give_up_in_time
+from holdfast.replication.work.replica import Synced
+from holdfast.replication.work.upkeep import sync_replica
 from locking import LockBusy, RWLock
 from locking.store import StoreUnavailable
 from tests.support.given_up import append, changes, destroyed, ends, equal, full
@@ -180,7 +181,7 @@ def test_a_store_that_does_not_answer_lets_the_time_begin_anew(
         raise StoreUnavailable("timed out")
 
     with monkeypatch.context() as patch:
-        patch.setattr(giving_up, "missing_files", silent)
+        patch.setattr(abandon, "missing_files", silent)
         with pytest.raises(DamagedError, match="by itself: timed out"):
             sync(waiting, "far")
     assert missing(waiting) == []

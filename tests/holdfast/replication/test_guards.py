@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from holdfast.archive import Archive, Change, state
-from holdfast.errors import HoldfastError, RefusedError
-from holdfast.replication import agreement, log, recovery, schema, vacuuming
-from holdfast.replication.errors import EpochOverError, LostReplicaError, OldStoreError
-from holdfast.replication.replicas import mark_lost
-from tests.holdfast.replication import test_log as appending
-from tests.holdfast.replication import test_replica as following
-from tests.holdfast.replication import test_vacuuming as deleting
+from holdfast.archive import Archive, Change
+from holdfast.archive.format import state
+from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.replication.log import consistency_check, log, schema
+from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
+from holdfast.replication.log.replicas import mark_lost
+from holdfast.replication.work import recovery, replica_vacuum
+from tests.holdfast.replication.log import test_log as appending
+from tests.holdfast.replication.work import test_replica as following
+from tests.holdfast.replication.work import test_replica_vacuum as deleting
 from tests.support.log_mutants import Edit
 from tests.support.replicated import Replicas, nothing
 
@@ -69,17 +71,17 @@ def guards() -> list[Guard]:
     return [
         Guard(
             "a vacuum waits for pointers",
-            Edit(vacuuming, "waits_for", "if row.pointer <= index", "if False"),
+            Edit(replica_vacuum, "waits_for", "if row.pointer <= index", "if False"),
             deleting.test_a_replica_that_is_behind_fetches_a_removed_block_first,
         ),
         Guard(
             "a vacuum waits for who is being recovered",
-            Edit(vacuuming, "waits_for", " or row.recovers_from", ""),
+            Edit(replica_vacuum, "waits_for", " or row.recovers_from", ""),
             deleting.test_the_pointer_of_a_replica_that_is_being_recovered_counts,
         ),
         Guard(
             "a vacuum abandons nothing that an entry adds",
-            Edit(vacuuming, "unnamed", " - frozenset(named)", ""),
+            Edit(replica_vacuum, "unnamed", " - frozenset(named)", ""),
             deleting.test_files_of_an_entry_that_is_still_to_be_executed_are_no_leftovers,
         ),
         Guard(
@@ -109,17 +111,17 @@ def guards() -> list[Guard]:
         ),
         Guard(
             "a replica follows the log of one store",
-            Edit(agreement, "check_replica", "known.log.store != place.store", "False"),
+            Edit(consistency_check, "check_replica", "known.log.store != place.store", "False"),
             following.test_the_log_of_another_store_is_refused,
         ),
         Guard(
             "an entry that was executed is the one that the store has",
-            Edit(agreement, "_check_entry", entry, "place.index > state.head"),
+            Edit(consistency_check, "_check_entry", entry, "place.index > state.head"),
             another_entry_stops_a_sync,
         ),
         Guard(
             "the log does not end before what was executed",
-            Edit(agreement, "_check_entry", entry, "place.entry and entry not in (None, place.entry)"),
+            Edit(consistency_check, "_check_entry", entry, "place.entry and entry not in (None, place.entry)"),
             a_log_that_ends_before_what_was_executed_stops_a_sync,
         ),
         Guard(

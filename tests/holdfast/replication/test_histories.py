@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from bench.support.versitygw import running_versitygw
-from holdfast.config import Consistency
-from holdfast.errors import BusyError
-from holdfast.replication.reading import open_to_read
-from holdfast.replication.settings import Wish
-from holdfast.replication.store import CoordinationStore
-from holdfast.replication.waiting import look
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.common.errors import BusyError
+from holdfast.config.archives_model import Consistency
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.work.consistent_read import open_to_read
+from holdfast.replication.work.quorum_wait import look
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from tests.support.command import until
 from tests.support.link import linked
 from tests.support.replicated import OnS3, Replicas, made_backup, nothing

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.archive import Change
-from holdfast.archive.holding import add_hold
-from holdfast.archive.model import Block, Hold
-from holdfast.archive.retention import parse_rules
-from holdfast.archive.truncation import truncate
-from holdfast.errors import RefusedError
-from holdfast.replication import log
-from holdfast.replication.leading import leading
-from holdfast.replication.settings import Wish
+from holdfast.archive.format.model import Block, Hold
+from holdfast.archive.maintenance.hold_requests import add_hold
+from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.common.errors import RefusedError
+from holdfast.replication.log import log
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.work.leader_work import leading
 from tests.support.given_up import append, changes, full
 from tests.support.replicated import Replicas, made_backup, nothing
 

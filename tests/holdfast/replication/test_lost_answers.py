@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import OutcomeUnknownError
-from holdfast.replication.reading import open_to_read
-from holdfast.replication.replica import ReplicatedArchive
-from holdfast.replication.replicas import log_state
-from holdfast.replication.store import CoordinationStore
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.common.errors import OutcomeUnknownError
+from holdfast.replication.log.replicas import log_state
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.work.consistent_read import open_to_read
+from holdfast.replication.work.replica import ReplicatedArchive
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from tests.support.command import until
 from tests.support.link import Cut, Link, Moment, linked
 from tests.support.proxy import NEVER, Fault

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.checkpoint import read_newest, write_checkpoint
-from holdfast.archive.compaction import Group, join
-from holdfast.archive.consolidation import synthetic_block
-from holdfast.archive.points import intervals, resolve
-from holdfast.archive.state import State
-from holdfast.archive.timeline import stream_tip, told
-from holdfast.archive.verify import verify
-from holdfast.following import newest_with_stream
-from holdfast.position import show_position
-from holdfast.replication.leading import leading
-from holdfast.replication.replicas import mark_lost
-from holdfast.replication.store import CoordinationStore
+from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
+from holdfast.archive.format.state import State
+from holdfast.archive.history.restore_points import intervals, resolve
+from holdfast.archive.history.timeline import stream_tip, told
+from holdfast.archive.maintenance.compaction import Group, join
+from holdfast.archive.maintenance.consolidation import synthetic_block
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.lsn import show_position
+from holdfast.operations.backup_decision import newest_with_stream
+from holdfast.replication.log.replicas import mark_lost
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.work.leader_work import leading
 from tests.support.given_up import changes, full
 from tests.support.replicated import Replicas, Template, kept, made_backup, nothing
 

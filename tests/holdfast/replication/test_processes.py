@@ -15,9 +15,9 @@ import pytest
 
 from bench.support.versitygw import running_versitygw
 from holdfast.archive import Archive
-from holdfast.replication import quorum, schema
-from holdfast.replication.replicas import log_state, replicas
-from holdfast.replication.store import CoordinationStore
+from holdfast.replication.log import quorum, schema
+from holdfast.replication.log.replicas import log_state, replicas
+from holdfast.replication.log.store import CoordinationStore
 from tests.support.command import until
 from tests.support.replicated import OnS3, Replicas
 
@@ -82,12 +82,12 @@ class Crew:
     def work(self, rounds: int) -> None:
         """Have three at work, of which one is killed after the other."""
         with ExitStack() as others:
-            others.enter_context(self.worker())
-            others.enter_context(self.worker())
+            stay = [others.enter_context(self.worker()) for _ in range(2)]
             for _ in range(rounds):
                 with self.worker() as said:
                     until(said.read_text, "a worker to begin")
                     time.sleep(0.5 + self.random.random())
+            until(lambda: any("added " in said.read_text() for said in stay), "a backup to be acknowledged")
 
 
 def settle(three: Replicas) -> None:

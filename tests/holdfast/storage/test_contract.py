@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.storage import InvalidKey, ObjectExists, ObjectNotFound, ObjectStore, SealedStore
-from holdfast.storage.base import PROBE_ROUNDS, ObjectChanged
-from holdfast.storage.key_source import new_key
-from holdfast.storage.keyring import KEYS
+from holdfast.storage.contract.base import PROBE_ROUNDS, ObjectChanged
+from holdfast.storage.encryption.key_source import new_key
+from holdfast.storage.encryption.keyring import KEYS
 
 
 def _each_kind(*, dear: bool = False) -> Iterator[object]:

@@ -8,15 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.storage import (
-    ObjectExists,
-    StoreDenied,
-    StoreError,
-    StoreOutcomeUnknown,
-    StoreUnavailable,
-    s3_access,
-)
-from holdfast.storage.s3 import S3Store
+from holdfast.storage import ObjectExists, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
+from holdfast.storage.s3 import access
+from holdfast.storage.s3.store import S3Store
 from locking import Lease, LockLost, LockStateUnknown, Owner, Runtime, RWLock
 from tests.support.aftermath import must_be_safe, outcome
 from tests.support.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
@@ -48,7 +42,7 @@ FAULTS: list[Any] = [
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[FakeS3, S3Store]]:
     with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(s3_access, "READ_ATTEMPTS", 1)  # so that each answer reaches the lock
+        patch.setattr(access, "READ_ATTEMPTS", 1)  # so that each answer reaches the lock
         patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         patch.setenv("AWS_REGION", "us-east-1")
         patch.setenv("AWS_ACCESS_KEY_ID", "key")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from holdfast.storage import FolderStore, open_place
-from holdfast.storage.azure import AzureStore
-from holdfast.storage.azure_account import AzureAccount
-from holdfast.storage.gcs import GcsStore
-from holdfast.storage.s3 import S3Store
+from holdfast.storage.azure.account import AzureAccount
+from holdfast.storage.azure.store import AzureStore
+from holdfast.storage.gcs.store import GcsStore
+from holdfast.storage.s3.store import S3Store
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +158,7 @@ def test_a_missing_client_says_what_to_install(url: str, module: str, extra: str
     program = f"""
 import sys
 sys.modules[{module!r}] = None
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from holdfast.storage import open_place
 try:
     open_place({url!r})

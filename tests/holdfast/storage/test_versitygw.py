@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench.support.versitygw import S3Server, find_versitygw, running_versitygw
-from holdfast.storage.parts import PART_BYTES
-from holdfast.storage.s3 import S3Store
-from holdfast.storage.s3_settings import S3Settings
+from holdfast.storage.contract.parts import PART_BYTES
+from holdfast.storage.s3.settings import S3Settings
+from holdfast.storage.s3.store import S3Store
 
 
 def test_a_missing_server_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from holdfast.errors import UsageError
+from holdfast.common.errors import UsageError
 from sparkjobs.executors import spark
 from sparkjobs.executors.spark import SparkExecutor
 from tests.support.jobs import session_arguments

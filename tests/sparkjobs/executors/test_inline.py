@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from holdfast.archive import locks
-from holdfast.errors import RefusedError, SparkNeededError
+from holdfast.common.errors import RefusedError, SparkNeededError
 from holdfast.operations import executor_choice
 from holdfast.storage import ObjectStore
 from locking import Owner
-from sparkjobs.driver import Job
+from sparkjobs.driver.application import Job
 from sparkjobs.executors import Tally
 from sparkjobs.executors.inline import TRIES, InlineExecutor
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.errors import ReportedError
+from holdfast.common.errors import ReportedError
 from sparkjobs.executors import Tally, spark_task
 from sparkjobs.executors.spark_task import TallyParam, import_modules
 

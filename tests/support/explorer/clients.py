@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.model import Identity
-from holdfast.archive.state import Change, State
-from holdfast.errors import HoldfastError
+from holdfast.archive.format.model import Identity
+from holdfast.archive.format.state import Change, State
+from holdfast.common.errors import HoldfastError
 from locking import (
     Commit,
     ExclusiveWrite,

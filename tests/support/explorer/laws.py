@@ -8,10 +8,10 @@ from itertools import combinations
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from holdfast.archive.commits import COMMITS
-from holdfast.archive.model import Commit
-from holdfast.archive.state import Change, State, validate
-from holdfast.errors import DamagedError, RefusedError
+from holdfast.archive.format.commits import COMMITS
+from holdfast.archive.format.model import Commit
+from holdfast.archive.format.state import Change, State, validate
+from holdfast.common.errors import DamagedError, RefusedError
 from locking import standing
 from locking.names import WORDS, Mode, excludes
 from locking.terms import MARKER_LIFE

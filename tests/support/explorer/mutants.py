@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from holdfast.archive import archive
-from holdfast.archive.commits import commit_key
+from holdfast.archive.format.commits import commit_key
 from locking import ending, folder, lease, names, reaper, rules, rwlock, standing, transaction
 from locking.folder import Claim, LockFolder, Look
 from locking.info import intent_is_over, is_over

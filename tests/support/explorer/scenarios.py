@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.archive.commits import commit_key
-from holdfast.archive.model import Block, Commit, Coverage, FileRecord, SourceRecord
+from holdfast.archive.format.commits import commit_key
+from holdfast.archive.format.model import Block, Commit, Coverage, FileRecord, SourceRecord
 from tests.support.explorer.clients import BLOCK, TERMS, Client
 from tests.support.explorer.replay import START
 from tests.support.explorer.world import Objects, Scenario

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast.archive.commits import COMMITS
+from holdfast.archive.format.commits import COMMITS
 from locking.names import Mode
 from locking.store import ObjectExists, ObjectNotFound, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.explorer.clients import UNDER_A_LOCK, Client, Memory, run

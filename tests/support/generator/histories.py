@@ -12,9 +12,10 @@ import psycopg
 import pytest
 from hypothesis import strategies as st
 
-from holdfast.marks import set_mark
-from holdfast.sources.postgresql.sql import ident, literal
-from sparkjobs import changes, following
+from holdfast.operations.marks import set_mark
+from holdfast.sources.postgresql.connection.sql import ident, literal
+from sparkjobs.driver import following
+from sparkjobs.tasks import changes
 from tests.support.followed import Followed, known
 from tests.support.generator.comings import THEMES
 from tests.support.generator.definitions import DEFINITIONS, create, new

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.sql import literal
+from holdfast.sources.postgresql.connection.sql import literal
 
 Values = st.SearchStrategy[str]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from tests.support.tables import Tables, open_tables
 from tests.support.versions import programs_of, running
 

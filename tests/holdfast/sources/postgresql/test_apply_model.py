@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.columns import Column
-from holdfast.sources.postgresql.copy_in import copy_in
-from holdfast.sources.postgresql.decode import Decoder
+from holdfast.sources.postgresql.catalog.columns import Column
+from holdfast.sources.postgresql.values.copy_in import copy_in
+from holdfast.sources.postgresql.values.decode import Decoder
 from tests.support.generator.trials import tiered
 from tests.support.net_changes import apply, copies, deleted, keyed
 from tests.support.tables import Tables

@@ -18,16 +18,16 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.sources.postgresql import stream as streams
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.catalog import Catalog, read_catalog, read_tables
-from holdfast.sources.postgresql.obstacles import choice_obstacles
-from holdfast.sources.postgresql.publication import not_followed, plan_publication, read_publication, reconcile
-from holdfast.sources.postgresql.readiness import check_database, check_server
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import hold_snapshot
-from holdfast.sources.postgresql.stream_readiness import check_stream
-from holdfast.sources.postgresql.target import read_target
+from holdfast.sources.postgresql.catalog.catalog import Catalog, read_catalog, read_tables
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import stream as streams
+from holdfast.sources.postgresql.logical.publication import not_followed, plan_publication, read_publication, reconcile
+from holdfast.sources.postgresql.restore.plan.target_state import read_target
+from holdfast.sources.postgresql.setup.readiness import check_database, check_server
+from holdfast.sources.postgresql.setup.stream_readiness import check_stream
+from holdfast.sources.postgresql.snapshot.preconditions import choice_obstacles
+from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 
 pytestmark = pytest.mark.service
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.sources.postgresql import grants
-from holdfast.sources.postgresql.address import Address
-from holdfast.sources.postgresql.readiness import check_database, check_server
-from holdfast.sources.postgresql.server import PostgresServer
-from holdfast.sources.postgresql.session import connect
-from holdfast.sources.postgresql.snapshot import hold_snapshot
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.setup import grants
+from holdfast.sources.postgresql.setup.readiness import check_database, check_server
+from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from tests.support.versions import programs_of, running
 
 pytestmark = pytest.mark.service

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.decode import NoTextError
-from holdfast.sources.postgresql.server import PostgresServer
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.values.decode import NoTextError
 from tests.support.every_type import OBJECTS, VALUES
 from tests.support.tables import Tables, open_tables
 from tests.support.type_groups import Kinds, columns_of, in_groups, rows_of

@@ -1,0 +1,150 @@
+"""A block's files: written once under a name of their own, checked whenever they are read."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import secrets
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Protocol, cast
+
+from holdfast.archive.format.model import FileRecord
+from holdfast.common.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from holdfast.storage import ObjectStore
+
+PIECE_BYTES = 4 << 20
+"""Read at once of what is not kept: with what an upload keeps, about 35 MB for each file that is on its way."""
+
+_REMEDY = "put it back from a copy of the archive, or restore another restore point"
+
+
+def table_folder(source: str, table: str, block: str) -> str:
+    """Return the folder of a table's snapshot files; named by ids, since names change."""
+    return f"data/{source}/{table}/snapshot/{block}"
+
+
+def new_attempt() -> str:
+    """Return a name no other attempt has, so that a retry or a speculative twin overwrites nothing."""
+    return secrets.token_hex(6)
+
+
+class Writable(Protocol):
+    """Where new files go, such as an ObjectStore."""
+
+    def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
+        """Open a new file, which exists once the block has ended well."""
+        ...
+
+
+class Readable(Protocol):
+    """Where files are, such as an ObjectStore."""
+
+    url: str
+
+    def open_read(self, key: str) -> IO[bytes]:
+        """Open a seekable file; raises :class:`ObjectNotFound`."""
+        ...
+
+
+def write_bytes(store: ObjectStore, path: str, body: bytes) -> FileRecord:
+    """Store a small file of a block."""
+    with store.open_write(path) as file:
+        file.write(body)
+    return FileRecord(path=path, size=len(body), sha256=hashlib.sha256(body).hexdigest())
+
+
+def read_file(store: Readable, record: FileRecord) -> bytes:
+    """Return a file's bytes, proved to be those that were written.
+
+    :raises DamagedError: the file is missing, cut or changed; it is named.
+    """
+    with _there(store, record), store.open_read(record.key) as file:
+        body = bytes(file.read()) if record.offset is None else read_range(file, record.offset, record.size)
+    _compare(store, record, len(body), hashlib.sha256(body))
+    return body
+
+
+def read_range(file: IO[bytes], offset: int, size: int) -> bytes:
+    """Return so many bytes from an offset, or fewer where the file ends before."""
+    exact = file.raw if isinstance(file, io.BufferedReader) else file  # it would read ahead
+    try:
+        exact.seek(offset)
+    except OSError:  # files of some stores have nothing behind their end
+        return b""
+    body = b""
+    while len(body) < size and (more := exact.read(size - len(body))):
+        body += more
+    return body
+
+
+def open_file(store: Readable, record: FileRecord) -> IO[bytes]:
+    """Open a file to read some of it, without proof that it is what was written; a part of a pack is read whole.
+
+    :raises DamagedError: it is missing, or it is a part of a pack and was cut or changed.
+    """
+    if record.offset is not None:
+        return io.BytesIO(read_file(store, record))
+    with _there(store, record):
+        return store.open_read(record.key)
+
+
+def check_file(store: Readable, record: FileRecord) -> None:
+    """Prove that an object's bytes are those that were written, of which a few are in memory at a time.
+
+    :raises DamagedError: as `read_file` does.
+    """
+    found, size = hashlib.sha256(), 0
+    with _there(store, record), store.open_read(record.key) as file:
+        for piece in pieces(file):
+            found.update(piece)
+            size += len(piece)
+    _compare(store, record, size, found)
+
+
+def check_footer(store: Readable, record: FileRecord) -> None:
+    """Prove that what a data file says of its columns, row groups and pages is what was written.
+
+    Pages have checksums of their own, which readers compare; these are enough where the footer is right. Of files that
+    were written before footers had checksums, all is read.
+
+    :raises DamagedError: as `read_file` does.
+    """
+    if record.footer is None:
+        check_file(store, record)
+        return
+    size, _, sha256 = record.footer.partition(":")
+    with _there(store, record), store.open_read(record.key) as file:
+        body = read_range(file, (record.offset or 0) + record.size - int(size), int(size))
+    if len(body) != int(size) or hashlib.sha256(body).hexdigest() != sha256:
+        raise DamagedError(f"{record.path} in {store.url} is damaged: its footer is not what was written: {_REMEDY}")
+
+
+def pieces(file: IO[bytes]) -> Iterator[memoryview]:
+    """Yield what is in a file, piece by piece; each is overwritten by the next: the system clears new memory."""
+    buffer = memoryview(bytearray(PIECE_BYTES))
+    read = cast("io.RawIOBase", file).readinto
+    while length := read(buffer):
+        yield buffer[:length]
+
+
+@contextmanager
+def _there(store: Readable, record: FileRecord) -> Iterator[None]:
+    """Tell of a file that is missing, or goes while it is read."""
+    try:
+        yield
+    except ObjectNotFound as error:
+        raise DamagedError(f"{record.path} is missing from {store.url}: {_REMEDY}") from error
+
+
+def _compare(store: Readable, record: FileRecord, size: int, found: hashlib._Hash) -> None:
+    if size != record.size or found.hexdigest() != record.sha256:
+        raise DamagedError(
+            f"{record.path} in {store.url} is damaged: it has {size} bytes with another checksum than the "
+            f"{record.size} bytes that were written: {_REMEDY}"
+        )

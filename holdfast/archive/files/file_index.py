@@ -1,0 +1,152 @@
+"""The files that an archive names: what each holds, and whether it is as it was written."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.archive.files.data_files import check_file, read_file
+from holdfast.common.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import FileRecord, TableRecord
+    from holdfast.storage import ObjectStore
+
+SCHEMA = "schema"
+TRANSACTIONS = "transactions"
+"""What a file holds that is of no table."""
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A stored file, as a block names it.
+
+    :param block: id of the block; `commit`: the one that added it.
+    :param holds: `schema.table`, "schema" for what describes the schema, "transactions" for when they were committed;
+        of a pack, the first of its tables and how many more there are.
+    :param tables: ids of the tables that it is of.
+    :param parts: the files in a pack, in the order in which they lie there.
+    :param is_decoded: its pages were read since it was written: with the same bytes, they can be read.
+    """
+
+    record: FileRecord
+    block: str
+    commit: int
+    source: str
+    holds: str
+    tables: tuple[str, ...] = ()
+    parts: tuple[FileRecord, ...] = ()
+    is_decoded: bool = False
+
+    @property
+    def path(self) -> str:
+        """Key in the store."""
+        return self.record.path
+
+
+def files_of(placed: Placed) -> list[NamedFile]:
+    """Return every file of a block, by path.
+
+    :raises DamagedError: the commit that tells them is not what was written.
+    """
+    block = placed.block
+    rows: dict[str, list[tuple[TableRecord, FileRecord]]] = {}
+    for table in block.tables:
+        for file in table.files:
+            rows.setdefault(file.key, []).append((table, file))
+    times = block.transactions.file.path if block.transactions else None
+
+    def named(file: FileRecord) -> NamedFile:
+        found = sorted(rows.get(file.path, ()), key=lambda pair: pair[1].offset or 0)
+        if found:
+            labels = list(dict.fromkeys(table.label for table, _ in found))
+            holds = labels[0] if len(labels) == 1 else f"{labels[0]} and {len(labels) - 1} more tables"
+        else:
+            holds = TRANSACTIONS if file.path == times else SCHEMA
+        return NamedFile(
+            file,
+            placed.id,
+            placed.commit,
+            placed.source,
+            holds,
+            tables=tuple(dict.fromkeys(table.id for table, _ in found)),
+            parts=tuple(each for _, each in found if each.offset is not None),
+        )
+
+    return sorted(map(named, block.files()), key=lambda file: file.path)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a file.
+
+    :param is_as_written: it has the bytes that were written: every copy of it has the same, and none can mend it.
+    """
+
+    said: str
+    is_as_written: bool = False
+
+
+def size_problem(store: ObjectStore, record: FileRecord) -> Problem | None:
+    """Return what one request tells of a file: that it is missing, or has another size; None where neither."""
+    try:
+        return wrong_size(record, store.head(record.path).size)
+    except ObjectNotFound:
+        return wrong_size(record, None)
+
+
+def wrong_size(record: FileRecord, size: int | None) -> Problem | None:
+    """Return how a file differs from its record; None where it does not.
+
+    :param size: in bytes; None where it is missing.
+    """
+    if size is None:
+        return Problem(f"{record.path} is missing")
+    return None if size == record.size else Problem(f"{record.path} has {size} bytes instead of {record.size}")
+
+
+def content_problem(store: ObjectStore, named: NamedFile) -> Problem | None:
+    """Read a file; return what is wrong with its bytes, its pages or the number of its rows, None where nothing is."""
+    record = named.record
+    try:
+        if named.is_decoded:
+            check_file(store, record)
+            return None
+        body = read_file(store, record)
+    except DamagedError as error:
+        return Problem(str(error))
+    if named.parts:
+        problems = (_part_problem(part, body) for part in named.parts)
+        return next((problem for problem in problems if problem), None)
+    return _parquet_problem(record, body) if record.path.endswith(".parquet") else None
+
+
+def _part_problem(part: FileRecord, pack: bytes) -> Problem | None:
+    """Return what is wrong with a part of a pack that has the bytes that were written."""
+    offset = part.offset or 0
+    body = memoryview(pack)[offset : offset + part.size]
+    if hashlib.sha256(body).hexdigest() != part.sha256:
+        said = f"{part.path} is not what its record says, in a pack that has the bytes that were written"
+        return Problem(said, is_as_written=True)
+    return _parquet_problem(part, body)
+
+
+def _parquet_problem(record: FileRecord, body: bytes | memoryview) -> Problem | None:
+    """Return what is wrong with the pages or the number of rows of a file that has the bytes that were written."""
+    import pyarrow as pa  # sizes, names and checksums are looked at without it
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(pa.BufferReader(body))
+        rows = sum(
+            batch.num_rows for group in range(file.num_row_groups) for batch in file.read_row_group(group).to_batches()
+        )
+    except (pa.ArrowException, OSError) as error:
+        said = f"{record.path} has the bytes that were written, and cannot be read as Parquet: {error}"
+        return Problem(said, is_as_written=True)
+    if rows == record.rows:
+        return None
+    return Problem(f"{record.path} holds {rows} rows; its record says {record.rows}", is_as_written=True)

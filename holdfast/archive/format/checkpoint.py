@@ -1,0 +1,76 @@
+"""Checkpoints: the state after a commit, so that opening an archive does not read all that ever happened to it.
+
+The truth is in the commits; a checkpoint only spares reading them. One that is missing or damaged costs time, and
+nothing else. It holds of each block what is asked for when moments are listed and looked up; the files of its tables,
+of which there may be millions, are read from the commit that added it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from holdfast.common.errors import DamagedError
+from locking.store import ObjectExists, ObjectNotFound
+
+if TYPE_CHECKING:
+    from holdfast.archive.format.state import State
+    from holdfast.storage import ObjectStore
+
+log = logging.getLogger(__name__)
+
+CHECKPOINTS: Final = "checkpoints/"
+
+_LAST: Final = 10**20 - 1
+_KEPT: Final = 3
+"""So many are left: the older ones serve where the newest is damaged, and whoever is reading one at the moment."""
+
+
+def checkpoint_key(sequence: int) -> str:
+    """Return the key of the checkpoint after a commit: the newest one sorts first."""
+    return f"{CHECKPOINTS}{_LAST - sequence:020d}.parquet"
+
+
+def write_checkpoint(store: ObjectStore, archive: str, state: State) -> None:
+    """Write the state down, unless somebody has, and remove checkpoints that are not needed any more.
+
+    :param archive: its id.
+    """
+    if state.at is None or state.tip is None:  # nothing was committed yet
+        return
+    from holdfast.archive.format.checkpoint_file import to_bytes  # pyarrow, which few commands need
+
+    try:
+        store.create(checkpoint_key(state.sequence), to_bytes(archive, state, state.tip, state.at))
+    except ObjectExists:
+        return
+    for old in store.first(CHECKPOINTS, 2 * _KEPT)[_KEPT:]:
+        store.delete(old.key)
+
+
+def read_newest(store: ObjectStore, archive: str) -> State | None:
+    """Return the state of the newest checkpoint that can be read; None where there is none.
+
+    :raises UsageError: it needs a newer release.
+    """
+    for found in store.first(CHECKPOINTS, 1):
+        if (state := _read(store, archive, found.key)) is not None:
+            return state
+        for older in store.list(CHECKPOINTS, start_after=found.key).objects:
+            if (state := _read(store, archive, older.key)) is not None:
+                return state
+    return None
+
+
+def _read(store: ObjectStore, archive: str, key: str) -> State | None:
+    from holdfast.archive.format.checkpoint_file import (
+        from_bytes,  # young archives have none, and are opened without pyarrow
+    )
+
+    try:
+        return from_bytes(store, archive, store.get(key), key)
+    except ObjectNotFound:  # it was removed a moment ago, since there are newer ones
+        return None
+    except DamagedError as error:
+        log.warning("%s; it is not needed: what it tells is read from older ones and the commits", error)
+        return None

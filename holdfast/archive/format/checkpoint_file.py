@@ -1,0 +1,235 @@
+"""The file of a checkpoint: one row for each block, and the rest of the state beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field, TypeAdapter
+
+from holdfast.archive.format.block_ref import Placed
+from holdfast.archive.format.checkpoint import checkpoint_key
+from holdfast.archive.format.commits import commit_key, read_commit
+from holdfast.archive.format.model import Block, Hold, LogPlace, Moment, SealedDocument, TableRecord, read_versions
+from holdfast.archive.format.state import Removed, State, check_readable
+from holdfast.common.errors import DamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from holdfast.archive.format.model import FileRecord
+    from holdfast.storage import ObjectStore
+
+    _Followed = dict[bytes, tuple[dict[int, int], dict[str, str]]]
+
+_HEADER: Final = b"holdfast:checkpoint"
+
+_COLUMNS: Final = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("commit", pa.int64(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("head", pa.binary(), nullable=False),
+        pa.field("tables_followed", pa.binary(), nullable=False),
+    ]
+)
+"""`head` is the block's document without columns of tables and without their files, but for those of other blocks, and
+without which tables its stream follows: that is the same in most blocks, and stands in `tables_followed`."""
+
+
+class Header(SealedDocument):
+    """What a checkpoint says beside its blocks.
+
+    :param archive: id of the archive that it is of.
+    :param numbers: of blocks that have another number than their commit, by id.
+    :param digest: SHA-256 of the columns' values.
+    """
+
+    archive: str
+    sequence: int
+    tip: str
+    at: Moment
+    min_reader: int
+    min_writer: int
+    ends: dict[str, str]
+    streams: dict[str, str]
+    removed: tuple[Removed, ...]
+    holds: tuple[Hold, ...]
+    abandoned: tuple[str, ...]
+    log: LogPlace | None = None
+    aside: tuple[Removed, ...] = ()
+    numbers: dict[str, int] = Field(default_factory=dict)
+    digest: str
+
+
+def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
+    """Return what is written down of a state.
+
+    :param archive: id of the archive.
+    :param tip: id of its last commit, which was made `at` a moment.
+    """
+    table = pa.Table.from_pylist([_row(placed) for placed in state.blocks.values()], schema=_COLUMNS)
+    header = Header(
+        archive=archive,
+        sequence=state.sequence,
+        tip=tip,
+        at=at,
+        format=state.format,
+        min_reader=state.min_reader,
+        min_writer=state.min_writer,
+        ends=dict(state.ends),
+        streams=dict(state.streams),
+        removed=tuple(state.removed.values()),
+        holds=tuple(state.holds.values()),
+        abandoned=tuple(sorted(state.abandoned)),
+        log=state.log,
+        aside=tuple(state.aside.values()),
+        numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
+        digest=_digest(table),
+    )
+    body = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({_HEADER: header.to_bytes()}), body, compression="zstd")
+    return body.getvalue()
+
+
+def _row(placed: Placed) -> dict[str, Any]:
+    head = placed.head
+    packs = _of_others(head.packs, placed.id)
+    tables = tuple(_without_own_files(table, placed.id) for table in head.tables)
+    shared = b""
+    if head.stream is not None:
+        shared = _FOLLOWED.dump_json((head.stream.followed, head.stream.not_followed))
+        head = head.model_copy(update={"stream": head.stream.model_copy(update={"followed": {}, "not_followed": {}})})
+    head = head.model_copy(update={"tables": tables, "packs": packs})
+    return {
+        "id": placed.id,
+        "commit": placed.commit,
+        "source": placed.source,
+        "rows": placed.rows,
+        "size": placed.size,
+        "head": head.model_dump_json(exclude_defaults=True).encode(),
+        "tables_followed": shared,
+    }
+
+
+def _without_own_files(table: TableRecord, block: str) -> TableRecord:
+    """Leave out what is in the block's folder: of the files there are, few are of another block, if any."""
+    return table.model_copy(update={"files": _of_others(table.files, block), "columns": ()})
+
+
+def _of_others(files: Iterable[FileRecord], block: str) -> tuple[FileRecord, ...]:
+    return tuple(file for file in files if block not in file.path.split("/"))
+
+
+_FOLLOWED: Final = TypeAdapter(tuple[dict[int, int], dict[str, str]])
+
+
+def _digest(table: pa.Table) -> str:
+    """Return the SHA-256 of a table's values, whatever file they come from."""
+    found = hashlib.sha256()
+    for name in _COLUMNS.names:
+        for value in table[name].to_pylist():
+            body = value if isinstance(value, bytes) else str(value).encode()
+            found.update(b"%d:" % len(body))
+            found.update(body)
+    return found.hexdigest()
+
+
+def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State:
+    """Return the state that a file tells.
+
+    :param archive: id of the archive that it must be of.
+    :raises DamagedError: it is no checkpoint of it, or not what was written.
+    :raises UsageError: it needs a newer release.
+    """
+    try:
+        table = pq.read_table(pa.BufferReader(body))
+        stored = (table.schema.metadata or {})[_HEADER]
+        if not table.schema.equals(_COLUMNS):  # values of another type may look the same
+            raise ValueError(f"it has the columns {table.schema.names}")
+        digest = _digest(table)
+    except Exception as error:  # whatever a broken file does to its reader, nothing depends on it
+        raise DamagedError(f"{key} is damaged or no checkpoint of ours") from error
+    check_readable(read_versions(stored, key), key)
+    header = Header.from_bytes(stored, key)
+    if (digest, archive, key) != (header.digest, header.archive, checkpoint_key(header.sequence)):
+        raise DamagedError(f"{key} is damaged: it is not what was written under this name")
+    return State(
+        sequence=header.sequence,
+        tip=header.tip,
+        format=header.format,
+        min_reader=header.min_reader,
+        min_writer=header.min_writer,
+        at=header.at,
+        blocks={placed.id: placed for placed in _blocks(store, table, header.numbers)},
+        removed={each.id: each for each in header.removed},
+        holds={hold.id: hold for hold in header.holds},
+        abandoned=frozenset(header.abandoned),
+        ends=header.ends,
+        streams=header.streams,
+        log=header.log,
+        aside={each.id: each for each in header.aside},
+    )
+
+
+def _blocks(store: ObjectStore, table: pa.Table, numbers: Mapping[str, int]) -> Iterator[Placed]:
+    followed: _Followed = {}
+    for row in table.to_pylist():
+        yield Placed(_Remembered(store, followed, _Row(**row)), row["commit"], number=numbers.get(row["id"]))
+
+
+class _Row(NamedTuple):
+    """A row of a checkpoint; its fields are those of `_COLUMNS`."""
+
+    id: str
+    commit: int
+    source: str
+    rows: int
+    size: int
+    head: bytes
+    tables_followed: bytes
+
+
+class _Remembered:
+    """A block that a checkpoint tells of.
+
+    :param followed: what was read of `tables_followed` so far, which many blocks have in common.
+    """
+
+    def __init__(self, store: ObjectStore, followed: _Followed, row: _Row) -> None:
+        self._store = store
+        self._followed = followed
+        self._row = row
+        self.id = row.id
+        self.source = row.source
+        self.rows = row.rows
+        self.size = row.size
+
+    def head(self) -> Block:
+        """Return what the checkpoint tells."""
+        head = Block.from_bytes(self._row.head, f"block {self.id}")
+        if head.stream is None:
+            return head
+        shared = self._row.tables_followed
+        if shared not in self._followed:
+            self._followed[shared] = _FOLLOWED.validate_json(shared)
+        followed, not_followed = self._followed[shared]
+        stream = head.stream.model_copy(update={"followed": followed, "not_followed": not_followed})
+        return head.model_copy(update={"stream": stream})
+
+    def block(self) -> Block:
+        """Return the block as its commit tells it.
+
+        :raises DamagedError: the commit is not there, or not what was written.
+        """
+        commit = read_commit(self._store, self._row.commit)
+        for block in commit.add:
+            if block.id == self.id:
+                return block
+        raise DamagedError(f"{commit_key(self._row.commit)} does not add block {self.id}: it is not what was written")

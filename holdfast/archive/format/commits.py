@@ -1,0 +1,69 @@
+"""Where commits are, and reading one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.archive.format.model import Commit, read_versions
+from holdfast.archive.format.state import check_readable
+from holdfast.common.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from holdfast.storage import ObjectStore
+
+COMMITS: Final = "commits/"
+
+
+def commit_key(sequence: int) -> str:
+    """Return the key of a commit; twenty digits, so that listings are in order."""
+    return f"{COMMITS}{sequence:020d}.json"
+
+
+def number_of(key: str) -> int | None:
+    """Return the number of the commit that has a key; None where it is none of a commit."""
+    name = key.removeprefix(COMMITS).removesuffix(".json")
+    return int(name) if name.isdecimal() and commit_key(int(name)) == key else None
+
+
+def parse_commit(key: str, body: bytes) -> Commit:
+    """Return the commit that is stored under a key.
+
+    :raises UsageError: it needs a newer release.
+    :raises DamagedError: it is not what was written under this key.
+    """
+    check_readable(read_versions(body, key), key)
+    commit = Commit.from_bytes(body, key)
+    if commit_key(commit.sequence) != key:
+        raise DamagedError(
+            f"{key} holds commit {commit.sequence}: it was exchanged for another one. "
+            "Restore this object from a copy of the archive."
+        )
+    return commit
+
+
+def read_commit(store: ObjectStore, sequence: int) -> Commit:
+    """Read one commit.
+
+    :raises DamagedError: it is not there, or not what was written.
+    """
+    key = commit_key(sequence)
+    try:
+        return parse_commit(key, store.get(key))
+    except ObjectNotFound as error:
+        raise missing_commit(sequence) from error
+
+
+def missing_commit(sequence: int, found: str = "") -> DamagedError:
+    """Return the error for a commit that is not there, or for what was put among the commits.
+
+    :param found: what stands in its place; what is no commit by its name is not taken for a sign that one is missing.
+    """
+    if found and number_of(found) is None:
+        return DamagedError(
+            f"{found} is not an object of ours, and commits are read from where it is: remove it if nobody needs it."
+        )
+    instead = f": found {found} where {commit_key(sequence)} should be" if found else ""
+    return DamagedError(
+        f"commit {sequence} is missing{instead}. Restore the commits folder from a copy of the archive."
+    )

@@ -1,0 +1,94 @@
+"""What is written of a block that no commit names yet, so that another process can go on from it.
+
+Nothing of it counts until a commit names it. It is trusted as far as any file is between its writing and the
+commit: the store has acknowledged it, and still has it in the right size; whoever reads it checks its checksum.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.archive.format.model import Document, FileRecord
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.storage import ObjectStore
+
+_LOOKS_AT_ONCE = 16
+
+
+class BegunBlock(Document):
+    """A block whose tables are being read.
+
+    :param snapshot: describes what it is read in: with another one, nothing of it can be joined.
+    :param started_from: the source's end position before it; None if it had no backup yet.
+    :param catalog, schema_dump, not_included, schema_version, schema_digest: as in the block that is committed.
+    """
+
+    id: str
+    snapshot: str
+    started_from: str | None
+    catalog: FileRecord
+    schema_dump: FileRecord
+    not_included: tuple[str, ...] = ()
+    schema_version: str = ""
+    schema_digest: str = ""
+
+
+class FinishedPiece(Document):
+    """One piece of a table, read to its end into files that the store has acknowledged.
+
+    :param table: its oid.
+    :param first, end: its first heap page, and the first one after it; None where it has no such bound.
+    :param packs: told with one of the pieces whose files are in them.
+    """
+
+    table: int
+    number: int
+    first: int | None
+    end: int | None
+    files: tuple[FileRecord, ...]
+    packs: tuple[FileRecord, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows in the piece."""
+        return sum(file.rows for file in self.files)
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A block that was begun, and its finished pieces; each was told at least once."""
+
+    block: BegunBlock
+    pieces: tuple[FinishedPiece, ...]
+
+    def split(self, store: ObjectStore) -> tuple[tuple[FinishedPiece, ...], tuple[FinishedPiece, ...]]:
+        """Return the pieces whose files are all there, and the others."""
+        objects = [file for piece in self.pieces for file in (*piece.files, *piece.packs) if file.offset is None]
+        there = {file.path for file in objects} - missing(store, objects)
+        whole: list[FinishedPiece] = []
+        others: list[FinishedPiece] = []
+        for piece in self.pieces:
+            (whole if all(file.key in there for file in piece.files) else others).append(piece)
+        return tuple(whole), tuple(others)
+
+
+def missing(store: ObjectStore, files: Iterable[FileRecord]) -> frozenset[str]:
+    """Return the paths of files that are not there in their size; one request each, several at a time."""
+
+    def look(file: FileRecord) -> bool:
+        try:
+            return store.head(file.path).size == file.size
+        except ObjectNotFound:
+            return False
+
+    looked_at = list(files)
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+        return frozenset(
+            file.path for file, there in zip(looked_at, pool.map(look, looked_at), strict=True) if not there
+        )

@@ -1,0 +1,41 @@
+"""A checksum that a JSON document carries at its end, of everything before it.
+
+Data files have their checksums in the commit that names them; a commit and the archive's identity have nobody
+who names them. JSON is no protection: with one flipped bit another table, moment or row count is read, and with
+a flipped key a whole field is taken for absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from holdfast.common.errors import DamagedError
+
+_END = b"\n}"
+_SEAL = re.compile(rb',\n "checksum": "([0-9a-f]{64})"\n}')
+_LENGTH = len(b',\n "checksum": ""\n}') + 64
+
+
+def seal(body: bytes) -> bytes:
+    """Return an indented JSON object with the SHA-256 of its bytes as its last field."""
+    content = body.removesuffix(_END)
+    return content + b',\n "checksum": "%s"' % hashlib.sha256(content).hexdigest().encode() + _END
+
+
+def check_seal(body: bytes, key: str) -> bool:
+    """Make sure that a document's bytes are those that were sealed; say whether it has a seal.
+
+    Damage to the seal's own syntax alone makes it look like one without: the content is then as it was written.
+
+    :raises DamagedError: they are others; names `key`.
+    """
+    found = _SEAL.fullmatch(body[-_LENGTH:])
+    if found and hashlib.sha256(body[:-_LENGTH]).hexdigest().encode() != found[1]:
+        raise damaged_seal(key, "its checksum is another than its bytes have")
+    return found is not None
+
+
+def damaged_seal(key: str, why: str) -> DamagedError:
+    """Return the error of a document that is not what was written."""
+    return DamagedError(f"{key} is damaged: {why}. Restore this object from a copy of the archive.")

@@ -1,0 +1,41 @@
+"""When the transactions of changes were committed, as the files say that list them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.archive.files.blocks import read_batches
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from holdfast.archive.format.model import Transactions
+    from holdfast.storage import ObjectStore
+
+
+def first_later(store: ObjectStore, transactions: Transactions, moment: datetime, *, since: int) -> int | None:
+    """Return the position of the first transaction that was committed later; None where there is none."""
+    if transactions.last_time <= moment:
+        return None
+    table = pa.Table.from_batches(read_batches(store, transactions.file))
+    later = pc.and_(
+        pc.greater(table["committed_at"], pa.scalar(moment, table["committed_at"].type)),
+        pc.greater_equal(table["lsn"], since),
+    )
+    found = pc.min(table["lsn"].filter(later)).as_py()
+    return None if found is None else int(found)
+
+
+def ends(store: ObjectStore, transactions: Transactions | None, *, before: int | None = None) -> list[int]:
+    """Return where the last of some transactions ends, in a list; an empty one where there are none.
+
+    :param before: only of those that begin before this position.
+    """
+    if transactions is None:
+        return []
+    table = pa.Table.from_batches(read_batches(store, transactions.file))
+    found = table["end_lsn"] if before is None else table["end_lsn"].filter(pc.less(table["lsn"], before))
+    return [int(pc.max(found).as_py())] if len(found) else []

@@ -1,0 +1,62 @@
+"""Holds: restore points that have to stay, whatever the rules of retention say, until somebody takes them back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.archive.format.model import iso
+from holdfast.archive.history.restore_points import intervals
+from holdfast.common.errors import RefusedError
+from holdfast.common.lsn import parse_position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.archive.format.model import Hold
+    from holdfast.archive.format.state import State
+    from holdfast.archive.history.restore_points import Interval
+
+
+def standing(found: Iterable[Interval], hold: Hold) -> tuple[int, Interval | None]:
+    """Return the interval that a hold's point is in, and how sure that is.
+
+    Positions alone do not tell: a full backup that no changes are joined to has one that others' changes may lead past,
+    and where a server took another's place, both may have it.
+
+    :param found: the intervals of its source.
+    :returns: 3 where the point is the interval's only one, 2 where position and time are in it, 1 where the position
+        is; 0 and None where it cannot be restored.
+    """
+    position = parse_position(hold.position)
+    sure, best = 0, None
+    for interval in found:
+        if interval.first <= position <= interval.last:
+            is_only = interval.first == interval.last and interval.end == hold.at
+            now = 3 if is_only else 2 if interval.start <= hold.at <= interval.end else 1
+            if now >= sure:
+                sure, best = now, interval
+    return sure, best
+
+
+def is_kept(state: State, hold: Hold) -> bool:
+    """Say whether the point of a hold can be restored in this state."""
+    return standing(intervals(state, hold.source), hold)[1] is not None
+
+
+def check_holds(before: State, after: State) -> None:
+    """Refuse a change after which a point that is held could no longer be restored, and could before.
+
+    :raises RefusedError: naming the holds.
+    """
+    by_source: dict[str, list[Hold]] = {}
+    for hold in after.holds.values():
+        by_source.setdefault(hold.source, []).append(hold)
+    lost = [hold for source, holds in by_source.items() for hold in _lost(before, after, source, holds)]
+    if lost:
+        named = ", ".join(f"{hold.source} at {iso(hold.at)} (hold {hold.id}: {hold.reason})" for hold in lost)
+        raise RefusedError(f"this would remove what a hold keeps: {named}")
+
+
+def _lost(before: State, after: State, source: str, holds: Sequence[Hold]) -> list[Hold]:
+    were, are = intervals(before, source), intervals(after, source)
+    return [hold for hold in holds if standing(are, hold)[0] < standing(were, hold)[0]]

@@ -1,0 +1,113 @@
+"""Which schema a moment has: some blocks tell one, these are cuts, and the log what was changed between two."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from holdfast.archive.history.timeline import to_of
+from holdfast.common.lsn import parse_position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import Block
+    from holdfast.archive.history.timeline import Chain
+
+
+@dataclass(frozen=True)
+class Between:
+    """What is known of the schema between two cuts.
+
+    :param told: positions at which definitions were changed, in order; None: it is not known when they were.
+    :param seen: positions at which tables were seen to be others than before, or definitions told to be changed.
+    :param differ: the cuts tell different schemas, or nobody knows what was changed and changed back in between.
+    """
+
+    before: Placed
+    after: Placed
+    told: tuple[int, ...] | None
+    seen: tuple[int, ...]
+    differ: bool
+
+    @property
+    def is_known(self) -> bool:
+        """Say whether each position in between has a schema that one of the cuts tells."""
+        return not (self.differ or self.seen) if self.told is None else len(self.told) <= 1
+
+    def schema_at(self, position: int) -> Placed | None:
+        """Return the cut that tells the schema of a position; None: nobody knows whether one does."""
+        if self.told is None:
+            return self.before if self.is_known else None
+        if all(each >= position for each in self.told):
+            return self.before
+        if all(each < position for each in self.told):
+            return self.after if self.differ else self.before
+        return None
+
+    def is_changed_by(self, position: int) -> bool:
+        """Say whether a change is known to have come before a position."""
+        return any(each < position for each in self.seen)
+
+
+def cuts(chain: Chain) -> list[Placed]:
+    """Return the blocks that tell a schema, in the order of positions."""
+    found = (placed for placed in (*chain.snapshots, *chain.changes) if placed.head.is_cut)
+    return sorted(found, key=lambda placed: (to_of(placed.head), placed.number))
+
+
+def stretches(chain: Chain) -> Iterator[Between]:
+    """Yield what is known between each two neighbouring cuts."""
+    told = _Told(chain)
+    for before, after in pairwise(cuts(chain)):
+        yield told.between(before, after)
+
+
+def between(chain: Chain, before: Placed, after: Placed) -> Between:
+    """Return what is known of the schema between two cuts."""
+    return _Told(chain).between(before, after)
+
+
+class _Told:
+    """What a chain's blocks tell of changes of the schema: put in order once, however many cuts there are."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._defined = _positions(chain, lambda block: block.defined)
+        self._seen = _positions(chain, lambda block: (*block.ddl, *block.defined))
+
+    def between(self, before: Placed, after: Placed) -> Between:
+        """Return what is known of the schema between two cuts."""
+        start, end = to_of(before.head), to_of(after.head)
+        is_told = _is_told(before.head, after.head)
+        differ = _differ(before.head, after.head, is_told=is_told)
+        told = _within(self._defined, start, end) if is_told else None
+        if differ and not told:  # some commands are not told of
+            told = None
+        return Between(before, after, told, _within(self._seen, start, end), differ)
+
+
+def _positions(chain: Chain, told_by: Callable[[Block], Iterable[str]]) -> list[int]:
+    return sorted(parse_position(each) for placed in chain.changes for each in told_by(placed.head))
+
+
+def _within(positions: Sequence[int], start: int, end: int) -> tuple[int, ...]:
+    return tuple(positions[bisect_left(positions, start) : bisect_left(positions, end)])
+
+
+def _is_told(before: Block, after: Block) -> bool:
+    """Say whether the log told of all changes between two blocks."""
+    told = {block.stream.definitions if block.stream else "" for block in (before, after)}
+    return len(told) == 1 and "" not in told
+
+
+def _differ(before: Block, after: Block, *, is_told: bool) -> bool:
+    """Say whether definitions may have been others in between.
+
+    Two digests that are equal do not say that nothing was changed and changed back: only a log that tells of it does.
+    """
+    if before.schema_version and before.schema_version == after.schema_version:
+        return False
+    return not (is_told and before.schema_digest and before.schema_digest == after.schema_digest)

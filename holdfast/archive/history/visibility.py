@@ -1,0 +1,53 @@
+"""A state as if some of its blocks had never been added: for readers of what does not count yet, or not any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from holdfast.archive.format.state import stream_end
+from holdfast.archive.history.timeline import told
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.state import State
+
+
+def without(state: State, hidden: Collection[str]) -> State:
+    """Return the state without some blocks, and without the changes that follow on nothing else.
+
+    The ends of their sources are those of what is left. It is for reading: commits do not follow on it.
+
+    :param hidden: ids of blocks; those that are not here do not matter.
+    """
+    if not any(key in state.blocks for key in hidden):
+        return state
+    shown = _shown(state, hidden)
+    left = replace(state, blocks=shown)
+    ends, streams = dict(state.ends), dict(state.streams)
+    for source in {placed.source for key, placed in state.blocks.items() if key not in shown}:
+        ends.pop(source, None)
+        streams.pop(source, None)
+        for placed in told(left, source):
+            if placed.head.after is None:
+                ends[source] = placed.head.covers.to_position
+                if end := stream_end(placed.head):
+                    streams[source] = end
+    return replace(left, ends=ends, streams=streams)
+
+
+def _shown(state: State, hidden: Collection[str]) -> Mapping[str, Placed]:
+    shown: dict[str, Placed] = {}
+    missing: set[tuple[str, str]] = set()
+    """Positions of sources that nothing which is shown has come to."""
+    for key, placed in sorted(state.blocks.items(), key=lambda item: item[1].number):
+        source, block = placed.source, placed.head
+        ends = {(source, end)} if (end := stream_end(block)) else set()
+        if key in hidden or (block.kind == "changes" and (source, block.covers.from_position) in missing):
+            missing |= ends
+        else:
+            shown[key] = placed
+            missing -= ends
+    return shown

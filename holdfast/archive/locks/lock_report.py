@@ -1,0 +1,131 @@
+"""What a person on call wants to know of a lock: does its holder live, whom does it keep out, what would be safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.archive.locks.lock_table import AVAILABLE, full_plan
+from holdfast.archive.locks.owner_status import UNKNOWN, nobodys_state
+from locking import Liveness, liveness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.archive.locks.owner_status import OwnerState
+    from locking import LockInfo, Owner
+
+Safe = Literal["wait", "reap", "break", "remove"]
+"""What may be done without harm: nothing, `locks reap`, `locks break`, or to remove an object by hand."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One lock, explained.
+
+    :param process: whether its holder's process runs, as far as that can be seen from here.
+    :param finished: whether Airflow says that the task or run it belongs to has ended.
+    :param airflow_state: Airflow's word for the state of that; "" where it knows of none, or was not asked.
+    :param waiting: who is asking for the resource and has to wait for this lock. Who waits without asking, such as a
+        deferred task, leaves no trace in the store.
+    :param keeps_out: operations of this release that it keeps from starting.
+    :param safe: what may be done now.
+    :param advice: the same in words.
+    """
+
+    lock: LockInfo
+    process: Liveness
+    finished: bool
+    airflow_state: str
+    waiting: tuple[LockInfo, ...]
+    keeps_out: tuple[str, ...]
+    safe: Safe
+    advice: str
+
+
+def explain(infos: Sequence[LockInfo], *, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> list[Explanation]:
+    """Explain all that `locking.inspect` has found.
+
+    :param state_of: the state of an owner in a scheduler.
+    """
+    return [_explain(info, infos, state_of(info.owner) if info.owner else UNKNOWN) for info in infos]
+
+
+def _explain(info: LockInfo, infos: Sequence[LockInfo], state: OwnerState) -> Explanation:
+    process = liveness(info.owner) if info.owner else "unknown"
+    safe, advice = _advise(info, process, state)
+    waiting = () if info.state == "intent" else tuple(other for other in infos if _waits_for(other, info))
+    kept_out = () if safe == "reap" else _kept_out(info)
+    return Explanation(info, process, state.has_ended, state.state, waiting, kept_out, safe, advice)
+
+
+def _waits_for(other: LockInfo, info: LockInfo) -> bool:
+    conflict = "W" in (other.mode, info.mode) or info.state == "foreign"
+    return other.state == "intent" and other.resource == info.resource and _counts(info) and conflict
+
+
+def _counts(info: LockInfo) -> bool:
+    """Say whether it keeps anybody out."""
+    return info.state not in ("dead", "expired")
+
+
+def _kept_out(info: LockInfo) -> tuple[str, ...]:
+    source = info.resource.removeprefix("ingest-")
+    sources = [source] if source != info.resource else []
+    return tuple(
+        operation
+        for operation in sorted(AVAILABLE)
+        if any(planned.is_blocked_by(info) for planned in full_plan(operation, sources) if not planned.skips)
+    )
+
+
+def _advise(info: LockInfo, process: Liveness, state: OwnerState) -> tuple[Safe, str]:
+    """Return what is safe, and why, in words that end in what to do."""
+    if info.state in _SETTLED:
+        return _SETTLED[info.state]
+    outlives = info.owner is not None and info.owner.scope == "run" and info.state == "held"
+    if outlives and info.owner is not None:
+        if state.has_ended:
+            return "break", (
+                f"Airflow says that its run has ended: {_ending(info)}, or break it now if all that the run started "
+                "has ended, too."
+            )
+        run = f"the run {info.owner.run_id} of dag {info.owner.dag_id}" if info.owner.dag_id else "a run"
+        if state.state:
+            return "wait", f"It belongs to {run}, which Airflow says is {_words(state)}: {_ending(info)}."
+        return "wait", f"It belongs to {run}, not to a process. Break it if that run is over; else {_ending(info)}."
+    if process == "gone":
+        return "reap", "Its process is gone: reap ends it, and so does the next one it is in the way of."
+    if process == "running" and info.owner is not None:
+        return "wait", f"Its process runs on this machine. Wait, or end it in order: kill {info.owner.pid}."
+    if state.has_ended:
+        return "wait", f"Airflow says that its task has ended, but its process may still be at work; {_ending(info)}."
+    if state.state:
+        return "wait", f"Airflow says that its task is {_words(state)}: wait, or end the task there; {_ending(info)}."
+    where = f"on {info.owner.host}" if info.owner and info.owner.host else "on its own host"
+    return "wait", (
+        f"Whether its process lives can be seen {where} only; {_ending(info)}. Break it sooner only if you know that "
+        "the process is gone."
+    )
+
+
+_SETTLED: dict[str, tuple[Safe, str]] = {
+    "foreign": ("remove", "It is not an object of ours and counts as a lock: remove it if nobody needs it."),
+    "unreadable": (
+        "wait",
+        "A newer Holdfast has written it, or it is damaged. Look with the newest one in use; break it only if you know "
+        "that nobody works on the archive.",
+    ),
+    "expired": ("reap", "Its lease and grace are over: reap ends it, and so does the next one it is in the way of."),
+    "dead": ("reap", "Somebody has ended it; what is left holds nothing, and reap removes it."),
+}
+
+
+def _words(state: OwnerState) -> str:
+    return state.state.replace("_", " ")
+
+
+def _ending(info: LockInfo) -> str:
+    if info.expires_in_s is None:
+        return "it does not end by itself"
+    return f"it ends in {max(info.expires_in_s, 0):.0f} s unless it is renewed"

@@ -1,0 +1,143 @@
+"""Whether the owner of a lock has finished, as Airflow says it.
+
+That word saves a lock's grace and never its lease: the process of a task that Airflow has given up may still be at
+work. Everything but a clear "it has ended" counts as alive: scheduled, queued, deferred, up for retry, unknown to this
+Airflow, or an Airflow that does not answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote, urlsplit
+
+from holdfast.common.errors import UsageError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from locking import Owner
+
+log = logging.getLogger(__name__)
+
+URL_VARIABLE = "HOLDFAST_AIRFLOW_URL"
+TOKEN_VARIABLE = "AIRFLOW_CLI_TOKEN"  # noqa: S105 - a name, not a secret
+"""The variable that Airflow's own airflowctl takes its token from."""
+
+RUN_HAS_ENDED = frozenset({"success", "failed"})
+TASK_HAS_ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+"""States that Airflow itself moves nothing out of (airflow.utils.state, 3.3)."""
+
+TIMEOUT_S = 10.0
+
+
+class Scheduler(Protocol):
+    """What is asked of Airflow; a state is one of its words, or None where it knows of none."""
+
+    def run_state(self, dag_id: str, run_id: str) -> str | None:
+        """Return the state of a run."""
+        ...
+
+    def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
+        """Return the state of a task instance; a task that is not mapped has the index -1."""
+        ...
+
+
+@dataclass(frozen=True)
+class OwnerState:
+    """The state of an owner, in a scheduler's words.
+
+    :param state: its word for the state of the owner's run or task; "" where it knows of none, or was not asked.
+    :param has_ended: whether the owner has ended for certain.
+    """
+
+    state: str = ""
+    has_ended: bool = False
+
+
+UNKNOWN = OwnerState()
+
+
+def nobodys_state(owner: Owner) -> OwnerState:
+    """Return that nothing is known, where there is no scheduler to ask."""
+    return UNKNOWN
+
+
+@dataclass(frozen=True)
+class Word:
+    """Asks a scheduler about owners of locks; remembers nothing."""
+
+    scheduler: Scheduler
+
+    def has_finished(self, owner: Owner) -> bool:
+        """Whether the owner has ended for certain. Never raises for the scheduler's sake."""
+        return self.state_of(owner).has_ended
+
+    def state_of(self, owner: Owner) -> OwnerState:
+        """Return the state of an owner. Never raises for the scheduler's sake."""
+        if owner.scope == "process" or owner.dag_id is None or owner.run_id is None:
+            return UNKNOWN
+        try:
+            if owner.scope == "run":
+                state, ended = self.scheduler.run_state(owner.dag_id, owner.run_id), RUN_HAS_ENDED
+            elif owner.task_id is None:
+                return UNKNOWN
+            else:
+                index = -1 if owner.map_index is None else owner.map_index
+                state = self.scheduler.task_state(owner.dag_id, owner.run_id, owner.task_id, index)
+                ended = TASK_HAS_ENDED
+        except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, the owner counts as alive
+            log.warning("Airflow could not be asked about %s, so it counts as alive: %s", owner.describe(), error)
+            return UNKNOWN
+        return OwnerState(state or "", state in ended)
+
+
+class AirflowApi:
+    """Airflow's REST API (v2), as far as owners of locks go.
+
+    :param url: where its API server listens, such as `https://airflow.example`; without a password in it.
+    :param token: as `airflowctl` or `POST /auth/token` gives it; taken from the environment where it is not given.
+    :raises UsageError: the URL is none, or there is no token.
+    """
+
+    def __init__(self, url: str, *, token: str | None = None) -> None:
+        import httpx
+
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            raise UsageError(
+                "Airflow's address is an http or https URL without a user, such as https://airflow.example"
+            )
+        token = token or os.environ.get(TOKEN_VARIABLE)
+        if not token:
+            raise UsageError(f"Airflow wants to know who asks: set {TOKEN_VARIABLE}, as for airflowctl")
+        self._http = httpx.Client(
+            base_url=url, timeout=TIMEOUT_S, headers={"Authorization": f"Bearer {token}"}, follow_redirects=False
+        )
+
+    def run_state(self, dag_id: str, run_id: str) -> str | None:
+        """Return the state of a run, or None where this Airflow has no such run."""
+        return self._state(f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}")
+
+    def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
+        """Return the state of a task instance, or None where this Airflow has no such one."""
+        path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}/taskInstances"
+        mapped = f"/{map_index}" if map_index >= 0 else ""
+        return self._state(f"{path}/{quote(task_id, safe='')}{mapped}")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _state(self, path: str) -> str | None:
+        answer: httpx.Response = self._http.get(path)
+        if answer.status_code == 404:
+            return None
+        answer.raise_for_status()
+        state = answer.json().get("state")
+        return None if state is None else str(state)
+
+
+__all__ = ["AirflowApi", "OwnerState", "Scheduler", "Word", "nobodys_state"]

@@ -1,0 +1,58 @@
+"""Files in chunks that take about as long as a lock may be held while somebody waits for it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.archive.files.file_index import NamedFile
+
+_CHUNK_S: Final = 20.0
+_FIRST: Final = 256 << 20
+_SMALLEST: Final = 32 << 20
+_LARGEST: Final = 64 << 30
+"""Bytes of a chunk."""
+
+_LEAST_WEIGHT: Final = 1 << 20
+"""Bytes that the smallest file counts for: it takes a request as any other does."""
+
+_FASTER: Final = 4.0
+"""A chunk is larger than the one before by this factor, at most."""
+
+
+class Chunks:
+    """Cuts files into chunks that take about twenty seconds each, until so many bytes or seconds are spent.
+
+    :param size: bytes; `seconds`: both at most, but for the last file.
+    """
+
+    def __init__(self, files: Iterator[NamedFile], size: float, seconds: float) -> None:
+        self._files = files
+        self._left = size
+        self._deadline = time.monotonic() + seconds
+        self._room = float(_FIRST)
+
+    def __iter__(self) -> Iterator[list[NamedFile]]:
+        while True:
+            begun = time.monotonic()
+            chunk = self._next(begun)
+            if not chunk:
+                return
+            yield chunk
+            took = max(time.monotonic() - begun, 0.01)
+            self._room = min(max(self._room * min(_CHUNK_S / took, _FASTER), _SMALLEST), _LARGEST)
+
+    def _next(self, now: float) -> list[NamedFile]:
+        chunk: list[NamedFile] = []
+        room = self._room
+        while room > 0 and self._left > 0 and now < self._deadline:
+            file = next(self._files, None)
+            if file is None:
+                break
+            chunk.append(file)
+            self._left -= file.record.size
+            room -= max(file.record.size, _LEAST_WEIGHT)
+        return chunk

@@ -1,0 +1,101 @@
+"""Whether the commits follow each other, and whether they make what a checkpoint says."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from holdfast.archive.format.commits import COMMITS, commit_key, number_of, read_commit
+from holdfast.archive.format.state import State
+from holdfast.common.errors import DamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.archive.archive import Archive
+    from holdfast.archive.format.model import Commit
+    from holdfast.storage import ObjectStore
+
+_AT_ONCE: Final = 8
+_TOGETHER: Final = 256
+
+
+def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) -> list[tuple[int, str]]:
+    """Return the commits that are missing or not what was written, each with what is wrong, up to the archive's state.
+
+    From the first commit on, what they make is compared with the state, too, which may be that of a checkpoint.
+
+    :param since: only those behind this one, whose id is `tip`.
+    """
+    state = archive.state
+    made: State | None = State.begun(archive.identity.format) if since == 0 else None
+    found: list[tuple[int, str]] = []
+    before = tip
+    for numbers in _groups(since + 1, state.sequence):
+        commits: list[Commit] = []
+        for number, commit in zip(numbers, _read(archive.store, numbers), strict=True):
+            if isinstance(commit, DamagedError):
+                found.append((number, str(commit)))
+                before = None
+                continue
+            if before not in (None, commit.parent):
+                found.append((number, f"{commit_key(number)} does not follow the commit before it: one of both is not "
+                              "what was written. Restore the commits folder from a copy of the archive."))  # fmt: skip
+            before = commit.id
+            commits.append(commit)
+        made = _after(made, commits) if not found else None
+    if not found and before not in (None, state.tip):
+        found.append((state.sequence, f"{commit_key(state.sequence)} is not the commit that was verified before"))
+    if made is not None and not found and not _are_equal(made, state):
+        words = "the checkpoint tells something else than the commits: remove the objects under checkpoints/"
+        found.append((state.sequence, f"{words}, which costs nothing but time"))
+    return found
+
+
+def commits_behind(archive: Archive) -> tuple[list[Commit], dict[str, str]]:
+    """Return the commits behind a state that damage cuts off, and by key what is wrong with the others.
+
+    What cuts it off may also be something that is no commit, and was put among them.
+    """
+    here = archive.state.sequence
+    keys = [found.key for found in archive.store.list(COMMITS, start_after=commit_key(max(here - 1, 0))).objects]
+    first = here if here and commit_key(here) not in keys else here + 1
+    numbers = range(first, max(filter(None, map(number_of, keys)), default=0) + 1)
+    found = dict(zip(numbers, _read(archive.store, numbers), strict=True))
+    bad = {commit_key(number): str(each) for number, each in found.items() if isinstance(each, DamagedError)}
+    strays = [key for key in keys if number_of(key) is None]
+    if not bad:
+        bad = {(strays or [commit_key(first)])[0]: archive.state.cut_off}
+    return [each for each in found.values() if not isinstance(each, DamagedError)], bad
+
+
+def _groups(first: int, last: int) -> Iterator[range]:
+    for begin in range(first, last + 1, _TOGETHER):
+        yield range(begin, min(begin + _TOGETHER, last + 1))
+
+
+def _read(store: ObjectStore, numbers: Sequence[int]) -> list[Commit | DamagedError]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(partial(_outcome, store), numbers))
+
+
+def _outcome(store: ObjectStore, number: int) -> Commit | DamagedError:
+    try:
+        return read_commit(store, number)
+    except DamagedError as error:
+        return error
+
+
+def _after(state: State | None, commits: Sequence[Commit]) -> State | None:
+    return None if state is None else state.after(commits)
+
+
+def _are_equal(made: State, state: State) -> bool:
+    """Say whether two states are the same, without reading what blocks hold."""
+    blocks = [{key: (placed.commit, placed.number) for key, placed in each.blocks.items()} for each in (made, state)]
+    rest = [
+        (each.tip, each.format, each.removed, each.holds, each.abandoned, each.ends, each.streams)
+        for each in (made, state)
+    ]
+    return blocks[0] == blocks[1] and rest[0] == rest[1]

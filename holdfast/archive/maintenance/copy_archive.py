@@ -1,0 +1,413 @@
+"""Copy an archive to another place: files first, then commits, its identity last.
+
+A copy that was not finished is never taken for a whole one. Before `archive.json` is there, the place is no archive.
+Where an earlier copy is brought up to date, commits are added only when every file that the newest of them names is
+there. A commit in between may name a block that was removed since, whose files are gone: it is created after the ones
+that follow it, so that until then a number is missing, and whoever opens the copy is told so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.archive import locks
+from holdfast.archive.archive import CHECKPOINTS_SINCE, IDENTITY_KEY, Archive, claim
+from holdfast.archive.files.transfer import is_whole, replace_file, send_file
+from holdfast.archive.format.block_ref import load
+from holdfast.archive.format.checkpoint import write_checkpoint
+from holdfast.archive.format.commits import COMMITS, commit_key, parse_commit
+from holdfast.archive.format.model import Identity
+from holdfast.archive.format.runs import RunLog, read_last
+from holdfast.archive.history.restore_points import source_names
+from holdfast.common.errors import DamagedError, RefusedError, UsageError
+from locking import Owner
+from locking.store import ObjectNotFound, StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from holdfast.archive.format.model import Commit, FileRecord
+    from holdfast.archive.format.state import State
+    from holdfast.storage import ObjectStore
+
+_AT_ONCE = 8
+"""Files, and commits, that are on their way."""
+
+_CHUNK_S = 30.0
+"""So long the source's `history` is held before a vacuum that waits for it has its turn."""
+
+_PATIENCE_S = 120.0
+"""A vacuum that has its turn ends within 30 s."""
+
+_NOT_COPIED = ("keys/", "locks/", "probes/")
+"""What may be in a place that nobody uses yet."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a copy has done, or would do.
+
+    :param commit: the newest commit that the copy has then.
+    :param commits: how many of them were added.
+    :param files, size: that were copied, and their bytes.
+    :param skipped: files that were there.
+    :param replaced: files that were there and were not what had been written; they count as copied, too.
+    :param left_out: why the commits behind that one are not copied; "" where there are none.
+    """
+
+    archive: Identity
+    commit: int
+    commits: int
+    files: int
+    size: int
+    skipped: int
+    replaced: int = 0
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a copy is: files and bytes that are done, of those that were missing."""
+
+    files: int
+    all_files: int
+    size: int
+    all_size: int
+
+
+def plan(source: ObjectStore, target: ObjectStore, *, before_damage: bool = False) -> Copied:
+    """Return what a copy would do; nothing is written. Parameters and errors as for `copy`."""
+    archive, since = _examine(source, target, before_damage)
+    sizes = _sizes(target)
+    files = _files(archive.state)
+    missing = [file for file in files if sizes.get(file.path) != file.size]
+    return Copied(
+        archive=archive.identity,
+        commit=archive.state.sequence,
+        commits=archive.state.sequence - since,
+        files=len(missing),
+        size=sum(file.size for file in missing),
+        skipped=len(files) - len(missing),
+        replaced=sum(file.path in sizes for file in missing),
+        left_out=archive.state.cut_off,
+    )
+
+
+def copy(
+    source: ObjectStore,
+    target: ObjectStore,
+    *,
+    deep: bool = False,
+    before_damage: bool = False,
+    wait: float = 0.0,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Copied:
+    """Copy an archive, or bring an earlier copy up to date; one that was not finished goes on.
+
+    Where the target's store has a key, the copy is encrypted, whatever the source is.
+
+    :param target: an empty place, or a copy of this archive to which nothing was added.
+    :param deep: read the files that are there already, too, and replace those that are not what was written.
+    :param before_damage: copy what was committed before a commit that is damaged or missing, and leave out what is
+        behind it: an archive to go on with.
+    :param wait: seconds to wait for locks that others hold.
+    :param on_progress: called for every file, from any thread.
+    :raises UsageError: there is no archive, or the target is no place for a copy of it.
+    :raises RefusedError: the target has commits that the source has not, or cannot create an object only if absent;
+        or it would hold in the clear what is encrypted.
+    :raises DamagedError: a file or commit of the source is not what was written; nothing of it is in the copy.
+    """
+    _examine(source, target, before_damage)  # nothing is written, not even a lock, where nothing can be copied
+    with ExitStack() as held:
+        chunk = held.enter_context(ExitStack())
+        take = partial(locks.acquire, owner=Owner(), purpose=f"copy of {source.url} to {target.url}")
+        sides = [(source, "source-side", chunk), (target, "copy", held)]
+        taken = {
+            operation: stack.enter_context(take(store, operation, wait=wait))
+            for store, operation, stack in sorted(sides, key=lambda each: each[0].url)
+        }
+        archive, since = _examine(source, target, before_damage)
+        log = _begin(archive, target)
+        held.push(log)
+        copying = _Copying(archive, target, deep=deep, on_progress=on_progress)
+        while not copying.bring_files(_CHUNK_S):
+            taken["copy"].check()
+            chunk.close()
+            chunk.enter_context(take(source, "source-side", wait=max(wait, _PATIENCE_S)))
+            archive.refresh()
+        copying.check_files()
+        log.progress("adding commits")
+        taken["copy"].check()
+        copying.add_commits(since)
+        result = copying.result(since)
+        log.result = {
+            "commit": result.commit,  # verification finds by it that the newest commits are missing
+            "source": ", ".join(source_names(archive.state)),
+            "commits": result.commits,
+            "files": result.files,
+            "bytes": result.size,
+        }
+        return result
+
+
+def _examine(source: ObjectStore, target: ObjectStore, before_damage: bool) -> tuple[Archive, int]:
+    """Open the source, and return with it the newest commit that the target has without a hole; 0 for none.
+
+    :raises UsageError, RefusedError: the target is no place for a copy of it.
+    """
+    if source.url == target.url:
+        raise UsageError(f"{source.url} cannot be copied to itself: name another place")
+    if target.url.startswith(f"{source.url.rstrip('/')}/"):
+        raise UsageError(
+            f"{target.url} is inside {source.url}, where the copy's files would be taken for the archive's: name a "
+            "place beside it"
+        )
+    archive = Archive.open(source, before_damage=before_damage)
+    if source.is_encrypted and target.key is None:
+        raise RefusedError(
+            f"{source.url} is encrypted, and the copy would not be: say where the key of {target.url} is, "
+            "with --to-key or in archives.yaml"
+        )
+    _check_place(archive, target)
+    there = [found.key for found in target.list(COMMITS).objects]
+    newest = archive.state.sequence
+    if there and there[-1] > commit_key(newest):
+        raise RefusedError(
+            f"{target.url} has {there[-1]}, but {source.url} ends at commit {newest}: they went different ways, or "
+            "this is the older of both: copy in the other direction, or to an empty place"
+        )
+    since = next((number for number, key in enumerate(there) if key != commit_key(number + 1)), len(there))
+    if since:
+        key = commit_key(since)
+        _same(archive, target, key, target.get(key))
+    return archive, since
+
+
+def _check_place(archive: Archive, target: ObjectStore) -> None:
+    try:
+        body = target.get(IDENTITY_KEY)
+    except ObjectNotFound:
+        there = [found.key for found in target.list("").objects if not found.key.startswith(_NOT_COPIED)]
+        if there and not any(key.startswith(f"runs/{_run(archive)}/") for key in there):
+            raise UsageError(
+                f"{target.url} is not empty (it holds {there[0]} and {len(there) - 1} more), and no copy of "
+                f"{archive.store.url} was begun there: a copy wants a place of its own"
+            ) from None
+        return
+    found = Identity.from_bytes(body, IDENTITY_KEY)
+    if found.id != archive.identity.id:
+        raise UsageError(
+            f"{target.url} is another archive ({found.name}, {found.id}) than {archive.store.url} "
+            f"({archive.identity.name}, {archive.identity.id}): copy to an empty place"
+        )
+
+
+def _is_empty(target: ObjectStore) -> bool:
+    return all(found.key.startswith(_NOT_COPIED) for found in target.list("").objects)
+
+
+def _same(archive: Archive, target: ObjectStore, key: str, body: bytes) -> None:
+    """Make sure that the target has the same commit as the source."""
+    if archive.store.get(key) != body:
+        raise RefusedError(
+            f"{key} of {target.url} is not that of {archive.store.url}: something was added to the copy, or it was "
+            "damaged. Copy to an empty place"
+        )
+
+
+def _run(archive: Archive) -> str:
+    """Return the name of the run that the target notes its copies under: by it a copy that was begun is known."""
+    return f"copy.{archive.identity.id}"
+
+
+def _begin(archive: Archive, target: ObjectStore) -> RunLog:
+    """Note in the target that a copy of the archive is under way there."""
+    if not _is_there(target, IDENTITY_KEY) and not target.probe_create_if_absent():
+        raise RefusedError(
+            f"{target.url} let several requests create the same object at once: a backup into the copy could overwrite "
+            "another one's commit. Copy to a store with conditional writes (If-None-Match)."
+        )
+    if target.key is not None and not target.is_encrypted and not _is_empty(target):
+        raise UsageError(f"a copy in the clear was begun in {target.url}: empty it first, or name another place")
+    target.begin(like=archive.store)
+    log = RunLog(target, _run(archive), "copy")
+    log.progress("copying files")
+    if read_last(target, _run(archive)) is None:
+        raise StoreUnavailable(f"Could not note in {target.url} that a copy was begun there: try again.")
+    return log
+
+
+def _is_there(store: ObjectStore, key: str) -> bool:
+    try:
+        store.head(key)
+    except ObjectNotFound:
+        return False
+    return True
+
+
+def _sizes(target: ObjectStore) -> dict[str, int]:
+    """Return the size of each data file that is there."""
+    return {found.key: found.size for found in target.list("data/").objects}
+
+
+def _files(state: State) -> Sequence[FileRecord]:
+    """Return every file that a state names, once."""
+    load(state.blocks.values())
+    files = (file for placed in state.blocks.values() for file in placed.block.files())
+    return tuple({file.path: file for file in files}.values())
+
+
+class _Copying:
+    """One copy under way.
+
+    :param archive: the source; may be refreshed between calls.
+    """
+
+    def __init__(
+        self, archive: Archive, target: ObjectStore, *, deep: bool, on_progress: Callable[[Progress], None]
+    ) -> None:
+        self._archive = archive
+        self._source = archive.store
+        self._target = target
+        self._deep = deep
+        self._on_progress = on_progress
+        self._sizes = _sizes(target)
+        self._lock = threading.Lock()
+        self._done: set[str] = set()
+        self._copied: dict[str, FileRecord] = {}
+        self._replaced = 0
+        self._progress = Progress(0, 0, 0, 0)
+
+    def bring_files(self, seconds: float) -> bool:
+        """Copy what is missing of the files that the source names; say whether that was all.
+
+        :param seconds: after so many no file is begun any more, but for the first.
+        """
+        missing = [file for file in _files(self._archive.state) if self._is_missing(file)]
+        done = self._progress
+        self._progress = replace(
+            done, all_files=done.files + len(missing), all_size=done.size + sum(file.size for file in missing)
+        )
+        until = time.monotonic() + seconds
+
+        def bring(file: FileRecord) -> bool:
+            if time.monotonic() > until and self._progress.files > done.files:
+                return False
+            self._bring(file)
+            return True
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return all(pool.map(bring, missing))
+
+    def _is_missing(self, file: FileRecord) -> bool:
+        return file.path not in self._done and (self._deep or self._sizes.get(file.path) != file.size)
+
+    def _bring(self, file: FileRecord) -> None:
+        size = self._sizes.get(file.path)
+        whole = size == file.size and is_whole(self._target, file)
+        if size is None:
+            send_file(self._source, self._target, file)
+        elif not whole:
+            replace_file(self._source, self._target, file)
+        with self._lock:
+            self._done.add(file.path)
+            if not whole:
+                self._copied[file.path] = file
+                self._replaced += size is not None
+            self._progress = replace(
+                self._progress, files=self._progress.files + 1, size=self._progress.size + file.size
+            )
+            self._on_progress(self._progress)
+
+    def check_files(self) -> None:
+        """Make sure that every file is there once the last one is: what was copied first may be gone by now.
+
+        :raises DamagedError: one is not; it is named.
+        """
+        sizes = _sizes(self._target)
+        for file in _files(self._archive.state):
+            if sizes.get(file.path) != file.size:
+                raise DamagedError(
+                    f"{file.path} was in {self._target.url}, and is not there any more in its size: find out who "
+                    "removes files there, then copy again"
+                )
+
+    def add_commits(self, since: int) -> None:
+        """Add the commits that the target does not have, then what makes it an archive.
+
+        :param since: the newest that it has without a hole.
+        :raises DamagedError: the source's commits are not a chain; then none is added.
+        """
+        state = self._archive.state
+        parent = self._archive.commit(since).id if since else None
+        order = in_order(self._archive.commits(since), state, parent)
+        if _is_there(self._target, IDENTITY_KEY):
+            for number in order:
+                self._add_commit(number)
+        else:  # whatever is there, it is no archive before the last step
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                for _ in pool.map(self._add_commit, order):
+                    pass
+            claim(self._target, IDENTITY_KEY, self._source.get(IDENTITY_KEY))
+        copied = Archive.open(self._target)
+        if copied.state.tip != state.tip:
+            raise RefusedError(f"somebody else has added to {self._target.url} meanwhile: see 'holdfast status'")
+        if state.format >= CHECKPOINTS_SINCE:
+            with suppress(StoreError):  # it spares reading, and nothing else
+                write_checkpoint(self._target, copied.identity.id, copied.state)
+
+    def _add_commit(self, number: int) -> None:
+        key = commit_key(number)
+        body = self._source.get(key)
+        parse_commit(key, body)
+        _same(self._archive, self._target, key, claim(self._target, key, body))
+
+    def result(self, since: int) -> Copied:
+        """Return what was done."""
+        state = self._archive.state
+        return Copied(
+            archive=self._archive.identity,
+            commit=state.sequence,
+            commits=state.sequence - since,
+            files=len(self._copied),
+            size=sum(file.size for file in self._copied.values()),
+            skipped=sum(file.path not in self._copied for file in _files(state)),
+            replaced=self._replaced,
+            left_out=state.cut_off,
+        )
+
+
+def in_order(commits: Iterable[Commit], newest: State, parent: str | None) -> list[int]:
+    """Return the numbers of commits in the order in which a copy adds them.
+
+    After each of them, the copy either lacks a number, or what it has names only files that are there: those of blocks
+    that are in the newest state, or that the copy had before.
+
+    :param commits: those that the copy does not have.
+    :param newest: the state after the last of them.
+    :param parent: id of the commit before the first.
+    :raises DamagedError: one of them does not follow the one before it.
+    """
+    order: list[int] = []
+    waiting: list[int] = []
+    without_files: set[str] = set()
+    for commit in commits:
+        if commit.parent != parent:
+            raise DamagedError(
+                f"{commit_key(commit.sequence)} does not follow the commit before it: one of both is not what was "
+                "written. Restore the commits folder from another copy of the archive."
+            )
+        parent = commit.id
+        waiting.append(commit.sequence)
+        without_files.update(block.id for block in commit.add if block.id not in newest.blocks)
+        without_files.difference_update(commit.remove)
+        if not without_files:
+            order += reversed(waiting)
+            waiting = []
+    return order + waiting[::-1]

@@ -1,0 +1,131 @@
+"""Files in an archive that no block names: which they are, and which of them may go.
+
+A block's files are in folders that carry its id. What is there beside the files that blocks name was left by killed
+jobs (blocks that were never committed) and by attempts that lost against another one (in folders of blocks that were).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from holdfast.archive.format.paths import Place, place_of
+from holdfast.archive.format.runs import RunRecord
+from holdfast.common.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+    from datetime import timedelta
+
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.state import State
+    from holdfast.storage import Listing, ObjectInfo, ObjectStore
+
+DATA: Final = "data/"
+
+
+def named_files(state: State) -> frozenset[str]:
+    """Return the paths of files that blocks name, but for some in a block's own folder, which no other one names.
+
+    What the archive was opened with is enough for that.
+    """
+    return frozenset(file.path for placed in state.blocks.values() for file in placed.head.files())
+
+
+@dataclass
+class Leftovers:
+    """What a listing shows beside the files that blocks name.
+
+    :param orphans: by id, the files of blocks that were begun, and that nothing is known of.
+    :param strays: files in folders of blocks that were committed.
+    :param returned: files of abandoned blocks, written after these were vacuumed.
+    :param young: ids of blocks that nothing is known of, with files that are too new to judge.
+    :param unknown: keys that are not of a form that files of blocks have.
+    """
+
+    orphans: dict[str, list[ObjectInfo]] = field(default_factory=dict)
+    strays: list[ObjectInfo] = field(default_factory=list)
+    returned: list[ObjectInfo] = field(default_factory=list)
+    young: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    def files(self) -> dict[str, int]:
+        """Return the paths of all files that may go, with their sizes."""
+        orphans = (info for some in self.orphans.values() for info in some)
+        return {info.key: info.size for infos in (orphans, self.strays, self.returned) for info in infos}
+
+
+def survey(state: State, named: Container[str], listing: Listing, grace: timedelta) -> dict[str, Leftovers]:
+    """Return the leftovers in a listing of data, by source; what is of no known form stands under "".
+
+    :param named: as of `named_files`.
+    :param grace: what is younger is left out, by the listing's own clock.
+    """
+    folders, unknown = _by_folder(listing)
+    found: dict[str, Leftovers] = {}
+    if strange := [key for key in unknown if key not in named]:
+        found[""] = Leftovers(unknown=strange)
+    for place, infos in folders.items():
+        unnamed = [info for info in infos if info.key not in named]
+        old = [info for info in unnamed if listing.now - info.modified >= grace]
+        left = found.setdefault(place.source, Leftovers())
+        if (placed := state.blocks.get(place.block)) is not None:
+            left.strays += _strays(placed, infos, old)
+        elif place.block in state.removed:
+            left.strays += old
+        elif place.block in state.abandoned:
+            left.returned += unnamed
+        elif len(old) < len(unnamed):
+            left.young.append(place.block)
+        elif unnamed and place.block not in state.aside:  # those are nobody's to remove
+            left.orphans[place.block] = unnamed
+    return found
+
+
+def _by_folder(listing: Listing) -> tuple[dict[Place, list[ObjectInfo]], list[str]]:
+    """Return what is in the folder of each block, and the keys of what is in none."""
+    folders: dict[Place, list[ObjectInfo]] = {}
+    unknown: list[str] = []
+    for info in listing.objects:
+        place = place_of(info.key)
+        if place is None:
+            unknown.append(info.key)
+        else:
+            folders.setdefault(place, []).append(info)
+    return folders, unknown
+
+
+def _strays(placed: Placed, infos: Iterable[ObjectInfo], old: list[ObjectInfo]) -> list[ObjectInfo]:
+    """Return those of the old ones among the files in a block's folder that the block does not name.
+
+    Which files of rows it names is read from its commit only where their sizes do not add up.
+    """
+    if not old:
+        return []
+    head = placed.head.model_copy(update={"tables": (), "packs": ()})
+    rows = placed.size - sum(file.size for file in head.files() if placed.id in file.path.split("/"))
+    if sum(info.size for info in infos if _has_rows(info.key)) == rows:
+        return [info for info in old if not _has_rows(info.key)]
+    own = {file.path for file in placed.block.files()}
+    return [info for info in old if info.key not in own]
+
+
+def _has_rows(path: str) -> bool:
+    """Say whether a file is of a table: of others, all that blocks name is known."""
+    return path.split("/")[2] not in ("schema", "transactions")
+
+
+def at_work(store: ObjectStore, grace: timedelta) -> frozenset[str]:
+    """Return the ids of blocks that runs are at, whose newest record is younger than the grace."""
+    listing = store.list("runs/")
+    newest = {info.key.rpartition("/")[0]: info for info in listing.objects}
+    blocks: set[str] = set()
+    for info in newest.values():
+        if listing.now - info.modified >= grace:
+            continue
+        with suppress(DamagedError, ObjectNotFound):  # whoever works has the lock, and no commit depends on records
+            record = RunRecord.from_bytes(store.get(info.key), info.key)
+            blocks |= {record.block or "", record.begun.id if record.begun else ""}
+    return frozenset(blocks)

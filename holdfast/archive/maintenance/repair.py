@@ -1,0 +1,115 @@
+"""Put damaged or missing files of an archive, and its newest commits, back from a copy of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.archive.files.file_index import files_of
+from holdfast.archive.files.transfer import replace_file
+from holdfast.archive.format.block_ref import load
+from holdfast.archive.format.commits import commit_key, number_of, parse_commit, read_commit
+from holdfast.common.errors import DamagedError, UsageError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from holdfast.archive.archive import Archive
+    from holdfast.archive.files.file_index import NamedFile
+    from holdfast.archive.format.model import Commit
+    from holdfast.storage import ObjectStore
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What became of damaged files.
+
+    :param files: that are now what was written, by path.
+    :param left: path and reason of those that are not.
+    """
+
+    files: tuple[str, ...]
+    left: Mapping[str, str]
+
+
+def check_copy(archive: Archive, copy: Archive) -> None:
+    """Make sure that one archive is a copy of another.
+
+    :raises UsageError: it is not, or it is the same place.
+    """
+    if copy.store.url == archive.store.url:
+        raise UsageError(f"{copy.store.url} is the damaged archive itself: name a copy of it")
+    if copy.identity.id != archive.identity.id:
+        raise UsageError(
+            f"{copy.store.url} is no copy of {archive.store.url}, but another archive ({copy.identity.name})"
+        )
+
+
+def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Callable[[], None]) -> Repaired:
+    """Put files back, each after its checksum in the copy was compared with what the archive's commits say.
+
+    A file that the copy does not have, or not whole, stays as it is. So does a commit, unless the commits on both sides
+    of it say that it is theirs.
+
+    :param paths: of the damaged files and commits.
+    :param check: raises if the locks of this work are no longer held.
+    """
+    named: dict[str, NamedFile] = {}
+    files: list[str] = []
+    left: dict[str, str] = {}
+    for path in sorted(paths, key=lambda path: number_of(path) is None):  # by commits one knows what files are
+        number = number_of(path)
+        if number is None and not named:
+            load(archive.state.blocks.values())
+            named = {file.path: file for placed in archive.state.blocks.values() for file in files_of(placed)}
+        if path not in named and number is None:
+            left[path] = "it is no file of a block: see the runbook 'An archive is damaged'"
+            continue
+        check()
+        try:
+            if number is not None:
+                _put_commit_back(archive.store, copy.store, number)
+            else:
+                replace_file(copy.store, archive.store, named[path].record)
+        except DamagedError as error:
+            left[path] = str(error)
+        else:
+            files.append(path)
+    return Repaired(tuple(files), left)
+
+
+def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None:
+    """Put a commit back, in the bytes that the copy has.
+
+    :raises DamagedError: the copy does not have it, or another one, or nothing can tell.
+    """
+    key = commit_key(number)
+    commit = read_commit(copy, number)
+    if number > 1 and read_commit(store, number - 1).id != commit.parent:
+        raise DamagedError(f"{key} of {copy.url} does not follow the commit before it here: both went different ways")
+    if not _is_followed(store, copy, commit):
+        raise DamagedError(
+            f"no commit behind it tells whether {key} of {copy.url} is the one that was made here. Where nothing was "
+            "added to that copy by itself, it is: put it back by hand"
+        )
+    body = copy.get(key)
+    store.delete(key)
+    store.create(key, body)
+
+
+def _is_followed(store: ObjectStore, copy: ObjectStore, commit: Commit) -> bool:
+    """Say whether a commit of a copy leads to one that is whole here, if need be by others of the copy."""
+    while True:
+        key = commit_key(commit.sequence + 1)
+        try:
+            return parse_commit(key, store.get(key)).parent == commit.id
+        except (DamagedError, ObjectNotFound):
+            pass
+        try:
+            following = read_commit(copy, commit.sequence + 1)
+        except DamagedError:
+            return False
+        if following.parent != commit.id:
+            return False
+        commit = following

@@ -1,0 +1,252 @@
+"""Which restore points stay: rules such as `daily=14`, holds, and the newest backups, which always do.
+
+The rules are those of restic and Borg: each keeps the newest points of its periods, and a point stays if one of them
+keeps it. Periods are those of UTC; one without a backup does not count.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.archive.history.holds import standing
+from holdfast.archive.history.table_bases import Live
+from holdfast.archive.history.timeline import to_of
+from holdfast.common.errors import RefusedError, UsageError
+from holdfast.common.lsn import parse_position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import Hold
+    from holdfast.archive.history.restore_points import Interval
+
+HOW: Final = "write rules as last=2, hourly=48, daily=14, weekly=8, monthly=12, yearly=5 or within=7d"
+
+_PERIODS: Final[Mapping[str, Callable[[datetime], Any]]] = {
+    "hourly": lambda at: (at.date(), at.hour),
+    "daily": lambda at: at.date(),
+    "weekly": lambda at: at.isocalendar()[:2],
+    "monthly": lambda at: (at.year, at.month),
+    "yearly": lambda at: at.year,
+}
+
+_LAST, _WITHIN = "last", "within"
+_COUNT: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+_SPAN: Final = re.compile(r"([0-9]{1,6})([hdwmy])", re.ASCII)
+_UNITS: Final = {
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+    "m": timedelta(days=31),
+    "y": timedelta(days=366),
+}
+"""A month and a year are the longest ones there are: what is to stay for so long never goes a day too early."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is to stay.
+
+    :param counts: how many points each rule keeps, by its name.
+    :param within: as written, such as `7d`; every moment that is no older stays. "" without this rule.
+    """
+
+    counts: Mapping[str, int]
+    within: str = ""
+
+    @property
+    def window(self) -> timedelta:
+        """Return how far back every moment stays; zero without that rule."""
+        found = _SPAN.fullmatch(self.within)
+        return int(found[1]) * _UNITS[found[2]] if found else timedelta()
+
+    def __str__(self) -> str:
+        within = [f"{_WITHIN}={self.within}"] if self.within else []
+        return ", ".join([*(f"{name}={count}" for name, count in self.counts.items()), *within])
+
+
+def parse_rules(words: Iterable[str]) -> Rules:
+    """Read rules such as `daily=14` and `within=7d`; of archives.yaml each key and value, joined by "=".
+
+    A month of `within` counts 31 days and a year 366.
+
+    :raises UsageError: an unknown rule, no number, or two different ones.
+    :raises RefusedError: they would keep nothing.
+    """
+    values: dict[str, str] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        _check_rule(word, name, value)
+        if values.setdefault(name, value) != value:
+            raise UsageError(f"{name} is given as {values[name]} and as {value}: say it once")
+    within = values.pop(_WITHIN, "")
+    rules = Rules({name: int(value) for name, value in values.items()}, within)
+    if not values and not within:
+        raise RefusedError(f"nothing says what is to stay, so that nothing would: {HOW}")
+    if not any(rules.counts.values()) and not rules.window:
+        raise RefusedError(f"{rules} keeps nothing: {HOW}")
+    return rules
+
+
+def _check_rule(word: str, name: str, value: str) -> None:
+    if name == _WITHIN:
+        if not _SPAN.fullmatch(value):
+            raise UsageError(f"cannot read {word!r}: write a number and h, d, w, m or y, such as within=7d")
+        return
+    if name != _LAST and name not in _PERIODS:
+        raise UsageError(f"there is no rule {name!r}: {HOW}")
+    if not _COUNT.fullmatch(value):
+        raise UsageError(f"cannot read {word!r}: write how many are to stay, such as {name}=7")
+
+
+@dataclass(frozen=True, eq=False)
+class RestorePoint:
+    """The end of a backup, which can be restored.
+
+    :param at: the moment it stands for.
+    :param commit: which it is named by, as in `commit:N`.
+    """
+
+    interval: Interval
+    position: int
+    at: datetime
+    commit: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Positions of an interval that stay, and why.
+
+    :param low, high: from the one to the other; without an end, everything behind the first, and what is joined to it.
+    :param why: in words, such as `daily=14`.
+    """
+
+    interval: Interval
+    low: int
+    high: int | None
+    why: str
+
+    def holds(self, point: RestorePoint) -> bool:
+        """Say whether a point is among them."""
+        return (
+            point.interval.chain is self.interval.chain
+            and self.low <= point.position
+            and (self.high is None or point.position <= self.high)
+        )
+
+
+def points_of(found: Iterable[Interval]) -> list[RestorePoint]:
+    """Return the ends of all backups in a source's intervals, the oldest first.
+
+    Where backups end at the same position they are one point, named by the full one.
+    """
+    points = [point for interval in found for point in _points_in(interval)]
+    return sorted(points, key=lambda point: (point.at, point.commit))
+
+
+def _points_in(interval: Interval) -> Iterator[RestorePoint]:
+    ends: dict[int, Placed] = {}
+    for placed in (*interval.chain.changes, *interval.snapshots):
+        position = to_of(placed.head)
+        if interval.first <= position <= interval.last:
+            ends[position] = placed
+    for position, placed in ends.items():
+        yield RestorePoint(interval, position, placed.head.covers.to_time, placed.number)
+
+
+def kept(
+    found: Sequence[Interval], rules: Rules, holds: Iterable[Hold], now: datetime, min_chains: int
+) -> Iterator[Kept]:
+    """Yield what stays of a source.
+
+    Moments of chosen tables only neither take the place of those of the whole database nor lose theirs to them: the
+    rules are applied to the ones and to the others.
+
+    :param found: its intervals, in order of time.
+    :param now: by the store's clock.
+    :param min_chains: so many of the newest full backups stay, with all that follows them.
+    """
+    points = points_of(found)
+    for is_whole in (True, False):
+        yield from _by_rules([point for point in points if point.interval.whole is is_whole], rules)
+    if rules.window:
+        yield from _by_age(found, _since(now, rules.window), f"{_WITHIN}={rules.within}")
+    for hold in holds:
+        yield from _by_hold(found, hold)
+    for interval, full in last_good(found, min_chains):
+        yield Kept(interval, to_of(full.head), None, "last chain")
+
+
+def _since(now: datetime, window: timedelta) -> datetime:
+    return now - min(window, now - datetime.min.replace(tzinfo=UTC))
+
+
+def _by_rules(points: Sequence[RestorePoint], rules: Rules) -> Iterator[Kept]:
+    for name, count in rules.counts.items():
+        seen: set[Any] = set()
+        for point in reversed(points):
+            period = _PERIODS[name](point.at.astimezone(UTC)) if name in _PERIODS else point
+            if len(seen) < count and period not in seen:
+                seen.add(period)
+                yield Kept(point.interval, point.position, point.position, f"{name}={count}")
+
+
+def _by_age(found: Iterable[Interval], since: datetime, why: str) -> Iterator[Kept]:
+    """Yield what has every moment since then: of each interval the newest full backup before it, and all that follows.
+
+    A full backup behind the end of the changes is an interval of its own.
+    """
+    for interval in found:
+        if interval.end >= since:
+            before = [placed for placed in interval.snapshots if placed.head.covers.to_time <= since]
+            yield Kept(interval, to_of((before or interval.snapshots[:1])[-1].head), None, why)
+
+
+def _by_hold(found: Iterable[Interval], hold: Hold) -> Iterator[Kept]:
+    """Yield what has a hold's position, and also the moment it stands for, should somebody ask for that."""
+    _, interval = standing(found, hold)
+    if interval is None:
+        return
+    position = parse_position(hold.position)
+    before = [placed.head for placed in interval.snapshots if to_of(placed.head) <= position]
+    early = [block for block in before if block.covers.to_time <= hold.at]
+    low = to_of(early[-1]) if early and early[-1] is not before[-1] else position
+    is_alone = to_of(before[-1]) == position and before[-1].covers.to_time >= hold.at
+    high = position if is_alone else _reaching(interval.chain.changes, position, hold.at)
+    yield Kept(interval, low, high, f"hold {hold.id}")
+
+
+def _reaching(changes: Sequence[Placed], position: int, at: datetime) -> int:
+    """Return a position, or one behind it up to which changes have to be there for a moment to be covered by them."""
+    first = bisect_left(changes, position, key=lambda placed: to_of(placed.head))
+    if first == len(changes) or changes[first].head.covers.to_time >= at:
+        return position
+    later = (to_of(placed.head) for placed in changes[first:] if placed.head.covers.to_time >= at)
+    return next(later, position)
+
+
+def last_good(found: Sequence[Interval], min_chains: int) -> Iterator[tuple[Interval, Placed]]:
+    """Yield the full backups that always stay, with the intervals that they are in.
+
+    Those are the one of the newest interval, that of `latest`, the newest ones, and the newest of every table that is
+    still there: one of chosen tables does not stand for the others.
+    """
+    full = [(interval, placed) for interval in found for placed in interval.snapshots]
+    full.sort(key=lambda each: each[1].head.after or each[1].number)
+    whole = [each for each in full if each[1].head.whole] or full
+    newest = [interval for interval in found if interval.whole] or found
+    chosen = {placed.id: interval for interval, placed in whole[-min_chains:]}
+    chosen.update((interval.snapshots[-1].id, interval) for interval in (*found[-1:], *newest[-1:]))
+    live = Live()
+    for _, placed in full:
+        live.add(placed)
+    having = {placed.id for placed in live.blocks()}
+    for interval, placed in full:
+        if placed.id in having or chosen.get(placed.id) is interval:
+            yield interval, placed

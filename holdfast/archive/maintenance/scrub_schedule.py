@@ -1,0 +1,203 @@
+"""Which files are read next, when all are to be read again over days: those that were not read for longest.
+
+What was read is remembered in the archive, in `runs/verification/`, so that any machine goes on from there. Nothing
+depends on it: without it, all is read from the beginning.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field, ValidationError
+
+from holdfast.archive.files.file_index import files_of
+from holdfast.archive.format.block_ref import load
+from holdfast.archive.format.model import Document, Moment, iso
+from holdfast.archive.format.runs import RunRecord, read_last
+from holdfast.common.errors import DamagedError
+from locking.store import ObjectExists, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from holdfast.archive.files.file_index import NamedFile
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.state import State
+    from holdfast.storage import ObjectStore
+
+RUN: Final = "verification"
+READER: Final = f"pyarrow {version('pyarrow')}"
+"""What decodes files: of another version, it is not known whether it can."""
+
+_PREFIX: Final = f"runs/{RUN}/"
+_KEPT: Final = 2
+_AHEAD: Final = 32
+"""Blocks whose commits are read together, before the files of the first are handed out."""
+
+_FIRST_RUN_OF: Final = 30
+"""The first run reads this part of what there is: as if the last one had been so long ago."""
+
+
+class Pass(Document):
+    """A block that is being read: its files up to this path were, since then."""
+
+    since: Moment
+    path: str
+
+
+class Progress(Document):
+    """What was verified so far.
+
+    :param chain: up to this commit all were read and follow each other; `tip` is its id.
+    :param seen: the files of blocks that were added up to this commit were there, with the right size.
+    :param at: when files were read last, by the store's clock.
+    :param read: since when each block was read whole; by that time, so that it is written once for many.
+    :param under_way: blocks that are being read.
+    :param decoded: blocks whose files' pages and rows were read, too, by this version of `reader`.
+    :param damaged: paths that were not as they were written, by the block that names them: they are read each time.
+    """
+
+    chain: int = 0
+    tip: str | None = None
+    seen: int = 0
+    at: Moment | None = None
+    read: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    under_way: dict[str, Pass] = Field(default_factory=dict)
+    decoded: tuple[str, ...] = ()
+    reader: str = ""
+    damaged: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+def read_progress(store: ObjectStore) -> Progress:
+    """Return what was verified so far; nothing where that cannot be told."""
+    with suppress(DamagedError, ValidationError):
+        record = read_last(store, RUN)
+        if record is not None and record.result is not None:
+            return Progress.model_validate(record.result)
+    return Progress()
+
+
+def write_progress(store: ObjectStore, progress: Progress) -> None:
+    """Remember it, and remove what was remembered before; where that fails, some files are read once more."""
+    result: dict[str, Any] = progress.model_dump(mode="json")
+    with suppress(StoreError):
+        before = [found.key for found in store.list(_PREFIX).objects]
+        number = int(before[-1].removeprefix(_PREFIX).removesuffix(".json")) + 1 if before else 0
+        record = RunRecord(
+            run=RUN, number=number, operation=RUN, state="succeeded", step="verified so far", result=result
+        )
+        with suppress(ObjectExists):  # another verification has ended at the same moment
+            store.create(f"{_PREFIX}{number:06d}.json", record.to_bytes())
+        for old in before[: 1 - _KEPT]:
+            store.delete(old)
+
+
+class Scrub:
+    """Hands out files to read, those first that were not read for longest, and keeps account of them.
+
+    :param now: by the store's clock.
+    :param anew: read each block from its first file on; else what is under way goes on.
+    """
+
+    def __init__(self, state: State, progress: Progress, now: datetime, *, anew: bool) -> None:
+        self._state = state
+        self._now = now
+        self._at = progress.at
+        self._read = {block: datetime.fromisoformat(when) for when, blocks in progress.read.items() for block in blocks}
+        self._under_way = {} if anew else dict(progress.under_way)
+        # What another version has decoded, this one decodes again: a part of a block counts as nothing.
+        same = progress.reader == READER
+        self._decoded = set(progress.decoded) if same else set()
+        self._skips = self._decoded if not anew else frozenset()
+        self._undecoded = frozenset() if same else frozenset(self._under_way)
+        self._damaged = {block: set(paths) for block, paths in progress.damaged.items() if block in state.blocks}
+        self._again = frozenset(path for paths in self._damaged.values() for path in paths)
+        self._passed: list[str] = []
+        self.untold: dict[int, str] = {}
+        """Commits that do not tell the files of their blocks any more, each with the reason."""
+
+    def share(self, within: timedelta) -> int:
+        """Return how many bytes to read now, so that, done again and again, all have been read in this time.
+
+        It is never nothing: each run reads a file at least.
+        """
+        total = sum(placed.size for placed in self._state.blocks.values())
+        since = self._now - self._at if self._at else within / _FIRST_RUN_OF
+        return max(1, int(total * min(1.0, since / within))) if within else total
+
+    def files(self) -> Iterator[NamedFile]:
+        """Yield every file once: first those that were damaged, then by the time when their blocks were read last."""
+        order = sorted(self._state.blocks.values(), key=lambda placed: (self._since(placed), placed.commit))
+        seen = set(self._again)
+        for placed in order:
+            if placed.id in self._damaged:
+                yield from (file for file in self._files(placed) if file.path in self._again)
+        for number, placed in enumerate(order):
+            if number % _AHEAD == 0:
+                with suppress(DamagedError):  # it is told when the block's turn comes
+                    load(order[number : number + _AHEAD])
+            begun = self._under_way.get(placed.id)
+            left = [
+                file
+                for file in self._files(placed)
+                if file.path not in seen and (begun is None or file.path > begun.path)
+            ]
+            seen.update(file.path for file in left)
+            yield from left[:-1]
+            self._passed.append(placed.id)  # once its last file is read, which it is before the next account
+            yield from left[-1:]
+
+    def _files(self, placed: Placed) -> list[NamedFile]:
+        try:
+            is_decoded = placed.id in self._skips
+            return [replace(file, is_decoded=is_decoded and file.path not in self._again) for file in files_of(placed)]
+        except DamagedError as error:
+            self.untold[placed.commit] = str(error)
+            return []
+
+    def _since(self, placed: Placed) -> datetime:
+        """Return since when nobody has looked whether a block's files are right: they were when it was made."""
+        made = placed.head.covers.to_time
+        return max(made, self._read.get(placed.id, made))
+
+    def account(self, files: Iterable[NamedFile], damaged: Iterable[NamedFile] = ()) -> None:
+        """Note files that were read, in the order in which they were handed out, and which of them are damaged."""
+        for file in files:
+            self._damaged.get(file.block, set()).discard(file.path)
+            if file.path not in self._again:
+                begun = self._under_way.get(file.block)
+                since = begun.since if begun else self._now
+                self._under_way[file.block] = Pass(since=since, path=file.path)
+        for block in self._passed:
+            done = self._under_way.pop(block, None)
+            self._read[block] = done.since if done else self._now
+            if block not in self._undecoded:
+                self._decoded.add(block)
+        self._passed.clear()
+        for file in damaged:
+            self._damaged.setdefault(file.block, set()).add(file.path)
+
+    def oldest(self, state: State) -> datetime | None:
+        """Return the moment since which every file was read, or made; None where there are none."""
+        return min(map(self._since, state.blocks.values()), default=None)
+
+    def progress(self, before: Progress, state: State) -> Progress:
+        """Return what to remember, of blocks that are still there."""
+        read: dict[str, list[str]] = {}
+        for block, when in self._read.items():
+            if block in state.blocks:
+                read.setdefault(iso(when), []).append(block)
+        return before.model_copy(
+            update={
+                "at": self._now,
+                "read": {when: tuple(blocks) for when, blocks in read.items()},
+                "decoded": tuple(sorted(block for block in self._decoded if block in state.blocks)),
+                "reader": READER,
+                "under_way": {block: begun for block, begun in self._under_way.items() if block in state.blocks},
+                "damaged": {block: tuple(sorted(paths)) for block, paths in self._damaged.items() if paths},
+            }
+        )

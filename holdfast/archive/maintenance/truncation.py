@@ -1,0 +1,281 @@
+"""Truncation: removes the blocks that nothing needs which is to stay. Only a commit; vacuum deletes the files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.format.model import iso
+from holdfast.archive.format.state import Change
+from holdfast.archive.history.holds import check_holds
+from holdfast.archive.history.restore_points import intervals, only_source, source_names
+from holdfast.archive.history.timeline import stream_tip
+from holdfast.archive.maintenance.reachability import Needs
+from holdfast.archive.maintenance.retention import kept, points_of
+from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.common.lsn import show_position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from holdfast.archive.archive import Archive
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.state import State
+    from holdfast.archive.history.restore_points import Interval
+    from holdfast.archive.maintenance.retention import Kept, RestorePoint, Rules
+
+_CLOCKS_DIFFER: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class PointPlan:
+    """A restore point, and what becomes of it.
+
+    :param why: what keeps it; empty where nothing does. It may stay all the same, since its blocks are needed.
+    """
+
+    point: RestorePoint
+    why: tuple[str, ...]
+    stays: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {
+            "at": iso(self.point.at),
+            "commit": self.point.commit,
+            "position": show_position(self.point.position),
+            "stays": self.stays,
+            "why": list(self.why),
+        }
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """What becomes of one source.
+
+    :param points: all its restore points, the oldest first.
+    :param removed: ids of the blocks that go.
+    :param before, after: its restorable intervals.
+    """
+
+    source: str
+    points: tuple[PointPlan, ...]
+    removed: tuple[str, ...]
+    before: tuple[Interval, ...]
+    after: tuple[Interval, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """Return what becomes of it in numbers, and what can be restored before and after."""
+        stay = sum(each.stays for each in self.points)
+        return {
+            "source": self.source,
+            "points_kept": stay,
+            "points_removed": len(self.points) - stay,
+            "blocks_removed": len(self.removed),
+            "restorable_before": _spans(self.before),
+            "restorable_after": _spans(self.after),
+        }
+
+
+@dataclass(frozen=True)
+class TruncationPlan:
+    """What a truncation is to do.
+
+    :param size: bytes of the files that nobody names any more.
+    """
+
+    sources: tuple[SourcePlan, ...]
+    size: int
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Return the ids of the blocks that go."""
+        return tuple(identity for source in self.sources for identity in source.removed)
+
+    def summary(self) -> dict[str, Any]:
+        """Return numbers of blocks and bytes, and for each source what becomes of it."""
+        return {
+            "blocks_removed": len(self.removed),
+            "bytes": self.size,
+            "sources": [source.summary() for source in self.sources],
+        }
+
+    def details(self) -> dict[str, Any]:
+        """Return the summary with every restore point, and why it stays."""
+        sources = [
+            {**source.summary(), "points": [each.to_dict() for each in source.points]} for source in self.sources
+        ]
+        return {**self.summary(), "sources": sources}
+
+
+def plan_truncation(
+    state: State, rules: Rules, now: datetime, *, source: str | None = None, min_chains: int = 1
+) -> TruncationPlan:
+    """Find the blocks that nothing needs which the rules, holds and the newest backups keep.
+
+    :param now: by the store's clock.
+    :param source: only this one's; None: every one's that has blocks here, whether archives.yaml names it or not.
+    :param min_chains: so many of the newest full backups stay, with all that follows them.
+    :raises UsageError: there is no such source.
+    :raises RefusedError: the newest commit is of a later time than `now`, or a hold would lose its point.
+    """
+    _check_clock(state, now)
+    names = source_names(state) if source is None else (only_source(state, source),)
+    sources = tuple(_plan_source(state, name, rules, now, min_chains) for name in names)
+    removed = {identity for each in sources for identity in each.removed}
+    if removed and state.holds:
+        left = {each: placed for each, placed in state.blocks.items() if each not in removed}
+        check_holds(state, replace(state, blocks=left))
+    return TruncationPlan(sources, _freed(state, removed))
+
+
+def truncate(
+    archive: Archive,
+    rules: Rules,
+    *,
+    check: Callable[[], None],
+    fence: str | None,
+    source: str | None = None,
+    min_chains: int = 1,
+) -> dict[str, Any]:
+    """Remove what is not to stay, by one commit; by none where there is nothing to remove.
+
+    :param check: raises if a lock of the plan "truncation" is no longer held.
+    :param fence: transaction id of its write lock.
+    :returns: `commit`, which is None where none was made, and the summary of the plan.
+    :raises UsageError, RefusedError: as `plan_truncation`.
+    """
+    plans: list[TruncationPlan] = []
+
+    def plan(state: State) -> Change:
+        now = archive.store.list(IDENTITY_KEY).now
+        plans.append(plan_truncation(state, rules, now, source=source, min_chains=min_chains))
+        if not plans[-1].removed:
+            raise _NothingToRemoveError
+        return Change(kind="truncation", remove=plans[-1].removed)
+
+    try:
+        commit = archive.add(plan, check=check, fence=fence).sequence
+    except _NothingToRemoveError:
+        return {"commit": None, **plans[-1].summary()}
+    return {"commit": commit, **plans[-1].summary()}
+
+
+class _NothingToRemoveError(Exception):
+    """Ends the making of a commit that would do nothing."""
+
+
+def _check_clock(state: State, now: datetime) -> None:
+    if state.at is not None and state.at > now + _CLOCKS_DIFFER:
+        raise RefusedError(
+            f"the store's clock says {iso(now)}, but the newest commit is of {iso(state.at)}: it was set back, or ran "
+            "ahead before. Nothing is removed by a clock that is wrong: set it right, or wait until it is past that"
+        )
+
+
+def _plan_source(state: State, name: str, rules: Rules, now: datetime, min_chains: int) -> SourcePlan:
+    before = intervals(state, name)
+    holds = [hold for hold in state.holds.values() if hold.source == name]
+    spans = list(kept(before, rules, holds, now, min_chains))
+    needed = _needed(spans)
+    if tip := stream_tip(state, name):
+        needed.add(tip.home or tip.id)
+    removed = tuple(each for each, placed in state.blocks.items() if placed.source == name and each not in needed)
+    rest = {each: placed for each, placed in state.blocks.items() if placed.source == name and each in needed}
+    after = intervals(replace(state, blocks=rest), name)
+    points = _points(before, spans, after)
+    lost = [each.point for each in points if each.why and not each.stays]
+    if lost:
+        raise HoldfastError(
+            f"this plan would lose {name} at {iso(lost[0].at)} (commit:{lost[0].commit}), which is to stay: nothing "
+            "was removed. Please report it"
+        )
+    return SourcePlan(name, points, removed, before, after)
+
+
+def _needed(spans: Iterable[Kept]) -> set[str]:
+    chains: dict[int, Needs] = {}
+    for span in spans:
+        chain = span.interval.chain
+        needs = chains.get(id(chain)) or chains.setdefault(id(chain), Needs(chain))
+        needs.keep(span.low, span.high)
+    return {identity for needs in chains.values() for identity in needs.ids()}
+
+
+def _points(before: Sequence[Interval], spans: Iterable[Kept], after: Sequence[Interval]) -> tuple[PointPlan, ...]:
+    """Return the points there are, with what keeps them, and whether they stay."""
+    chosen: dict[tuple[int, int], list[str]] = {}
+    open_from: dict[tuple[int, str], int] = {}
+    ranges: list[Kept] = []
+    for span in spans:
+        chain = id(span.interval.chain)
+        if span.low == span.high:
+            chosen.setdefault((chain, span.low), []).append(span.why)
+        elif span.high is None:
+            open_from[chain, span.why] = min(span.low, open_from.get((chain, span.why), span.low))
+        else:
+            ranges.append(span)
+    behind: dict[int, list[tuple[str, int]]] = {}
+    for (chain, why), low in open_from.items():
+        behind.setdefault(chain, []).append((why, low))
+    origin = {placed.id: id(each.chain) for each in before for placed in each.chain.snapshots}
+    # Where backups end at the same position, another one may name it from now on.
+    left = {(origin[each.interval.chain.snapshots[0].id], each.position): each.commit for each in points_of(after)}
+    found = []
+    for point in points_of(before):
+        chain = id(point.interval.chain)
+        reasons = [*chosen.get((chain, point.position), ())]
+        reasons += [why for why, low in behind.get(chain, ()) if low <= point.position]
+        reasons += [span.why for span in ranges if span.holds(point)]
+        commit = left.get((chain, point.position))
+        named = point if commit is None else replace(point, commit=commit)
+        found.append(PointPlan(named, tuple(dict.fromkeys(reasons)), commit is not None))
+    return tuple(found)
+
+
+def _freed(state: State, removed: set[str]) -> int:
+    """Return the bytes of files that nobody names once blocks are removed.
+
+    Files that tell of a schema or of sequences are named by other blocks than the one they were stored with, and those
+    of tables that have not changed by snapshots that were made of older ones.
+    """
+    staying = _shared(placed for each, placed in state.blocks.items() if each not in removed)
+    going = _shared(state.blocks[each] for each in removed)
+    own = sum(state.blocks[each].size for each in removed)
+    still_named = sum(size for path, size in staying.items() if removed.intersection(path.split("/")))
+    left_over = sum(
+        size
+        for path, size in going.items()
+        if path not in staying and not any(part in state.blocks for part in path.split("/"))
+    )
+    return own - still_named + left_over
+
+
+def _shared(blocks: Iterable[Placed]) -> Mapping[str, int]:
+    """Return the files of blocks that others may name, with their sizes."""
+    return {file.path: file.size for placed in blocks for file in _may_share(placed)}
+
+
+def _may_share(placed: Placed) -> Iterable[FileRecord]:
+    if placed.head.after is not None:
+        return placed.head.files()
+    blocks = (placed.head, *(part.block for part in placed.head.parts))
+    return [file for block in blocks for file in (block.catalog, block.schema_dump, block.sequences) if file]
+
+
+def _spans(found: Iterable[Interval]) -> list[dict[str, Any]]:
+    """Return intervals as people and scripts are told of them."""
+    return [
+        {"from": iso(each.start), "to": iso(each.end), "commit": each.placed.number, "whole": each.whole}
+        for each in found
+    ]
+
+
+def runs_of(points: Iterable[PointPlan]) -> list[tuple[PointPlan, ...]]:
+    """Return points that follow each other and stay, or go, for the same reasons, together."""
+    return [tuple(some) for _, some in groupby(points, key=lambda each: (each.stays, each.why))]

@@ -1,0 +1,417 @@
+"""Verification: is everything that the commits name there, and is it what was written?
+
+Files are looked at in chunks, each under the lock `history`, and the archive is opened anew for each: what was removed
+meanwhile is left out, and a vacuum that waits comes in between.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.archive.files.file_index import content_problem, files_of, size_problem, wrong_size
+from holdfast.archive.format.commits import commit_key, number_of
+from holdfast.archive.format.model import iso
+from holdfast.archive.format.runs import RunRecord
+from holdfast.archive.maintenance.chunks import Chunks
+from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
+from holdfast.archive.maintenance.damage_report import Costs
+from holdfast.archive.maintenance.scrub_schedule import Progress, Scrub, read_progress, write_progress
+from holdfast.common.cleanup import tidy
+from holdfast.common.errors import DamagedError
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    from holdfast.archive.archive import Archive
+    from holdfast.archive.files.file_index import NamedFile, Problem
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.maintenance.damage_report import Cost
+    from holdfast.storage import ObjectStore
+
+    ReadAll = Callable[[Sequence[NamedFile]], Iterable[Problem | None]]
+    """Reads files and returns what is wrong with each, in their order; None where nothing is."""
+
+_READERS: Final = max(4, min(8, 2 * (os.cpu_count() or 2)))
+"""More than cores: while one hashes, another one waits for the disk."""
+
+_DECODING: Final = _READERS // 2
+"""Whoever decodes a file has it in memory as a whole."""
+
+_ASKING: Final = 16
+_REMEMBERED_EVERY_S: Final = 60.0
+
+BACKUP: Final = "the backup"
+"""What a commit holds."""
+
+THE_ARCHIVE: Final = "the archive"
+"""Stands for the source of a commit of which nobody knows what it holds."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One thing that is not as it was written, and what it costs.
+
+    :param what: the file, and what is wrong with it.
+    :param table: `schema.table`, of a pack the first one and how many more, "schema" for the files that describe the
+        schema, "transactions" for those that tell when they were committed, "the backup" for a commit.
+    :param commit: the one that it belongs to.
+    :param path: of the file.
+    :param source: "" of a commit that holds no backup.
+    :param costs: what cannot be restored whole without it.
+    :param replaceable: it is a file of a block, and missing or not what was written: a copy or another replica may have
+        it. Commits only a copy has, and what was written so is the same at every place.
+    """
+
+    what: str
+    table: str
+    source: str
+    commit: int
+    path: str = ""
+    costs: tuple[Cost, ...] = ()
+    replaceable: bool = False
+
+    def __str__(self) -> str:
+        holds = f"it holds {self.table} of {self.source}, restore point commit:{self.commit}"
+        if not self.commit:
+            holds = "it is no commit"
+        elif self.source in ("", THE_ARCHIVE):
+            what = "and nobody knows what it holds" if self.source else "which holds no backup"
+            holds = f"it is commit {self.commit}, {what}"
+        said = f"{self.what}; {holds}"
+        return f"{said}; needed for {', '.join(map(str, self.costs))}" if self.costs else said
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it costs as `--json` prints it."""
+        return {
+            "file": self.path,
+            "table": self.table,
+            "source": self.source,
+            "commit": self.commit,
+            "replaceable": self.replaceable,
+            "needed_for": [cost.describe() for cost in self.costs],
+        }
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was looked at and what was found.
+
+    :param commits: how many the archive has, `blocks` likewise; `files` that were looked at, of `size` bytes.
+    :param since: every file of the archive was read after this moment, or made after it; None where not all is known.
+    """
+
+    commits: int
+    blocks: int
+    files: int
+    size: int
+    deep: bool
+    damage: tuple[Damage, ...]
+    since: datetime | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        return {
+            "commits": self.commits,
+            "blocks": self.blocks,
+            "files": self.files,
+            "bytes": self.size,
+            "deep": self.deep,
+            "damage": [str(each) for each in self.damage],
+            "costs": [each.describe() for each in self.damage],
+            "read_since": iso(self.since) if self.since else None,
+        }
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is looked at.
+
+    :param deep: read files, those first that were not read for longest; else compare sizes with listings.
+    :param new: only commits that were not verified yet, and the files that they brought.
+    :param budget: bytes to read, or for how long to read, at most.
+    :param within: read as much as is needed to have read all in this time, if that is done again and again.
+    """
+
+    deep: bool = False
+    new: bool = False
+    budget: int | timedelta | None = None
+    within: timedelta | None = None
+
+    def arguments(self) -> list[str]:
+        """Return it as arguments of the Spark application."""
+        arguments = [*(["--deep"] if self.deep else []), *(["--new"] if self.new else [])]
+        if self.budget is not None:
+            bounds = f"{self.budget.total_seconds()}s" if isinstance(self.budget, timedelta) else f"{self.budget}B"
+            arguments += ["--budget", bounds]
+        if self.within is not None:
+            arguments += ["--within", f"{self.within.total_seconds()}s"]
+        return arguments
+
+    @property
+    def is_part(self) -> bool:
+        """Say whether not all files are read: the next time goes on where this one ends."""
+        return self.budget is not None or self.within is not None
+
+
+def verify(
+    archive: Archive, *, deep: bool = False, on_file: Callable[[FileRecord], None] = lambda record: None
+) -> Verification:
+    """Check an opened archive, all of it, and remember nothing of that.
+
+    That the newest commits are missing shows in no chain: there the records of the runs that made them bear witness.
+
+    :param deep: read every file: checksum, Parquet pages and row count; else compare sizes with one listing.
+    :param on_file: called for every file that was checked.
+    """
+    return Verifier(archive, Scope(deep=deep), on_file=on_file).run(Progress())
+
+
+def verify_and_remember(
+    archive: Archive,
+    scope: Scope,
+    *,
+    reading: Callable[[], AbstractContextManager[object]] = nullcontext,
+    read_all: ReadAll | None = None,
+    check: Callable[[], None] = lambda: None,
+    on_file: Callable[[FileRecord], None] = lambda record: None,
+) -> Verification:
+    """Check an archive, or a part of it, going on where earlier verifications ended.
+
+    :param reading: keeps files from being deleted while a chunk of them is looked at.
+    :param read_all: reads files; the default does so in threads of this process.
+    :param check: raises if this work must not go on.
+    """
+    verifier = Verifier(archive, scope, reading=reading, read_all=read_all, check=check, on_file=on_file)
+    return verifier.run(read_progress(archive.store), remember=True)
+
+
+class Verifier:
+    """One verification; parameters as those of `verify_and_remember`."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        scope: Scope,
+        *,
+        reading: Callable[[], AbstractContextManager[object]] = nullcontext,
+        read_all: ReadAll | None = None,
+        check: Callable[[], None] = lambda: None,
+        on_file: Callable[[FileRecord], None] = lambda record: None,
+    ) -> None:
+        self._archive = archive
+        self._store: ObjectStore = archive.store
+        self._scope = scope
+        self._reading = reading
+        self._read_all = read_all or self._read_here
+        self._check = check
+        self._on_file = on_file
+        self._files = 0
+        self._size = 0
+        self._broken: dict[int, str] = {}
+        self._damaged: dict[str, tuple[NamedFile, Problem]] = {}
+
+    def run(self, progress: Progress, *, remember: bool = False) -> Verification:
+        """Do it.
+
+        :param progress: what was verified before.
+        :param remember: write down what is verified now, for the next time.
+        """
+        scope, since = self._scope, None
+        part = scope.new or scope.is_part
+        with self._reading():
+            self._archive.refresh()
+            state = self._archive.state
+            after = self._chain(progress if part else Progress())
+            if not scope.deep or part:
+                self._look_at_files(progress.seen if part else 0)
+        if not self._damaged and not self._broken:
+            after = after.model_copy(update={"seen": state.sequence})
+        progress = progress.model_copy(update={name: getattr(after, name) for name in ("chain", "tip", "seen")})
+        if scope.deep:
+            progress, since = self._read_files(progress, remember=remember)
+        if remember:
+            write_progress(self._store, progress)
+        damage = (*self._behind(), *_lost_commits(self._archive), *self._told())
+        return Verification(
+            commits=self._archive.state.sequence,
+            blocks=len(self._archive.state.blocks),
+            files=self._files + sum(each.table == BACKUP for each in damage),
+            size=self._size,
+            deep=scope.deep,
+            damage=damage,
+            since=since,
+        )
+
+    def _chain(self, progress: Progress) -> Progress:
+        """Read the commits that were not verified before; say up to where they are now."""
+        state = self._archive.state
+        self._broken.update(broken_commits(self._archive, since=progress.chain, tip=progress.tip))
+        if self._broken:
+            return progress
+        return progress.model_copy(update={"chain": state.sequence, "tip": state.tip})
+
+    def _look_at_files(self, seen: int) -> None:
+        """Compare the sizes of the files of blocks that were added behind a commit: with one listing, where all are."""
+        blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
+        files = {file.path: file for found in self._named(blocks) for file in found}
+        if seen:
+            with ThreadPoolExecutor(_ASKING) as pool:
+                found = dict(zip(files, pool.map(lambda file: size_problem(self._store, file.record), files.values()),
+                                 strict=True))  # fmt: skip
+        else:
+            sizes = {each.key: each.size for each in self._store.list("data/").objects}
+            found = {path: wrong_size(file.record, sizes.get(path)) for path, file in files.items()}
+        for path, file in files.items():
+            if not self._scope.deep:
+                self._count(file)
+            if (problem := found[path]) is not None:
+                self._damaged[path] = (file, problem)
+
+    def _named(self, blocks: Sequence[Placed]) -> Iterator[list[NamedFile]]:
+        with ThreadPoolExecutor(_ASKING) as pool:
+            for placed, files in zip(blocks, pool.map(_outcome, blocks), strict=True):
+                if isinstance(files, DamagedError):
+                    self._broken.setdefault(placed.commit, str(files))
+                else:
+                    yield files
+
+    def _count(self, file: NamedFile) -> None:
+        self._files += 1
+        self._size += file.record.size
+        self._on_file(file.record)
+
+    def _read_files(self, progress: Progress, *, remember: bool) -> tuple[Progress, datetime | None]:
+        """Read files, chunk after chunk, until all are read or the budget is spent."""
+        now = self._store.list(IDENTITY_KEY).now
+        scrub = Scrub(self._archive.state, progress, now, anew=not self._scope.is_part)
+        chunks = Chunks(scrub.files(), *self._bounds(scrub))
+        remembered = time.monotonic()
+        try:
+            for chunk in chunks:
+                self._check()
+                bad = self._read_chunk(chunk)
+                scrub.account(chunk, [file for file, _ in bad])
+                self._damaged.update((file.path, (file, problem)) for file, problem in bad)
+                if remember and time.monotonic() - remembered > _REMEMBERED_EVERY_S:
+                    write_progress(self._store, scrub.progress(progress, self._archive.state))
+                    remembered = time.monotonic()
+        except Exception as error:
+            if remember:
+                tidy(error, lambda: write_progress(self._store, scrub.progress(progress, self._archive.state)))
+            raise
+        scrub.account(())
+        for commit, said in scrub.untold.items():
+            self._broken.setdefault(commit, said)
+        return scrub.progress(progress, self._archive.state), scrub.oldest(self._archive.state)
+
+    def _bounds(self, scrub: Scrub) -> tuple[float, float]:
+        """Return how many bytes may be read, and for how many seconds."""
+        size, seconds = float("inf"), float("inf")
+        if isinstance(self._scope.budget, timedelta):
+            seconds = self._scope.budget.total_seconds()
+        elif self._scope.budget is not None:
+            size = self._scope.budget
+        if self._scope.within is not None:
+            size = min(size, scrub.share(self._scope.within))
+        return size, seconds
+
+    def _read_chunk(self, chunk: Sequence[NamedFile]) -> list[tuple[NamedFile, Problem]]:
+        """Read files of blocks that are still there; return those that are damaged."""
+        with self._reading():
+            self._archive.refresh()
+            wanted = [file for file in chunk if file.block in self._archive.state.blocks]
+            found = [(file, bad) for file, bad in zip(wanted, self._read_all(wanted), strict=True) if bad is not None]
+        for file in wanted:
+            self._count(file)
+        if found:  # whoever was held up for longer than its lock lasts may have read what was removed meanwhile
+            self._archive.refresh()
+        return [(file, bad) for file, bad in found if file.block in self._archive.state.blocks]
+
+    def _read_here(self, files: Sequence[NamedFile]) -> Iterable[Problem | None]:
+        decoding = threading.Semaphore(_DECODING)
+
+        def read(file: NamedFile) -> Problem | None:
+            with nullcontext() if file.is_decoded else decoding:
+                return content_problem(self._store, file)
+
+        with ThreadPoolExecutor(_READERS) as pool:
+            return list(pool.map(read, files))
+
+    def _behind(self) -> Iterator[Damage]:
+        """Yield the commits that cut the archive's state off, and what was backed up behind the first of them."""
+        state = self._archive.state
+        if not state.cut_off:
+            return
+        whole, bad = commits_behind(self._archive)
+        costs = Costs(state).behind(whole)
+        for key, said in bad.items():
+            yield Damage(said, BACKUP, THE_ARCHIVE, number_of(key) or 0, key, costs)
+
+    def _told(self) -> Iterator[Damage]:
+        state = self._archive.state
+        costs = Costs(state)
+        for commit, said in sorted(self._broken.items()):
+            sources = {placed.source for placed in state.blocks.values() if placed.commit == commit}
+            for source in sorted(sources) or [""]:
+                yield Damage(said, BACKUP, source, commit, commit_key(commit), costs.of_commit(source, commit))
+        for file, problem in self._damaged.values():
+            if file.block in state.blocks:
+                yield Damage(
+                    problem.said,
+                    file.holds,
+                    file.source,
+                    file.commit,
+                    file.path,
+                    costs.of(file),
+                    replaceable=not problem.is_as_written,
+                )
+
+
+def _outcome(placed: Placed) -> list[NamedFile] | DamagedError:
+    try:
+        return files_of(placed)
+    except DamagedError as error:
+        return error
+
+
+def _lost_commits(archive: Archive) -> Iterator[Damage]:
+    """Yield the commits that a run says it made after the newest one that is there, and that are not there.
+
+    Of a replica, runs name other numbers than its own commits', and its log tells how far it is to be.
+    """
+    if archive.state.log is not None:
+        return
+    since = archive.state.at
+    behind = archive.state.sequence + bool(archive.state.cut_off)
+    last = {found.key.rpartition("/")[0]: found for found in archive.store.list("runs/").objects}
+    for found in last.values():
+        if since is not None and found.modified < since:
+            continue
+        try:
+            result = RunRecord.from_bytes(archive.store.get(found.key), found.key).result or {}
+        except DamagedError:  # nothing that can be restored depends on it
+            continue
+        number = result.get("commit")
+        if isinstance(number, int) and number > behind and not _is_there(archive, commit_key(number)):
+            what = f"{commit_key(number)} is missing, which {found.key} says was made: put it back from a copy"
+            yield Damage(what, BACKUP, str(result.get("source") or ""), number, commit_key(number))
+
+
+def _is_there(archive: Archive, key: str) -> bool:
+    try:
+        archive.store.head(key)
+    except ObjectNotFound:
+        return False
+    return True

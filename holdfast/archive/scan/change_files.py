@@ -1,0 +1,227 @@
+"""Data files of a table read as one: each row has a place, counted from 0, which is the same at every reading."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.archive.files.blocks import read_groups
+from holdfast.archive.scan.projection import Shape
+from holdfast.common.field_ids import LSN, OP, SEQ, field_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from holdfast.archive.files.data_files import Readable
+    from holdfast.archive.format.model import FileRecord
+
+_BITS: Final = 63
+
+_RUN_BYTES: Final = 1 << 20
+"""Of small files that are read one after the other, as they are stored."""
+
+_PART_BYTES: Final = 4 << 20
+"""Of small batches that are put together."""
+
+_KEPT_BYTES: Final = 16 << 20
+"""Of rows of small files, in Arrow, that are kept for the next reading."""
+
+_AT_ONCE: Final = 4
+"""Small files that are read at the same time: from a cloud, each takes a request's time."""
+
+_AWAY_S: Final = 0.002
+"""A small file that is read in less is on this machine: threads would take longer to take turns than to read."""
+
+_TRIED: Final = 3
+"""Small files of which one tells, read in less, that they are on this machine: it may have been busy with others."""
+
+_FEW_ROWS: Final = 8192
+"""No more are in a small file, so that few of those at once take little memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a file, or of small ones, one after the other.
+
+    :param start: the place of the first one.
+    """
+
+    start: int
+    batch: pa.RecordBatch
+
+    @property
+    def end(self) -> int:
+        """Return the place behind the last one."""
+        return self.start + len(self.batch)
+
+    def column(self, number: int) -> pa.Array:
+        """Return the column with this field id."""
+        return self.batch.column([field_id(each) for each in self.batch.schema].index(number))
+
+    def places(self) -> pa.Array:
+        """Return the place of each row."""
+        return pa.array(np.arange(self.start, self.end, dtype=np.int64))
+
+
+class Files:
+    """Data files in a certain order."""
+
+    def __init__(self, store: Readable, files: Sequence[FileRecord]) -> None:
+        self._store = store
+        self._files = files
+        self._kept: dict[int, list[pa.RecordBatch]] = {}
+        self._room = _KEPT_BYTES
+
+    def read(
+        self, wanted: Callable[[int, int], bool] = lambda start, end: True, *, ids: Container[int] | None = None
+    ) -> Iterator[Part]:
+        """Yield the rows of the files, a row group or less at a time; those of small files come together.
+
+        :param wanted: asked of each file, of each row group of a large one, or of small ones together, with
+            the places of the first row and behind the last: whether to read it.
+        :param ids: of the fields to read, and maybe others; None: all.
+        """
+        end = 0
+        for number, files in enumerate(self._runs()):
+            start, end = end, end + sum(file.rows for file in files)
+            if end > start and wanted(start, end):
+                yield from self._parts(number, files, start, wanted, ids)
+
+    def _parts(
+        self,
+        number: int,
+        files: Sequence[FileRecord],
+        start: int,
+        wanted: Callable[[int, int], bool],
+        ids: Container[int] | None,
+    ) -> Iterator[Part]:
+        if len(files) == 1 and not _is_small(files[0]):
+            groups = read_groups(
+                self._store, files[0], ids=ids, wanted=lambda first, behind: wanted(start + first, start + behind)
+            )
+            for first, batch in groups:
+                yield Part(start + first, batch)
+            return
+        for batch in self._batches(number, files, ids):
+            yield Part(start, batch)
+            start += batch.num_rows
+
+    def _batches(
+        self, number: int, files: Sequence[FileRecord], ids: Container[int] | None
+    ) -> Iterable[pa.RecordBatch]:
+        """Return the rows of a run of files; where they are few they are kept, since most are read twice."""
+        if number in self._kept:
+            return self._kept[number]
+        if any(not _is_small(file) for file in files):
+            return _joined(batch for file in files for batch in self._read(file, ids))
+        keep = self._room > 0
+        found = list(_joined(self._small(files, None if keep else ids)))
+        size = sum(batch.nbytes for batch in found)
+        if keep and size <= self._room:
+            self._room -= size
+            self._kept[number] = found
+        elif keep:
+            self._room = 0
+        return found
+
+    def _small(self, files: Sequence[FileRecord], ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of small files, of which several are read at a time where each takes its time."""
+
+        def read(file: FileRecord) -> list[pa.RecordBatch]:
+            return list(self._read(file, ids))
+
+        left = list(files)
+        for file in left[:_TRIED]:
+            began = time.perf_counter()
+            yield from read(file)
+            del left[0]
+            if time.perf_counter() - began < _AWAY_S:
+                yield from chain.from_iterable(map(read, left))
+                return
+        if left:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(left))) as pool:
+                yield from chain.from_iterable(pool.map(read, left))
+
+    def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
+        return (batch for _, batch in read_groups(self._store, file, ids=ids))
+
+    def _runs(self) -> Iterator[list[FileRecord]]:
+        """Yield the files in their order, small ones together."""
+        run: list[FileRecord] = []
+        size = 0
+        for file in self._files:
+            if run and size + file.size > _RUN_BYTES:
+                yield run
+                run, size = [], 0
+            run.append(file)
+            size += file.size
+        if run:
+            yield run
+
+
+def _is_small(file: FileRecord) -> bool:
+    return file.size <= _RUN_BYTES and file.rows <= _FEW_ROWS
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put small batches of one form together: what is done with a part takes longer than its rows."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        same = not waiting or batch.schema.equals(waiting[0].schema, check_metadata=True)
+        if waiting and (not same or size + batch.nbytes > _PART_BYTES):
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
+class Shaper:
+    """Brings parts in several forms to one; looks at each form once."""
+
+    def __init__(self, wanted: pa.Schema, missing: Mapping[int, pa.Scalar]) -> None:
+        self.wanted = wanted
+        self._missing = missing
+        self._written: pa.Schema | None = None
+        self._shape: Shape | None = None
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch in the wanted form."""
+        if self._shape is None or self._written is None or not batch.schema.equals(self._written, check_metadata=True):
+            self._written, self._shape = batch.schema, Shape(batch.schema, self.wanted, self._missing)
+        return self._shape.apply(batch)
+
+
+def within(part: Part, since: int, upto: int) -> pa.Array:
+    """Return which rows of a part are changes of transactions between two positions."""
+    lsn = part.column(LSN)
+    return pc.and_(pc.greater_equal(lsn, since), pc.less(lsn, upto))
+
+
+def order_of(lsn: int, seq: int) -> int:
+    """Return one number that changes are ordered by."""
+    return (lsn << _BITS) + seq
+
+
+ORDER_SQL: Final = f"lsn::hugeint * {1 << _BITS} + seq"
+"""The same in SQL."""
+
+
+def last_truncation(part: Part, chosen: pa.Array) -> int | None:
+    """Return the order of the last change that emptied the table; None where there is none."""
+    found: NDArray[np.int64] = np.flatnonzero(pc.and_(chosen, pc.equal(part.column(OP), "T")))
+    if not len(found):
+        return None
+    lsn, seq = part.column(LSN).take(pa.array(found)), part.column(SEQ).take(pa.array(found))
+    return max(order_of(*each) for each in zip(lsn.to_pylist(), seq.to_pylist(), strict=True))

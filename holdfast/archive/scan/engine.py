@@ -1,0 +1,58 @@
+"""DuckDB within bounds: so much memory, what does not fit in one folder, no network, no extensions."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from holdfast.common.cleanup import tidied
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import duckdb
+
+_BYTES_PER_THREAD: Final = 128 << 20
+_SETTINGS: Final = (
+    "set python_enable_replacements = false",  # or a name in a query could mean one of our variables
+    "set autoinstall_known_extensions = false",
+    "set autoload_known_extensions = false",
+    "set preserve_insertion_order = false",
+    "set enable_external_access = false",
+    "set lock_configuration = true",
+)
+
+
+@contextmanager
+def open_engine(memory_bytes: int, spill: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database in memory that reads what is registered with it, and nothing else.
+
+    :param memory_bytes: DuckDB's own limit; a batch being read or given out comes on top.
+    :param spill: a folder for what does not fit; what is written there is gone at the end.
+    """
+    import duckdb  # most merges are of so little that they do without it
+
+    threads = max(1, min(os.cpu_count() or 1, memory_bytes // _BYTES_PER_THREAD))
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{memory_bytes}B",
+        "temp_directory": str(spill),
+        "threads": threads,
+    }
+    with duckdb.connect(":memory:", config=config) as connection:
+        for setting in _SETTINGS:
+            connection.execute(setting)
+        yield connection
+
+
+@contextmanager
+def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let tables that are made in the block be apart from all others, and go with it.
+
+    To open an engine takes 13 ms, and this a fifth of one.
+    """
+    connection.execute("attach ':memory:' as apart")
+    connection.execute("use apart")
+    with tidied(lambda: connection.execute("use memory"), lambda: connection.execute("detach apart")):
+        yield

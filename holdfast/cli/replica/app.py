@@ -1,0 +1,26 @@
+"""`holdfast replica`: an archive at several places that follow one update log. Works with Airflow down."""
+
+from __future__ import annotations
+
+import typer
+
+from holdfast.cli.replica.giving_up import give_up
+from holdfast.cli.replica.members import add, elect, remove
+from holdfast.cli.replica.rebuilding import rebuild_store
+from holdfast.cli.replica.status import status
+from holdfast.cli.replica.upkeep import recover, sync, trim
+
+replica_app = typer.Typer(
+    name="replica",
+    help="An archive at several places: replicas that follow one update log, which a coordination store keeps.",
+    no_args_is_help=True,
+)
+replica_app.command()(add)
+replica_app.command()(status)
+replica_app.command()(sync)
+replica_app.command()(trim)
+replica_app.command()(recover)
+replica_app.command()(elect)
+replica_app.command()(give_up)
+replica_app.command()(rebuild_store)
+replica_app.command()(remove)

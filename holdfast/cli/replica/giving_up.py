@@ -1,0 +1,70 @@
+"""`holdfast replica give-up`: go on without an entry whose files no replica has any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.replica.options import OfArchive, ask
+from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.replication.work import abandon
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.replication.log.replicas import LogState
+    from holdfast.replication.work.abandon import GivingUp
+
+
+def give_up(
+    index: Annotated[int, typer.Argument(metavar="INDEX", min=1, help="Of the entry, as the sync that fails says it.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be given up, and change nothing.")] = False,
+    store: Store = None,
+    archive: OfArchive = None,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Go on without an entry whose files no replica has any more, and without what was built on it.
+
+    Refused while a replica that is not lost cannot be asked. The source's next backup names the gap.
+    """
+    output = Output(as_json=as_json)
+    with ask(store, archive) as asked:
+        log = asked.log()
+        if dry_run:
+            done = abandon.prepare(asked.coordination, log.archive, index, places=asked.place)
+            value = _value(log, done, None)
+        else:
+            done, entry = abandon.give_up(asked.coordination, log.archive, index, wait=wait, places=asked.place)
+            value = _value(log, done, entry)
+    output.result(value, lambda console: _show(console, value))
+
+
+def _value(log: LogState, done: GivingUp, entry: int | None) -> dict[str, Any]:
+    return {
+        "archive": log.archive,
+        "name": log.name,
+        "missing": list(done.missing),
+        "given_up": [
+            {"entry": each.index, "kind": each.change.kind, "blocks": [block.id for block in each.change.add]}
+            for each in done.entries
+        ],
+        "sources": sorted(done.ends),
+        "entry": entry,
+        "dry_run": entry is None,
+    }
+
+
+def _show(console: Console, value: dict[str, Any]) -> None:
+    console.print(f"at no place: {', '.join(value['missing'])}", markup=False)
+    said = ", ".join(f"{each['entry']} ({each['kind']})" for each in value["given_up"])
+    would = "would be" if value["dry_run"] else "are"
+    console.print(f"of {value['name']} {would} given up: entries {said}", markup=False)
+    if not value["dry_run"]:
+        console.print(
+            f"entry {value['entry']} says so. Now: holdfast replica sync --all, then back up "
+            f"{', '.join(value['sources'])}",
+            markup=False,
+        )

@@ -1,0 +1,214 @@
+"""`holdfast replica add`, `elect` and `remove`: which replicas an archive has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from holdfast.archive import Archive
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.cli.replica.options import AnyReplica, Asked, OfArchive, Replica, ask
+from holdfast.cli.replica.status import log_words
+from holdfast.cli.replica.upkeep import brought, recover_replica, recovered_value
+from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, show_rows
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_model import Name
+from holdfast.replication.log.replicas import add as add_row
+from holdfast.replication.log.replicas import log_states, replicas
+from holdfast.replication.log.replicas import remove as remove_row
+from holdfast.replication.work import membership
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.replication.log.replicas import LogState
+    from holdfast.storage import ObjectStore
+
+
+def add(
+    name: Annotated[str, typer.Argument(help="What to call the replica.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="An archive without replicas, or an empty place.")],
+    store: Store = None,
+    archive: OfArchive = None,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Make an archive the first replica of its update log; make an empty place, or a copy, another one.
+
+    Stopped, it goes on when run again.
+    """
+    output = Output(as_json=as_json)
+    _check_name(name)
+    with ask(store, archive, create=True) as asked:
+        _check_configured(asked, name, url)
+        place = asked.place(url)
+        there = _archive_at(place)
+        if there is not None and there.identity.id not in _known(asked):
+            value = _found(asked, place, there, name, wait)
+        else:
+            value = _add(asked, place, there, name, wait, output)
+    output.result(value, lambda console: console.print(_added(value), markup=False))
+
+
+def _check_name(name: str) -> None:
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError as error:
+        raise UsageError(
+            f"{name!r} cannot name a replica: use letters, digits, '_', '.' and '-', at most 64, beginning with a "
+            "letter or digit"
+        ) from error
+
+
+def _check_configured(asked: Asked, name: str, url: str) -> None:
+    """Make sure that archives.yaml and the command mean the same place."""
+    said = ((asked.configured.replicas if asked.configured else None) or {}).get(name)
+    if said is not None and asked.place(said).url != asked.place(url).url:
+        raise UsageError(f"archives.yaml says that replica {name} of {asked.word} is at {said}: one of both is wrong")
+
+
+def _archive_at(place: ObjectStore) -> Archive | None:
+    try:
+        place.head(IDENTITY_KEY)
+    except ObjectNotFound:
+        return None
+    return Archive.open(place, recovering=True)
+
+
+def _known(asked: Asked) -> dict[str, LogState]:
+    return {log.archive: log for log in asked.coordination.run(log_states)}
+
+
+def _found(asked: Asked, place: ObjectStore, there: Archive, name: str, wait: float) -> dict[str, Any]:
+    """Make an archive that the store does not know the first replica."""
+    if asked.word is not None:
+        _check_meant(asked, place, there)
+    log = membership.found(asked.coordination, place, name, wait=wait)
+    return _added_value(log, name, place, first=True)
+
+
+def _check_meant(asked: Asked, place: ObjectStore, there: Archive) -> None:
+    """Make sure that an archive which the store does not know is the one that --archive says."""
+    try:
+        meant = asked.log()
+    except UsageError:
+        if asked.configured or asked.word in (there.identity.id, there.identity.name):
+            return
+        raise
+    raise UsageError(
+        f"{place.url} holds another archive ({there.identity.name}, {there.identity.id}) than {meant.name} "
+        f"({meant.archive}): a replica begins at an empty place"
+    )
+
+
+def _add(
+    asked: Asked, place: ObjectStore, there: Archive | None, name: str, wait: float, output: Output
+) -> dict[str, Any]:
+    """Make a place a replica of an archive that the store knows."""
+    known = _known(asked)
+    if not known:
+        raise UsageError(
+            f"{place.url} holds no archive, and {asked.coordination.url} knows none yet: the first replica is an "
+            "archive that exists ('holdfast init' makes one)"
+        )
+    log = known[there.identity.id] if there is not None and asked.word is None else asked.log()
+    before = asked.coordination.run(lambda c: replicas(c, log.archive))
+    asked.coordination.run(lambda c: add_row(c, log.archive, name=name, url=place.url))
+    if any(row.name == name and not row.is_lost for row in before):
+        output.say(f"{place.url} is replica {name} already")
+        return _added_value(log, name, place)
+    try:
+        done = recover_replica(asked, log, name, output, wait=wait)
+    except UsageError:
+        if all(row.name != name for row in before):  # the place cannot be one: as if it had not been asked for
+            asked.coordination.run(lambda c: remove_row(c, log.archive, name))
+        raise
+    return {**_added_value(log, name, place), **recovered_value(done)}
+
+
+def _added_value(log: LogState, name: str, place: ObjectStore, *, first: bool = False) -> dict[str, Any]:
+    value = {"archive": log.archive, "name": log.name, "replica": name, "url": place.url, "store": log.store}
+    return {**value, "first": first, "from": None, "files": 0, "bytes": 0, "kept": 0}
+
+
+def _added(value: dict[str, Any]) -> str:
+    said = f"{value['url']} is replica {value['replica']} of {value['name']}"
+    if value["first"]:
+        return f"{said}, the first one; its update log is in store {value['store']}"
+    return f"{said}; {brought(value)}" if value["from"] else said
+
+
+def elect(
+    name: AnyReplica = None,
+    lose_entries: Annotated[
+        bool,
+        typer.Option("--lose-entries", help="Give up entries that it does not have and the log has no longer."),
+    ] = False,
+    lose_acknowledged: Annotated[
+        bool, typer.Option("--lose-acknowledged", help="Also those that a quorum of replicas has acknowledged.")
+    ] = False,
+    store: Store = None,
+    archive: OfArchive = None,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Where all replicas are lost, make one of them the one to go on with; without a name, show what each has."""
+    output = Output(as_json=as_json)
+    with ask(store, archive) as asked:
+        log = asked.log()
+        if name is None:
+            _show_candidates(asked, log, output)
+            return
+        given_up = membership.elect(
+            asked.coordination,
+            log.archive,
+            name,
+            lose_entries=lose_entries,
+            lose_acknowledged=lose_acknowledged,
+            places=asked.place,
+            wait=wait,
+        )
+    value = {"archive": log.archive, "name": log.name, "elected": name, "given_up": given_up}
+    words = f"{log.name} goes on with {name}; {given_up:,} entries were given up. Now: holdfast replica recover --lost"
+    output.result(value, lambda console: console.print(words, markup=False))
+
+
+def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:
+    found = membership.candidates(asked.coordination, log.archive, asked.place)
+    values = [
+        {"name": each.name, "url": each.url, "index": each.index, "problem": each.problem or None} for each in found
+    ]
+
+    def show(console: Console) -> None:
+        console.print(f"{log.name}: {log_words({'head': log.head, 'log_start': log.start})}", markup=False)
+        head = ("replica", "url", "has entries up to", "")
+        show_rows(
+            console,
+            head,
+            [(each.name, each.url, "?" if each.index is None else str(each.index), each.problem) for each in found],
+        )
+
+    output.result({"archive": log.archive, "name": log.name, "candidates": values}, show)
+
+
+def remove(
+    name: Replica,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even where it has what no other one has, or is the last one.")
+    ] = False,
+    store: Store = None,
+    archive: OfArchive = None,
+    as_json: Json = False,
+) -> None:
+    """Forget a replica: nothing waits for it any more. What lies at its place is not changed."""
+    output = Output(as_json=as_json)
+    with ask(store, archive) as asked:
+        log, row = asked.log(), asked.row(name)
+        asked.coordination.run(lambda c: remove_row(c, log.archive, name, force=force))
+    value = {"archive": log.archive, "name": log.name, "removed": name, "url": row.url}
+    words = f"{name} is no replica of {log.name} any more; what lies at {row.url} was not changed"
+    output.result(value, lambda console: console.print(words, markup=False))

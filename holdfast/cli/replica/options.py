@@ -1,0 +1,98 @@
+"""What the commands of replicas share: the coordination store that is asked, and the archive that is meant."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.shared import places
+from holdfast.config.archives_yaml import find_config, load_config, read_archives
+from holdfast.replication.log.replicas import replica
+from holdfast.replication.log.store import ENVIRONMENT, is_there, opened
+from holdfast.replication.work import membership
+from holdfast.replication.work.upkeep import log_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.replication.log.replicas import LogState, ReplicaRow
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+OfArchive = Annotated[
+    str | None,
+    typer.Option(
+        "--archive",
+        metavar="ARCHIVE",
+        help="The archive: its name in archives.yaml or in the store, or its id. Default is the only one in the store.",
+    ),
+]
+Replica = Annotated[str, typer.Argument(metavar="NAME", help="The replica's name, as 'replica status' shows it.")]
+AnyReplica = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="The replica's name, as 'replica status' shows it.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options of a command name.
+
+    :param word: what --archive says; `configured`: what archives.yaml says of that.
+    """
+
+    coordination: CoordinationStore
+    word: str | None
+    configured: ArchiveConfig | None
+
+    def log(self) -> LogState:
+        """Return the log of the archive that is meant.
+
+        :raises UsageError: the store has none, or several.
+        """
+        if self.configured is not None and self.configured.replicas:
+            urls = {self.place(url).url for url in self.configured.replicas.values()}
+            return log_at(self.coordination, urls)
+        return membership.only_archive(self.coordination, self.word)
+
+    def row(self, name: str) -> ReplicaRow:
+        """Return what the store knows of a replica."""
+        archive = self.log().archive
+        return self.coordination.run(lambda c: replica(c, archive, name))
+
+    def place(self, url: str) -> ObjectStore:
+        """Return the place of a replica, opened by the key that archives.yaml says of its archive."""
+        return places.archive_store(url, default_key=self.configured.key if self.configured else None)
+
+
+def _archives(wanted: str | None) -> Mapping[str, ArchiveConfig]:
+    """Return the archives of archives.yaml; a mistake in another one than what is wanted is none here."""
+    path = find_config()
+    if path is None:
+        return {}
+    read = read_archives(path)
+    return read.archives if wanted in read.archives else load_config(path).archives
+
+
+@contextmanager
+def ask(store: str | None, archive: str | None, *, create: bool = False, only_look: bool = False) -> Iterator[Asked]:
+    """Open the coordination store that the options, the environment or archives.yaml name.
+
+    :param create: make a file of SQLite that is not there; `only_look`: elsewhere, to be thrown away.
+    """
+    known = _archives(archive)
+    configured = known.get(archive) if archive else None
+    address = store or os.environ.get(ENVIRONMENT)
+    if not address:
+        said = {each.store for each in ([configured] if configured else known.values()) if each.store}
+        address = said.pop() if len(said) == 1 else None
+    with ExitStack() as stack:
+        if only_look and address and not is_there(address):
+            address = f"sqlite:///{stack.enter_context(TemporaryDirectory())}/empty.db"
+        coordination = stack.enter_context(opened(address, create=create))
+        yield Asked(coordination, archive, configured)

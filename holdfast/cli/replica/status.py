@@ -1,0 +1,132 @@
+"""`holdfast replica status`: how far each replica is, as the coordination store knows it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive.format.model import iso
+from holdfast.cli.replica.options import OfArchive, ask
+from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads it at run time
+from holdfast.cli.shared.output import Output, human_size, show_rows
+from holdfast.replication.log import status as standing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.replication.log.status import ArchiveStatus, ReplicaStatus
+
+
+def status(store: Store = None, archive: OfArchive = None, as_json: Json = False) -> None:
+    """Tell how far each replica is, who acts for it, and which are lost; the replicas themselves are not asked."""
+    output = Output(as_json=as_json)
+    with ask(store, archive) as asked:
+        chosen = asked.log().archive if archive else None
+        found = asked.coordination.run(lambda c: standing.status(c, chosen))
+        where = asked.coordination.url
+    value = {"archives": [_archive_value(each) for each in found]}
+    output.result(value, lambda console: _show(console, value["archives"], where))
+
+
+def _archive_value(each: ArchiveStatus) -> dict[str, Any]:
+    log = each.log
+    return {
+        "archive": log.archive,
+        "name": log.name,
+        "store": log.store,
+        "head": log.head,
+        "log_start": log.start,
+        "leader": each.leader.name if each.leader_s else None,
+        "leader_epoch": each.leader.epoch,
+        "leader_lease_s": round(each.leader_s, 1),
+        "quorum_index": log.quorum,
+        "pending_quorums": [
+            {
+                "entry": quorum.index,
+                "source": quorum.source,
+                "size": quorum.size,
+                "replicas": list(quorum.votes),
+                "seconds_left": round(left, 1),
+            }
+            for quorum, left in each.pending
+        ],
+        "missing": [{"entry": index, "for_s": round(seconds, 1)} for index, seconds in each.missing],
+        "replicas": [_replica_value(one) for one in each.replicas],
+    }
+
+
+def _replica_value(one: ReplicaStatus) -> dict[str, Any]:
+    row = one.row
+    return {
+        "name": row.name,
+        "url": row.url,
+        "pointer": row.pointer,
+        "entries_behind": one.entries,
+        "bytes_behind": one.size,
+        "seconds_behind": round(one.seconds, 1),
+        "epoch": row.epoch,
+        "lease_s": round(one.lease_s, 1),
+        "active": one.lease_s > 0,
+        "active_until": iso(datetime.fromtimestamp(row.active_until, UTC)) if row.active_until else None,
+        "lost": row.is_lost,
+        "lost_reason": row.lost_reason or None,
+        "recovers_from": row.recovers_from or None,
+    }
+
+
+def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
+    for each in archives:
+        console.print(
+            f"{each['name']} ({each['archive']}): {log_words(each)}, in store {each['store']}",
+            markup=False,
+        )
+        head = ("replica", "url", "behind", "epoch", "state")
+        show_rows(
+            console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _lease(r)) for r in each["replicas"]]
+        )
+        for pending in each["pending_quorums"]:
+            have = ", ".join(pending["replicas"]) or "none"
+            console.print(
+                f"entry {pending['entry']}, a backup of {pending['source']}, waits for its quorum: "
+                f"{len(pending['replicas'])} of {pending['size']} replicas ({have}), "
+                f"for {pending['seconds_left']:.0f} s at most",
+                markup=False,
+            )
+        for missing in each["missing"]:
+            console.print(
+                f"entry {missing['entry']} stops replicas: nobody has its files, as is known for "
+                f"{missing['for_s'] / 3600:.1f} h",
+                markup=False,
+            )
+        if each["leader"]:
+            console.print(
+                f"{each['leader']} leads, for {each['leader_lease_s']:.0f} s: compactions and truncations go through "
+                "it",
+                markup=False,
+            )
+    if not archives:
+        console.print(f"no archive has replicas in {where}", markup=False)
+
+
+def log_words(each: dict[str, Any]) -> str:
+    """Tell how far a log goes and what is left of it, by the keys `head` and `log_start`."""
+    if not each["head"]:
+        return "no entries yet"
+    start = f"those from {each['log_start']} on" if each["log_start"] <= each["head"] else "none any more"
+    return f"entries up to {each['head']}, of which the log has {start}"
+
+
+def _behind(one: dict[str, Any]) -> str:
+    if not one["entries_behind"]:
+        return "nothing"
+    return f"{one['entries_behind']:,} entries, {human_size(one['bytes_behind'])}, {one['seconds_behind']:.0f} s"
+
+
+def _lease(one: dict[str, Any]) -> str:
+    if one["recovers_from"]:
+        return f"lost, being recovered from {one['recovers_from']}" + ("" if one["active"] else ", but that has died")
+    if one["lost"]:
+        return f"lost: {one['lost_reason']}"
+    if one["active"]:
+        return f"active, for {one['lease_s']:.0f} s"
+    return f"inactive since {one['active_until']}" if one["active_until"] else "not active yet"

@@ -1,0 +1,260 @@
+"""`holdfast replica sync`, `trim` and `recover`: what keeps replicas equal, and the log short."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.replica.options import AnyReplica, Asked, OfArchive, ask
+from holdfast.cli.shared.jobs import run_job
+from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output, human_size
+from holdfast.common.errors import UsageError, exit_code_of, sentence
+from holdfast.config.archives_model import GAP_AFTER, parse_span
+from holdfast.replication.log import trimming
+from holdfast.replication.log.replicas import lost, mark_lost, replicas
+from holdfast.replication.log.store import ENVIRONMENT
+from holdfast.replication.work import recovery
+from holdfast.replication.work.upkeep import sync_replica, told_by_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+
+    from holdfast.replication.log.replicas import LogState, ReplicaRow
+    from holdfast.replication.work.recovery import Recovered
+    from holdfast.replication.work.replica import Synced
+    from holdfast.storage import ObjectStore
+
+
+def sync(
+    name: AnyReplica = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Each replica that is not lost, whatever becomes of one.")
+    ] = False,
+    store: Store = None,
+    archive: OfArchive = None,
+    gap_after: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Give up an entry whose files nobody has had for so long, or 'never' do so."),
+    ] = f"{GAP_AFTER // timedelta(hours=1)}h",
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Spread the copies over Spark, for a replica that lacks much.")
+    ] = False,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Execute what the log has beyond a replica: fetch the files of each entry, and commit it."""
+    output = Output(as_json=as_json)
+    after = None if gap_after == "never" else parse_span(gap_after)
+    _one_or(name, every, "--all")
+    with ask(store, archive) as asked:
+        log = asked.log()
+        execute = partial(_in_spark, asked.coordination.url, wait, output) if spark else None
+        rows = asked.coordination.run(lambda c: replicas(c, log.archive))
+        for row in rows if every else ():
+            if row.is_lost:
+                output.say(f"not synced: {sentence(lost(row))}")
+        chosen = [row for row in rows if not row.is_lost] if every else [asked.row(name or "")]
+        _each(
+            chosen,
+            lambda row: sync_replica(
+                asked.coordination,
+                log.archive,
+                row,
+                wait=wait,
+                gap_after=after,
+                places=asked.place,
+                execute=execute,
+            ).describe(),
+            _synced,
+            output,
+            go_on=every,
+        )
+
+
+def _one_or(name: str | None, every: bool, option: str) -> None:
+    if (name is None) != every:
+        raise UsageError(f"say either the name of a replica or {option}")
+
+
+def _each(
+    rows: Sequence[ReplicaRow],
+    work: Callable[[ReplicaRow], dict[str, Any]],
+    words: Callable[[dict[str, Any]], str],
+    output: Output,
+    *,
+    go_on: bool,
+) -> None:
+    """Do something for each replica and give the results; ends with the code of the first failure.
+
+    :param go_on: with the next one where one fails, which is said; else that is the failure of the command.
+    """
+    values: list[dict[str, Any]] = []
+    codes: list[int] = []
+    for row in rows:
+        try:
+            values.append(work(row))
+        except Exception as error:
+            if not go_on:
+                raise
+            codes.append(exit_code_of(error))
+            output.say(f"holdfast: {row.name}: {sentence(error)}")
+            values.append({"replica": row.name, "error": sentence(error), "exit_code": codes[-1]})
+
+    def show(console: Console) -> None:
+        for value in values:
+            if "error" not in value:
+                console.print(words(value), markup=False)
+
+    output.result({"replicas": values}, show)
+    if codes:
+        raise typer.Exit(codes[0])
+
+
+def _in_spark(coordination: str, wait: float, output: Output, place: ObjectStore) -> Synced:
+    """Execute the log at a replica's place in a job.
+
+    :param coordination: address of the store with the log; jobs of this process know it then.
+    """
+    os.environ[ENVIRONMENT] = coordination
+    return told_by_job(run_job("sync", place, (), wait=wait, output=output))
+
+
+def _synced(value: dict[str, Any]) -> str:
+    indexes = ", ".join(str(index) for index in value["given_up"])
+    given_up = f"given up, since nobody had their files: entries {indexes}; " if indexes else ""
+    if not value["entries"]:
+        return f"{value['replica']}: {given_up}at entry {value['index']}, nothing to do"
+    return (
+        f"{value['replica']}: {given_up}at entry {value['index']}; {value['entries']:,} executed, "
+        f"{value['files']:,} files ({human_size(value['bytes'])}) fetched"
+    )
+
+
+def trim(
+    min_keep: Annotated[
+        int, typer.Option(metavar="N", min=0, help="So many of the newest entries stay in any case.")
+    ] = trimming.MIN_KEEP,
+    max_keep: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="So many are kept for a replica that is away; then it becomes lost."),
+    ] = trimming.MAX_KEEP,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    store: Store = None,
+    archive: OfArchive = None,
+    as_json: Json = False,
+) -> None:
+    """Remove entries of the log that no replica needs any more."""
+    output = Output(as_json=as_json)
+    with ask(store, archive) as asked:
+        log = asked.log()
+        done = trimming.trim(asked.coordination, log.archive, min_keep=min_keep, max_keep=max_keep, dry_run=dry_run)
+    value = {
+        "archive": log.archive,
+        "name": log.name,
+        "log_start": done.start,
+        "removed": done.removed,
+        "lost": list(done.lost),
+        "waits_for": list(done.waits_for),
+        "dry_run": dry_run,
+    }
+    output.result(value, lambda console: console.print(_trimmed(value), markup=False))
+
+
+def _trimmed(value: dict[str, Any]) -> str:
+    would = "would begin" if value["dry_run"] else "begins"
+    said = [f"{value['removed']:,} entries; the log {would} at {value['log_start']}"]
+    said += [f"{', '.join(value['waits_for'])} still needs that one"] if value["waits_for"] else []
+    said += [f"lost by it: {', '.join(value['lost'])}"] if value["lost"] else []
+    return f"{'would remove' if value['dry_run'] else 'removed'} {'; '.join(said)}"
+
+
+def recover(
+    name: AnyReplica = None,
+    every: Annotated[bool, typer.Option("--lost", help="Each replica that is lost, whatever becomes of one.")] = False,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="NAME", help="Copy from this one. Default is the one that is furthest."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Take files that are there in their size as whole, without reading them.")
+    ] = False,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="It is not lost, but files at its place are gone or rotten.")
+    ] = False,
+    store: Store = None,
+    archive: OfArchive = None,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Make a lost replica anew from another one: only what is missing is copied; stopped, it goes on when run again."""
+    output = Output(as_json=as_json)
+    _one_or(name, every, "--lost")
+    if damaged and every:
+        raise UsageError("--damaged is of one replica: name it")
+    with ask(store, archive) as asked:
+        log = asked.log()
+        if damaged:
+            marked = asked.row(name or "").name
+            asked.coordination.run(lambda c: mark_lost(c, log.archive, marked, "files at its place are damaged"))
+        rows = asked.coordination.run(lambda c: replicas(c, log.archive))
+        chosen = [row for row in rows if row.is_lost] if every else [asked.row(name or "")]
+        if not chosen:
+            output.say("no replica is lost")
+
+        def work(row: ReplicaRow) -> dict[str, Any]:
+            return recovered_value(
+                recover_replica(asked, log, row.name, output, source=source, deep=not quick, wait=wait)
+            )
+
+        _each(chosen, work, lambda value: f"{value['replica']}: {brought(value)}", output, go_on=every)
+
+
+def recover_replica(
+    asked: Asked,
+    log: LogState,
+    name: str,
+    output: Output,
+    *,
+    source: str | None = None,
+    deep: bool = True,
+    wait: float,
+) -> Recovered:
+    """Make a replica anew, and say so.
+
+    :param source: the replica to copy from; None for the one that is furthest.
+    :param deep: read files that are there, instead of trusting their size.
+    :param wait: seconds for locks that others hold.
+    """
+    output.say(f"making {name} anew{f' from {source}' if source else ''}: files that are missing are copied")
+    return recovery.recover(
+        asked.coordination, log.archive, name, source=source, deep=deep, wait=wait, places=asked.place
+    )
+
+
+def recovered_value(done: Recovered) -> dict[str, Any]:
+    """Return the JSON of a recovery."""
+    return {
+        "replica": done.replica,
+        "from": done.source,
+        "index": done.index,
+        "files": done.files,
+        "bytes": done.size,
+        "kept": done.kept,
+        "aside": list(done.aside),
+    }
+
+
+def brought(value: dict[str, Any]) -> str:
+    """Tell what a recovery has copied, by its JSON."""
+    aside = f"; {len(value['aside'])} blocks that only it had are kept aside" if value["aside"] else ""
+    return (
+        f"{value['files']:,} files ({human_size(value['bytes'])}) copied from {value['from']}, {value['kept']:,} were "
+        f"there; at entry {value['index']}{aside}"
+    )

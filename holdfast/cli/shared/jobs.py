@@ -1,0 +1,219 @@
+"""Commands that run a Spark application: take the locks, submit, follow, tell how it ended."""
+
+from __future__ import annotations
+
+import re
+import signal
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.format.model import summary
+from holdfast.archive.format.runs import read_last
+from holdfast.common.errors import HoldfastError, OutcomeUnknownError, ReportedError
+from holdfast.operations import job_process
+from holdfast.operations.executor_choice import choose_executor, forced_executor, run_chosen
+from holdfast.storage import open_store
+from locking import Owner
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.archive.format.runs import RunRecord
+    from holdfast.archive.format.state import State
+    from holdfast.cli.shared.output import Output
+    from holdfast.operations.executor_choice import Executor
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.storage import ObjectStore
+
+_READ_ON = ("restore", "verification")
+"""Operations that read what is before a commit which is damaged."""
+
+
+def run_job(
+    operation: str,
+    store: ObjectStore,
+    arguments: Sequence[str],
+    *,
+    address: Address | None = None,
+    role: Literal["source", "target"] = "source",
+    sources: Sequence[str] = (),
+    wait: float,
+    output: Output,
+    unlocked: bool = False,
+) -> dict[str, Any]:
+    """Run an operation under its locks and return its summary.
+
+    :param operation: names its Spark application and its row in the table of locks.
+    :param address: of the database that it reads or writes; None where it works on the archive alone.
+    :param role: which of both it does.
+    :param wait: seconds to wait for locks that others hold.
+    :param unlocked: take none, and write nothing to the archive: of an operation that only reads it.
+    :raises ReportedError: it failed; the sentence and the exit code are its own.
+    """
+    # Nothing is written, not even a lock, where there is no archive.
+    archive = Archive.open(store, before_damage=operation in _READ_ON)
+    if address is not None:
+        from holdfast.sources.postgresql.connection import session  # with its driver, which most commands do not need
+        from holdfast.sources.postgresql.logical import ddl_triggers
+
+        session.connect(ddl_triggers.without_event_triggers(address) if role == "target" else address).close()
+    starter = _Starter(operation, forced_executor(), output)
+    starter.check(archive, arguments)
+    run = job_process.new_run_id(operation)
+    output.say(f"{operation} {store.url}: run {run}")
+    database, password = (address.url, address.password) if address else (None, None)
+    if unlocked:
+        with tempfile.TemporaryDirectory(prefix="holdfast-records-", ignore_cleanup_errors=True) as folder:
+            environment = {
+                **job_process.job_environment(database, password, None, role, key=store.key),
+                job_process.RECORDS_VARIABLE: folder,
+            }
+            return _submit(starter, store, open_store(folder), run, arguments, address, environment)
+    with locks.acquire(
+        store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
+    ) as held:
+        environment = job_process.job_environment(database, password, held, role, key=store.key)
+        return _submit(starter, store, store, run, arguments, address, environment)
+
+
+@dataclass(frozen=True)
+class _Starter:
+    """Starts the jobs of one operation.
+
+    :param executor: where they are to run.
+    """
+
+    operation: str
+    executor: Executor
+    output: Output
+
+    def check(self, archive: Archive, arguments: Sequence[str]) -> None:
+        """Make sure that Spark can start, where it is certain that it has to."""
+        if choose_executor(self.operation, forced=self.executor).executor != "spark":
+            return
+        if self.operation == "backup" and self.executor == "auto":
+            from holdfast.operations.backup_run import takes_snapshot  # as above
+
+            if not takes_snapshot(archive, arguments):
+                return
+        job_process.check_java()
+
+    def note(self, words: str) -> None:
+        """Tell people where a job runs."""
+        self.output.say(f"this {self.operation} runs {words}")
+
+
+def _submit(
+    starter: _Starter,
+    store: ObjectStore,
+    records: ObjectStore,
+    run: str,
+    arguments: Sequence[str],
+    address: Address | None,
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
+    """Run a job and return its summary.
+
+    :param records: where it says how it goes.
+    """
+    operation, output = starter.operation, starter.output
+    with tempfile.NamedTemporaryFile(prefix=f"holdfast-{operation}-", suffix=".log", delete=False) as file:
+        log = Path(file.name)
+
+    def tell() -> None:
+        with suppress(StoreError):  # the job goes on whether we can watch it or not
+            output.progress(read_last(records, run))
+
+    submitted = ["--archive", store.url, "--run", run, *arguments]
+    code, words = 0, ""
+
+    def attempt(more: Mapping[str, str]) -> str:
+        nonlocal code, words
+        begin = log.stat().st_size
+        code = job_process.submit(operation, submitted, {**environment, **more}, on_tick=tell, log=log)
+        words = _last_words(log, begin, operation)
+        return words
+
+    try:
+        if operation == "backup" and address is not None:
+            from holdfast.operations import backup_run  # as above
+
+            backup_run.run_to_the_end(
+                store,
+                run,
+                address,
+                arguments=submitted,
+                attempt=attempt,
+                say=output.say,
+                note=starter.note,
+                executor=starter.executor,
+            )
+        else:
+            run_chosen(choose_executor(operation, forced=starter.executor), attempt, starter.note)
+    except (KeyboardInterrupt, HoldfastError):
+        log.unlink()
+        raise
+    with suppress(StoreError):
+        output.hear(read_last(records, run))
+    try:
+        result = _result_of(operation, store, read_last(records, run), run, code, words)
+    except StoreError as error:
+        raise OutcomeUnknownError(
+            f"the job has ended, but the archive cannot be read to learn how ({error}): look with 'holdfast status' "
+            f"before trying again (the job's log: {log})"
+        ) from error
+    except ReportedError as error:
+        if error.reported_code != 1:
+            log.unlink()  # whatever it says, the job has said it better
+            raise
+        raise ReportedError(f"{error} (the job's log: {log})", 1) from error
+    log.unlink()
+    return result
+
+
+def _result_of(
+    operation: str, store: ObjectStore, record: RunRecord | None, run: str, code: int, words: str
+) -> dict[str, Any]:
+    """Return what a job that has ended did.
+
+    What the archive says counts most: a job may be killed, or find no room for its last record, after its commit.
+    """
+    if record is not None and record.result is not None:
+        return record.result
+    state = Archive.open(store, before_damage=True).state
+    if operation == "backup" and (placed := state.finished_by(run)) is not None:
+        return {"commit": placed.number, **summary(placed.block)}
+    if record is not None and record.error is not None:
+        raise ReportedError(record.error.message, record.error.exit_code)
+    if words:
+        raise ReportedError(words, max(code, 1))
+    how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+    left = _what_is_left(operation, state, run)
+    raise ReportedError(f"the job's process {how} before it could say why; {left}: try again", 1)
+
+
+def _what_is_left(operation: str, state: State, run: str) -> str:
+    if operation not in ("backup", "restore"):
+        return "what it has committed counts"
+    if state.of_run(run):
+        return "what it has committed counts, and the next backup goes on from there"
+    return "the archive is as it was before"
+
+
+def _last_words(log: Path, begin: int, operation: str) -> str:
+    """Return the sentence that a driver ends with, from what the job's log has after so many bytes."""
+    text = log.read_bytes()[begin:].decode(errors="replace")
+    said = re.findall(rf"^holdfast {operation}: (.+)", text, re.MULTILINE)
+    return said[-1] if said else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

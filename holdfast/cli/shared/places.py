@@ -1,0 +1,185 @@
+"""What the words on the command line mean: archives and databases, by name or by address."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_model import CompactionConfig, Name, SourceConfig, VacuumConfig
+from holdfast.config.archives_yaml import find_config, load_config, read_archives
+from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.storage import open_store
+
+if TYPE_CHECKING:
+    from holdfast.config.archives_model import ArchiveConfig, Consistency
+    from holdfast.storage import SealedStore
+
+
+def _configured(url: str) -> ArchiveConfig | None:
+    """Return what archives.yaml says of this archive, found by its name or its URL."""
+    path = find_config()
+    if path is None:
+        return None
+    read = read_archives(path)
+    if url in read.mistakes:
+        return read.archive(url)
+    known = (archive for archive in read.archives.values() if url in (archive.url, *(archive.replicas or {}).values()))
+    found = read.archives.get(url) or next(known, None)
+    # What cannot be read may say of this very URL where its update log is, or what its key is.
+    return found or load_config(path).archives.get(url)
+
+
+def archive_store(url: str, key: str | None = None, default_key: str | None = None) -> SealedStore:
+    """Return an archive's store, given its URL or its name in archives.yaml.
+
+    Where that says which coordination store keeps the log of its replicas, this process and its jobs know it then,
+    unless the environment says another one.
+
+    :param key: address of its key, whatever archives.yaml says; `default_key`: where that does not know the archive.
+    """
+    configured = _configured(url)
+    key = key or (configured.key if configured else default_key)
+    if configured is None:
+        return open_store(url, key)
+    if configured.store:
+        os.environ.setdefault(STORE_VARIABLE, configured.store)
+    is_replica = url in (configured.replicas or {}).values()
+    return open_store(url if is_replica else configured.place(), key)
+
+
+def archive_stores(url: str) -> list[SealedStore]:
+    """Return the stores of an archive's replicas in the order of archives.yaml; of one that is named, only its own."""
+    configured = _configured(url)
+    replicas = list((configured.replicas or {}).values()) if configured else []
+    return [archive_store(each) for each in ([url] if url in replicas else replicas or [url])]
+
+
+def consistency(url: str) -> Consistency:
+    """Return what a read of this archive is to show, as archives.yaml says or by default."""
+    configured = _configured(url)
+    return configured.consistency if configured else "eventual"
+
+
+def source_names(url: str) -> list[str]:
+    """Return the sources that archives.yaml names for this archive."""
+    configured = _configured(url)
+    return sorted(configured.sources) if configured else []
+
+
+def compaction(url: str) -> CompactionConfig:
+    """Return what archives.yaml says of joining this archive's blocks; where it says nothing, the defaults."""
+    configured = _configured(url)
+    return configured.compaction if configured else CompactionConfig()
+
+
+def grace(url: str) -> str:
+    """Return how long files of this archive stay that nothing needs, as archives.yaml says or by default."""
+    configured = _configured(url)
+    return (configured.vacuum if configured else VacuumConfig()).grace
+
+
+def quorum(url: str) -> tuple[int, str]:
+    """Return how many replicas must hold a backup before it counts, as archives.yaml says, and how long they have."""
+    configured = _configured(url)
+    return (configured.quorum or 1, configured.quorum_timeout) if configured else (1, "1h")
+
+
+def keep_rules(url: str) -> list[str]:
+    """Return the rules of archives.yaml for what stays of this archive, as they are written on the command line."""
+    configured = _configured(url)
+    return configured.keep.rules() if configured else []
+
+
+def assertions(url: str, source: str) -> list[str]:
+    """Return what archives.yaml says must hold in a source's database after a drill."""
+    configured = _configured(url)
+    return configured.drill.of(source) if configured else []
+
+
+def newest_within(url: str) -> str | None:
+    """Return how old archives.yaml lets the newest restorable moment be when a drill is made."""
+    configured = _configured(url)
+    return configured.drill.newest_within if configured else None
+
+
+def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
+    """Return a source's name in the archive, what is configured for it, and where it is.
+
+    :param url: the archive, as typed.
+    :param name: a name in archives.yaml, or an address.
+    """
+    if "://" in name:
+        address = Address.parse(name)
+        return _source_name(address.database), SourceConfig(url=address.url), address
+    configured = _configured(url)
+    if configured is None:
+        raise UsageError(
+            f"{name!r} is no database address, and archives.yaml says nothing of {url}: "
+            "write postgresql://user@host:port/database"
+        )
+    known, found = configured.source(name)
+    return known, found, _address(known, found)
+
+
+def database(name: str, archive: str | None = None) -> tuple[SourceConfig, Address]:
+    """Return what is configured for a source, and where it is, also where no archive is named.
+
+    :param name: a name in archives.yaml, or an address.
+    :param archive: whose source it is; needed where archives.yaml has several of this name.
+    """
+    if "://" in name:
+        address = Address.parse(name)
+        return SourceConfig(url=address.url), address
+    return source(archive or archive_having(name), name)[1:]
+
+
+def archive_having(name: str) -> str:
+    """Return the name of the only archive in archives.yaml that has a source of this name.
+
+    :raises UsageError: none has, or several.
+    """
+    path = find_config()
+    archives = load_config(path).archives if path else {}
+    having = sorted(each for each, configured in archives.items() if name in configured.sources)
+    if len(having) != 1:
+        found = (
+            f"several archives have it ({', '.join(having)}): say which with --archive"
+            if having
+            else ("archives.yaml has no source of this name: write postgresql://user@host:port/database")
+        )
+        raise UsageError(f"{name!r} is no database address, and {found}")
+    return having[0]
+
+
+def _source_name(database: str) -> str:
+    try:
+        return TypeAdapter(Name).validate_python(database)
+    except ValidationError as error:
+        raise UsageError(
+            f"the database's name, {database!r}, cannot name a source in an archive (letters, digits, '_', '.', '-'): "
+            "give it a name of its own in archives.yaml"
+        ) from error
+
+
+def target(url: str, name: str) -> Address:
+    """Return where to restore to, given an address or the name of a source in archives.yaml."""
+    return Address.parse(name) if "://" in name else source(url, name)[2]
+
+
+def _address(name: str, found: SourceConfig) -> Address:
+    if found.url:
+        return Address.parse(found.url)
+    variable = f"AIRFLOW_CONN_{(found.connection or '').upper()}"
+    uri = os.environ.get(variable, "")
+    if uri.startswith("{"):
+        raise UsageError(f"{variable} is JSON, which only Airflow reads: write it as postgresql://user@host:port/db")
+    if uri:
+        return Address.parse(uri.replace("postgres://", "postgresql://", 1))
+    raise UsageError(
+        f"source {name} names the Airflow connection {found.connection!r}, which only Airflow knows: add its 'url' "
+        f"to archives.yaml, set {variable}, or write the address"
+    )

@@ -1,0 +1,48 @@
+"""What the commands share that read an archive: which replica, and what of it counts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.shared import places
+from holdfast.config.archives_model import Consistency
+from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.work.consistent_read import open_first, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from holdfast.cli.shared.output import Output
+    from holdfast.replication.work.consistent_read import Opened
+
+Consistent = Annotated[
+    Consistency | None,
+    typer.Option(
+        "--consistency",
+        help="'sequential': from a replica that has every backup whose quorum has succeeded, and without those that "
+        "wait for it or have failed. 'eventual': what the replica has. Default is what archives.yaml says, else that.",
+    ),
+]
+
+
+def open_archive(url: str, consistency: Consistency | None, coordination: str | None) -> Opened:
+    """Open an archive to read it; of several replicas, where none was named, the first that can be read so.
+
+    :param consistency: as the option says; None for what archives.yaml says.
+    :param coordination: address of the coordination store, as the option says; this process and its jobs know it then.
+    """
+    if coordination:
+        os.environ[STORE_VARIABLE] = coordination
+    wanted = consistency or places.consistency(url)
+    stores = places.archive_stores(url) if wanted == "sequential" else [places.archive_store(url)]
+    return open_first(stores, wanted)
+
+
+def say_read_from(output: Output, read_from: Mapping[str, Any]) -> None:
+    """Tell which replica was read and how fresh it is; of an archive at one place, nothing."""
+    if words := words_of(read_from):
+        output.say(words)

@@ -1,0 +1,71 @@
+"""Whose stream of changes is meant, where a source is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.archive import Archive
+from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.cli.shared import places
+from holdfast.operations.backup_decision import expected_stream, newest_with_stream
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical.stream import stream_name
+from holdfast.sources.postgresql.setup.stream_rights import streams_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from holdfast.archive.format.model import Waiting
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.sources.postgresql.logical.stream_state import ExpectedStream
+    from holdfast.sources.postgresql.setup.grants import Plan
+
+
+def stream_names(source: str, archive: str | None, database: str, databases: Iterable[str]) -> dict[str, str]:
+    """Return the names of the streams of databases, by database; nothing where no archive is meant.
+
+    :param source: as typed; the name of its own database in the archive may be another than the database's.
+    :param archive: as typed; without it the only archive in archives.yaml that has the source.
+    """
+    if archive is None:
+        if "://" in source:
+            return {}
+        archive = places.archive_having(source)
+    known, _, _ = places.source(archive, source)
+    identity = Archive.open(places.archive_store(archive)).identity.id
+    return {each: stream_name(identity, known if each == database else each) for each in databases}
+
+
+def expected_in(source: str, archive: str | None, name: str | None) -> ExpectedStream | None:
+    """Return what an archive expects of the stream of a source's own database; None where it does not follow it.
+
+    :param source, archive: as for `stream_names`.
+    :param name: the stream's.
+    """
+    if name is None:
+        return None
+    place = archive or places.archive_having(source)
+    known, _, _ = places.source(place, source)
+    state = Archive.open(places.archive_store(place)).state
+    newest = newest_with_stream(state, known)
+    return expected_stream(state, newest, name) if newest else None
+
+
+def waiting_in(source: str, archive: str | None) -> tuple[Waiting, ...]:
+    """Return the tables of a source that wait to begin anew in an archive.
+
+    :param source, archive: as for `stream_names`.
+    """
+    place = archive or places.archive_having(source)
+    known, _, _ = places.source(place, source)
+    return waiting_tables(Archive.open(places.archive_store(place)).state, known)
+
+
+def other_streams(address: Address, databases: Iterable[str], plan: Plan) -> Iterator[str]:
+    """Yield words about each stream in databases that a plan does not drop."""
+    dropped = "".join(each for part in plan.parts for change in part.changes for each in change.statements)
+    for database in databases:
+        with connect(address.at_database(database)) as session:
+            for name in streams_of(session):
+                if name not in dropped:
+                    yield f"{database} has a stream of another archive, {name}: name that with --archive to drop it"

@@ -1,0 +1,6 @@
+"""Helpers that every package may use: errors with exit codes, positions in the log, field ids, tidying up.
+
+Imports nothing else of this project.
+"""
+
+from __future__ import annotations

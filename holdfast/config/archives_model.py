@@ -1,0 +1,413 @@
+"""archives.yaml: which archives there are, what goes into them and when.
+
+One file serves the DAGs, the operators and the command. Every mistake in it is one sentence with the
+file, the key and what to write instead; an unknown key is a mistake, never ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from holdfast.common.errors import UsageError
+from holdfast.config.cron import why_no_schedule
+
+FILE_NAME = "archives.yaml"
+GAP_AFTER = timedelta(hours=24)
+"""So long it is known that no replica has the files of a backup before a sync gives it up, unless told otherwise."""
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+
+SQLITE = "sqlite:///"
+
+_NUMBER = r"([1-9][0-9]*(?:\.[0-9]+)?) ?"
+_BANDWIDTH = rf"^{_NUMBER}([kMG]?)B(?:/s)?$"
+_SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
+_SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
+_BUDGET = f"{_SIZE}|{_SPAN}"
+_DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_LONGEST_S = 1000 * 366 * _SECONDS["d"]
+"""Spans are added to times of day and taken from them, and a time has a year of four digits."""
+
+
+def parse_bandwidth(text: str) -> float:
+    """Return bytes a second for words such as `50 MB`, `1.5 GB/s` or `800kB`, in decimal units.
+
+    :raises UsageError: it is none.
+    """
+    return _bytes(text, _BANDWIDTH, "bandwidth")
+
+
+def parse_size(text: str) -> int:
+    """Return bytes for words such as `10 GiB`, `500MB` or `1.5 TB`; with an i in binary units, else in decimal ones.
+
+    :raises UsageError: it is none.
+    """
+    return int(_bytes(text, _SIZE, "size"))
+
+
+def parse_span(text: str) -> timedelta:
+    """Return how long words such as `24h`, `90 min`, `30d` or `2w` say.
+
+    :raises UsageError: they say nothing of that kind.
+    """
+    found = re.fullmatch(_SPAN, text)
+    if found is None:
+        raise UsageError(f"cannot read {text!r} as a length of time: {PATTERNS[_SPAN]}")
+    seconds = float(found.group(1)) * _SECONDS[found.group(2)]
+    if seconds > _LONGEST_S:
+        raise UsageError(f"{text!r} is longer than a thousand years: {PATTERNS[_SPAN]}")
+    return timedelta(seconds=seconds)
+
+
+def parse_budget(text: str) -> int | timedelta:
+    """Return how much may be done at most: bytes for `100 GB`, a length of time for `2h`.
+
+    :raises UsageError: it is neither.
+    """
+    if re.fullmatch(_BUDGET, text) is None:
+        raise UsageError(f"cannot read {text!r} as a budget: {PATTERNS[_BUDGET]}")
+    return parse_span(text) if re.fullmatch(_SPAN, text) else parse_size(text)
+
+
+def _bytes(text: str, pattern: str, what: str) -> float:
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise UsageError(f"cannot read {text!r} as a {what}: {PATTERNS[pattern]}")
+    number, unit = found.groups()
+    return float(number) * (1024.0 if "i" in text else 1000.0) ** ("", "k", "M", "G", "T").index(unit)
+
+
+def _without_secret(url: str) -> str:
+    """Refuse a URL that carries a password: archives.yaml is read by many and kept in git."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its words may repeat what stands before the host
+        raise PydanticCustomError("url", "this is not a URL") from None
+    is_database = parts.scheme.startswith("postgres")
+    # With a slash in it, the rest of a password is read as the database's name.
+    if parts.password is not None or (is_database and ("@" in parts.path or "password" in parts.query)):
+        raise PydanticCustomError(
+            "secret",
+            "a URL here may not hold a password: keep it in Airflow's connection, PGPASSWORD or the cloud's variables",
+        )
+    return url
+
+
+def _not_a_key(address: str) -> str:
+    """Refuse what is no address of a key, without showing it: it may be the key."""
+    if re.match(r"(file|env|command|kms):.", address) is None:
+        raise PydanticCustomError(
+            "secret", "write file:/path, env:VARIABLE, command:WORDS or kms:WORDS here, and never the key itself"
+        )
+    return address
+
+
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
+"""Names of archives, sources and replicas: they become parts of DAG ids and of lock names."""
+
+Url = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_secret)]
+KeyAddress = Annotated[str, AfterValidator(_not_a_key)]
+Size = Annotated[str, StringConstraints(pattern=_SIZE)]
+Consistency = Literal["eventual", "sequential"]
+"""What a read shows of an archive with replicas: what one of them has, or all that has succeeded and nothing else."""
+Span = Annotated[str, StringConstraints(pattern=_SPAN)]
+
+
+class _Section(BaseModel):
+    """A part of the file: immutable, strict, and it knows its own keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        for key in data:
+            if key not in cls.model_fields:
+                hint = _nearest(str(key), cls.model_fields) or f"; known: {', '.join(cls.model_fields)}"
+                raise PydanticCustomError("unknown_key", "unknown key '{key}'{hint}", {"key": key, "hint": hint})
+        return data
+
+
+Restart = Literal["no", "stuck", "now"]
+"""A new stream of changes though the old one is whole: never, where backups are stuck, or at once."""
+
+
+class SourceConfig(_Section):
+    """A database to back up.
+
+    :param connection: id of the Airflow connection; the command needs `url` when Airflow is down.
+    :param url: `postgresql://user@host:port/db` without a password, or `sqlite:///file`.
+    :param tables: globs of `schema.table` to take.
+    :param exclude: globs to leave out of these.
+    :param connections: sessions that read it at a time, at most.
+    :param bandwidth: what is read of it in a second, at most, such as `50 MB`.
+    :param max_retained_wal: what the slot of its changes may keep of the server's log before one is warned.
+    :param restart_stuck_stream: begin a new stream, by a full backup, where no backup of changes can get on.
+    """
+
+    connection: str | None = None
+    url: Url | None = None
+    tables: list[str] = Field(default_factory=lambda: ["*.*"], min_length=1)
+    exclude: list[str] = Field(default_factory=list)
+    connections: int | None = Field(default=None, ge=1)
+    bandwidth: Annotated[str, StringConstraints(pattern=_BANDWIDTH)] | None = None
+    max_retained_wal: Size = "10 GiB"
+    restart_stuck_stream: bool = False
+
+    @property
+    def restart_stream(self) -> Restart:
+        """Return when a new stream is begun, where nobody says otherwise."""
+        return "stuck" if self.restart_stuck_stream else "no"
+
+    @model_validator(mode="after")
+    def _has_an_address(self) -> Self:
+        if self.connection is None and self.url is None:
+            raise PydanticCustomError(
+                "address", "a source needs 'connection' (the id of an Airflow connection) or 'url'"
+            )
+        return self
+
+
+def _schedule(text: str) -> str:
+    if why := why_no_schedule(text):
+        raise PydanticCustomError("schedule", "{why}", {"why": why})
+    return text
+
+
+Schedule = Annotated[str, AfterValidator(_schedule)]
+"""A cron expression or a preset."""
+
+
+class ScheduleConfig(_Section):
+    """When each operation runs: a cron expression or a preset such as `@daily`; absent means by hand."""
+
+    full: Schedule | None = None
+    changes: Schedule | None = None
+    compaction: Schedule | None = None
+    truncation: Schedule | None = None
+    vacuum: Schedule | None = None
+    verification: Schedule | None = None
+    drill: Schedule | None = None
+
+
+class KeepConfig(_Section):
+    """Which restore points to keep: the rules of `--keep`, added together."""
+
+    last: int | None = Field(default=None, ge=1)
+    hourly: int | None = Field(default=None, ge=1)
+    daily: int | None = Field(default=None, ge=1)
+    weekly: int | None = Field(default=None, ge=1)
+    monthly: int | None = Field(default=None, ge=1)
+    yearly: int | None = Field(default=None, ge=1)
+    within: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*[hdwmy]$")] | None = None
+
+    def rules(self) -> list[str]:
+        """Return the rules as `--keep` takes them."""
+        return [f"{name}={value}" for name, value in self.model_dump(exclude_none=True).items()]
+
+
+class CompactionConfig(_Section):
+    """Which blocks of changes are joined into larger ones.
+
+    :param min_blocks: so many neighbours at least.
+    :param small: those that are smaller; `target`: the size of what they become, at most.
+    :param min_age: only those whose last change is older.
+    """
+
+    min_blocks: int = Field(default=8, ge=2)
+    small: Size = "64 MiB"
+    target: Size = "512 MiB"
+    min_age: Span = "1h"
+
+
+class VerificationConfig(_Section):
+    """How stored files are read again.
+
+    :param deep_within: each run reads as many of them as are needed to have read all in this time.
+    :param budget: what one run reads at most, in bytes or in time; None for no bound.
+    """
+
+    deep_within: Span = "30d"
+    budget: Annotated[str, StringConstraints(pattern=_BUDGET)] | None = None
+
+
+class VacuumConfig(_Section):
+    """When files that nothing needs are deleted.
+
+    :param grace: so long after they were removed.
+    """
+
+    grace: Span = "24h"
+
+
+class AlertConfig(_Section):
+    """Who is told when a task on the archive has failed for good.
+
+    :param notifier: the class of an Airflow notifier, with its module.
+    :param arguments: what it is made with; Airflow's templates are filled in where the notifier says so.
+    """
+
+    notifier: Annotated[str, StringConstraints(pattern=_DOTTED)]
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class DrillConfig(_Section):
+    """What must hold in a database that a drill has restored, and of the archive.
+
+    :param source: whose database; needed where the archive has several.
+    :param assertions: queries of one row with the value true.
+    :param newest_within: how old the newest restorable moment of each source may be; None: any age will do.
+    """
+
+    source: Name | None = None
+    assertions: list[Annotated[str, StringConstraints(min_length=1)]] = Field(default_factory=list)
+    newest_within: Span | None = None
+
+    def of(self, source: str) -> list[str]:
+        """Return what must hold in a source's database."""
+        return self.assertions if self.source in (None, source) else []
+
+
+class EncryptionConfig(_Section):
+    """What opens an encrypted archive; where this is said, an archive that is not encrypted is refused.
+
+    :param key: `file:/path`, `env:VARIABLE`, `command:WORDS` or `kms:WORDS`; never the key itself.
+    """
+
+    key: KeyAddress
+
+
+class ArchiveConfig(_Section):
+    """One archive: where it is and what goes into it.
+
+    :param url: a folder, `file://…`, `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`; relative
+        folders start at the file.
+    :param replicas: name to URL, instead of `url`; where none of them is named, the first one is meant.
+    :param store: the coordination store of the replicas, `sqlite:///file` or `postgresql://user@host/database`; a
+        relative file starts at the file, too.
+    :param quorum: how many replicas must hold a backup before it counts.
+    :param quorum_timeout: how long they have for it, such as `1h`.
+    :param consistency: of restores, queries and lists of points, unless they say another one.
+    :param spark_connection: id of the Airflow connection to Spark.
+    """
+
+    url: Url | None = None
+    replicas: dict[Name, Url] | None = None
+    store: Url | None = None
+    quorum: int | None = Field(default=None, ge=1)
+    quorum_timeout: Span = "1h"
+    consistency: Consistency = "eventual"
+    sources: dict[Name, SourceConfig] = Field(default_factory=dict)
+    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
+    keep: KeepConfig = Field(default_factory=KeepConfig)
+    compaction: CompactionConfig = Field(default_factory=CompactionConfig)
+    verification: VerificationConfig = Field(default_factory=VerificationConfig)
+    vacuum: VacuumConfig = Field(default_factory=VacuumConfig)
+    drill: DrillConfig = Field(default_factory=DrillConfig)
+    alerts: list[AlertConfig] = Field(default_factory=list)
+    encryption: EncryptionConfig | None = None
+    spark_connection: str = "spark_default"
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if (self.url is None) == (self.replicas is None):
+            raise PydanticCustomError("place", "an archive needs either 'url' or 'replicas'")
+        if self.replicas is not None and len(self.replicas) < 2:
+            raise PydanticCustomError("replicas", "'replicas' needs two or more; for one place write 'url'")
+        if self.store is not None and self.replicas is None:
+            raise PydanticCustomError("store", "'store' is for archives with 'replicas'; this one has a 'url' only")
+        if self.quorum is not None and self.quorum > len(self.replicas or {}):
+            raise PydanticCustomError("quorum", "'quorum' is larger than the number of 'replicas'")
+        if self.schedule.truncation and not self.keep.rules():
+            raise PydanticCustomError("truncation", "'schedule.truncation' needs rules in 'keep', such as daily: 14")
+        if self.drill.assertions and self.drill.source is None and len(self.sources) > 1:
+            raise PydanticCustomError("drill", "'drill.assertions' needs 'drill.source': there are several sources")
+        if self.sources and self.drill.source not in (None, *self.sources):
+            raise PydanticCustomError("drill", "'drill.source' names none of the 'sources'")
+        return self
+
+    @property
+    def key(self) -> str | None:
+        """The address of the key that opens the archive; None where it is not encrypted, or only the command knows."""
+        return self.encryption.key if self.encryption else None
+
+    def place(self, replica: str | None = None) -> str:
+        """Return the URL of the archive, or of one of its replicas.
+
+        :param replica: its name; None: the first one in the file.
+        :raises UsageError: there is no such replica.
+        """
+        replicas = self.replicas or {}
+        if replica is not None and replica not in replicas:
+            known = ", ".join(replicas) or "none"
+            raise UsageError(f"no replica '{replica}' of this archive (it has: {known}){_nearest(replica, replicas)}")
+        if replica is not None:
+            return replicas[replica]
+        return self.url or next(iter(replicas.values()))
+
+    def source(self, name: str | None) -> tuple[str, SourceConfig]:
+        """Return a source and its name; without a name, the only one there is.
+
+        :raises UsageError: no such source, or several to choose from.
+        """
+        if name is None and len(self.sources) == 1:
+            return next(iter(self.sources.items()))
+        known = ", ".join(sorted(self.sources)) or "none"
+        if name is None:
+            raise UsageError(f"say which source; this archive has: {known}")
+        if name not in self.sources:
+            raise UsageError(f"no source '{name}' in this archive (it has: {known}){_nearest(name, self.sources)}")
+        return name, self.sources[name]
+
+
+class Config(_Section):
+    """The whole file."""
+
+    archives: dict[Name, ArchiveConfig] = Field(default_factory=dict)
+
+    def archive(self, name: str) -> ArchiveConfig:
+        """Return the archive of this name.
+
+        :raises UsageError: there is none.
+        """
+        if name not in self.archives:
+            known = ", ".join(sorted(self.archives)) or "none"
+            raise UsageError(
+                f"no archive '{name}' in {FILE_NAME} (it has: {known}){_nearest(name, self.archives) or '.'} "
+                "For an archive that is not in the file, write its URL."
+            )
+        return self.archives[name]
+
+
+PATTERNS = {
+    _SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
+    _SPAN: "write a number and s, min, h, d or w, such as 24h or 30d",
+    _BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
+    _DOTTED: "write a class with its module, such as airflow.providers.smtp.notifications.smtp.SmtpNotifier",
+    _BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
+    f"^{NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
+    r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",
+}
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{near[0]}'?" if near else ""

@@ -1,0 +1,206 @@
+"""Reading archives.yaml: where it is, and each archive for itself, so that one mistake stays where it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_model import FILE_NAME, NAME, PATTERNS, SQLITE, ArchiveConfig, Config
+
+ENVIRONMENT = "HOLDFAST_ARCHIVES"
+"""The environment variable that names the file."""
+
+
+@dataclass(frozen=True)
+class ReadArchives:
+    """archives.yaml, as far as it can be read.
+
+    :param archives: by name.
+    :param mistakes: by name of its archive, a sentence with file, line, key and what to write instead.
+    :param lines: by name, where each archive begins.
+    """
+
+    path: Path
+    archives: Mapping[str, ArchiveConfig] = field(default_factory=dict)
+    mistakes: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def mistaken(self, mistakes: Mapping[str, str]) -> ReadArchives:
+        """Return this with more mistakes, by name of their archive: each a key below it, and what is wrong there."""
+        said = {
+            name: f"{self.path}, line {self.lines[name]}: archives.{name}.{what}" for name, what in mistakes.items()
+        }
+        left = {name: archive for name, archive in self.archives.items() if name not in mistakes}
+        return replace(self, archives=left, mistakes={**self.mistakes, **said})
+
+    def archive(self, name: str) -> ArchiveConfig:
+        """Return the archive of this name.
+
+        :raises UsageError: there is none, or a mistake in it.
+        """
+        if name in self.mistakes:
+            raise UsageError(self.mistakes[name])
+        return Config(archives=dict(self.archives)).archive(name)
+
+
+def find_config() -> Path | None:
+    """Return the file in force: `$HOLDFAST_ARCHIVES`, else archives.yaml here, else in `$AIRFLOW_HOME`.
+
+    :raises UsageError: the variable names a file that is not there.
+    """
+    if named := os.environ.get(ENVIRONMENT):
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise UsageError(f"{ENVIRONMENT} says {path}, but there is no such file")
+        return path
+    places = [Path.cwd(), Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()]
+    return next((place / FILE_NAME for place in places if (place / FILE_NAME).is_file()), None)
+
+
+def read_archives(path: Path | str | None = None) -> ReadArchives:
+    """Read archives.yaml, each archive for itself.
+
+    :param path: the file; without it, the one `find_config` finds.
+    :raises UsageError: no file, or one of which nothing can be read; the sentence names file, line and remedy.
+    """
+    found = Path(path) if path is not None else find_config()
+    if found is None:
+        raise UsageError(f"there is no {FILE_NAME} here or in AIRFLOW_HOME: write one, or set {ENVIRONMENT}")
+    try:
+        text = found.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{found} cannot be read: {error}") from error
+    try:
+        # _Loader is a SafeLoader, which makes plain values only.
+        data, root = yaml.load(text, _Loader), yaml.compose(text, _Loader)  # noqa: S506
+    except yaml.YAMLError as error:
+        raise UsageError(f"{found} is not valid YAML: {_yaml_sentence(error)}") from error
+    return _parse({} if data is None else data, root, found)
+
+
+def load_config(path: Path | str | None = None) -> Config:
+    """Read archives.yaml whole.
+
+    :param path: the file; without it, the one `find_config` finds.
+    :raises UsageError: no file, or a mistake in it; the sentence names file, line, key and remedy.
+    """
+    read = read_archives(path)
+    for mistake in read.mistakes.values():
+        raise UsageError(mistake)
+    return Config(archives=dict(read.archives))
+
+
+def find_archive(archive: str) -> ArchiveConfig:
+    """Return what is known of an archive given as a name in archives.yaml or as a URL or path.
+
+    :raises UsageError: an unknown name, or a mistake in what the file says of it.
+    """
+    if re.fullmatch(NAME, archive):
+        return read_archives().archive(archive)
+    try:
+        return ArchiveConfig(url=archive)
+    except ValidationError as error:
+        raise UsageError(f"archive {_explain(error)}") from None
+
+
+def _parse(data: Any, root: yaml.Node | None, path: Path) -> ReadArchives:
+    """Read each archive for itself, where there are archives at all.
+
+    :param root: the file's nodes, which know their lines.
+    """
+    entries = data.get("archives") if isinstance(data, dict) else None
+    if not isinstance(entries, dict) or data.keys() != {"archives"}:
+        try:
+            Config.model_validate(data)
+        except ValidationError as error:
+            raise UsageError(_located(error, root, path)) from None
+        return ReadArchives(path)
+    archives: dict[str, ArchiveConfig] = {}
+    mistakes: dict[str, str] = {}
+    for name, entry in entries.items():
+        try:
+            ((known, archive),) = Config.model_validate({"archives": {name: entry}}).archives.items()
+        except ValidationError as error:
+            mistakes[str(name)] = _located(error, root, path)
+        else:
+            archives[known] = _anchored(archive, path.parent)
+    lines = {str(name): _line_of(root, ("archives", name)) or 1 for name in entries}
+    return ReadArchives(path, archives, mistakes, lines)
+
+
+def _located(error: ValidationError, root: yaml.Node | None, path: Path) -> str:
+    line = _line_of(root, error.errors(include_url=False)[0]["loc"])
+    return f"{path}{f', line {line}' if line else ''}: {_explain(error)}"
+
+
+def _line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
+    """Return the line of what is at a path of keys, or of the last of them that is there."""
+    line = None
+    for key in keys:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((name, value) for name, value in node.value if name.value == str(key)), None)
+            if found is None:
+                break
+            line, node = found[0].start_mark.line + 1, found[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            node = node.value[key]
+            line = node.start_mark.line + 1
+    return line
+
+
+def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
+    """Make relative folders and files start at the file, so that they mean the same from everywhere."""
+
+    def absolute(url: str) -> str:
+        return url if "://" in url else str((folder / Path(url).expanduser()).absolute())
+
+    replicas = archive.replicas and {name: absolute(url) for name, url in archive.replicas.items()}
+    store = archive.store
+    if store is not None and store.startswith(SQLITE) and store != SQLITE:
+        store = SQLITE + str((folder / store.removeprefix(SQLITE)).absolute())
+    places = {"url": archive.url and absolute(archive.url), "replicas": replicas, "store": store}
+    return archive.model_copy(update=places)
+
+
+def _explain(error: ValidationError) -> str:
+    """Say the first mistake as one sentence that begins with its key."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"] if part != "[key]") or "the file"
+    if first["type"] in ("model_type", "dict_type"):
+        return f"{key}: write a block of 'key: value' lines here, not {first['input']!r}"
+    if first["type"] == "string_pattern_mismatch":
+        return f"{key}: {first['input']!r} does not fit: {PATTERNS[first['ctx']['pattern']]}"
+    got = "" if isinstance(first["input"], Mapping) else f" (it says {first['input']!r})"
+    if first["type"] == "secret":
+        got = ""
+    return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{got}"
+
+
+def _yaml_sentence(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return str(error)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key written twice: the plain loader would drop the first archive without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node)
+            if not isinstance(key, Hashable):
+                break  # the plain loader refuses it with a sentence of its own
+            if key in seen:
+                raise yaml.MarkedYAMLError(problem=f"'{key}' is written twice", problem_mark=key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)

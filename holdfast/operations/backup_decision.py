@@ -1,0 +1,337 @@
+"""What the process that starts a backup decides before it: a full one or changes, and from which stream.
+
+A stream is a logical replication slot and its publication on the source. The archive says up to where its changes are
+here; what the server says of it must fit, else no changes can be joined, and a full backup begins a new stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ValidationError
+
+from holdfast.archive import Archive
+from holdfast.archive.format.model import Born, Document, Stream
+from holdfast.archive.history.timeline import stream_tip, told
+from holdfast.archive.maintenance.abandoned_backups import why_given_up
+from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
+from holdfast.replication.log.settings import QUORUM_TIMEOUT_S, Wish
+from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import stream as streams
+from holdfast.sources.postgresql.logical.stream_state import (
+    ExpectedStream,
+    database_oid,
+    look,
+    retention_warning,
+    system_identifier,
+    why_broken,
+)
+from holdfast.sources.postgresql.snapshot.export import why_no_decoding
+from holdfast.sources.postgresql.snapshot.preconditions import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import psycopg
+
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import SourceRecord
+    from holdfast.archive.format.state import State
+    from holdfast.config.archives_model import Restart
+    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.sources.postgresql.logical.stream_state import StreamState
+    from holdfast.storage import ObjectStore
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+Kind = Literal["auto", "full", "changes"]
+
+MAX_RETAINED_BYTES = 10 << 30
+"""Of the log that a slot may hold back before there is a warning."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which backup was asked for.
+
+    :param source: its name in the archive.
+    :param kind: `changes` begins to follow a source that is not followed yet; `auto` goes on where one is.
+    :param tables, exclude: globs of the tables to back up.
+    :param chosen: of this backup alone; what is followed stays what it is.
+    :param max_retained: bytes of log that the slot may hold back before there is a warning; None: the default.
+    :param quorum: so many replicas are to hold the backup before it counts; 1: the one it is made through.
+    :param quorum_timeout: seconds that they have for it.
+    :param moved: the source's address names the same database elsewhere than at the backup before.
+    :param restart_stream: "now" begins a new stream, "stuck" does where no backup of changes can get on.
+    :param stuck: why none could, where a new stream is begun for that.
+    """
+
+    source: str
+    kind: Kind = "auto"
+    tables: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    chosen: bool = False
+    max_retained: int | None = None
+    quorum: int = 1
+    quorum_timeout: float = QUORUM_TIMEOUT_S
+    moved: bool = False
+    restart_stream: Restart = "no"
+    stuck: str = ""
+
+    @classmethod
+    def of(cls, arguments: Sequence[str]) -> Wanted:
+        """Return what the arguments of the backup's application ask for."""
+        parser = argparse.ArgumentParser(add_help=False)
+        parser.add_argument("--source", required=True)
+        parser.add_argument("--kind", default="auto")
+        parser.add_argument("--tables", action="append", default=[])
+        parser.add_argument("--exclude", action="append", default=[])
+        parser.add_argument("--chosen", action="store_true")
+        parser.add_argument("--max-retained", type=int)
+        parser.add_argument("--quorum", type=int, default=1)
+        parser.add_argument("--quorum-timeout", type=float, default=QUORUM_TIMEOUT_S)
+        parser.add_argument("--moved", action="store_true")
+        parser.add_argument("--restart-stream", default="no")
+        given, _ = parser.parse_known_args(arguments)
+        return cls(**vars(given))
+
+    @property
+    def wish(self) -> Wish | None:
+        """Return the quorum that it needs; None for none."""
+        return Wish.of(self.quorum, self.quorum_timeout)
+
+
+class Postponed(Document):
+    """Why no table can begin anew in a backup of changes.
+
+    :param reason: in words.
+    :param act: somebody has to do something about it; else another try may help.
+    """
+
+    reason: str
+    act: bool = False
+
+    @classmethod
+    def by(cls, error: BaseException) -> Postponed:
+        """Return what an error means."""
+        return cls(reason=sentence(error), act=is_to_act(exit_code_of(error)))
+
+
+def is_to_act(exit_code: int) -> bool:
+    """Say whether an error comes again as often as it is tried: of wrong use, of damage, a refusal."""
+    return exit_code in (2, 4, 5)
+
+
+class Decision(Document):
+    """What a job is to do; it travels to the driver.
+
+    :param kind: "changes", or "snapshot" for a full backup.
+    :param stream: as it is on the server; None where changes are not followed.
+    :param gap: why a full backup begins a new stream.
+    :param database_oid: of the source's database, as it was looked at.
+    :param begins: of changes: those up to the snapshot that the job was given, in which it reads what begins anew.
+    :param postponed: why tables that are to begin anew have to wait; None: they need not, and changes that such tables
+        come with are backed up together with these.
+    """
+
+    kind: Literal["snapshot", "changes"] = "snapshot"
+    stream: Stream | None = None
+    gap: str = ""
+    database_oid: int | None = None
+    begins: bool = False
+    postponed: Postponed | None = None
+
+    def to_json(self) -> str:
+        """Return what another process needs; holds no secret."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> Decision:
+        """Return the decision that `to_json` described.
+
+        :raises UsageError: it described none.
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise UsageError("this describes no backup: start jobs by command or operator") from error
+
+
+def newest_with_stream(state: State, source: str) -> Placed | None:
+    """Return a source's newest block that tells of its stream; of one commit, the snapshot behind the changes."""
+    found = [placed for placed in told(state, source) if placed.head.stream]
+    return max(reversed(found), key=lambda placed: placed.number, default=None)
+
+
+def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[str], None]) -> Decision:
+    """Decide what to do, and make the source ready for it: publication and slot.
+
+    :param say: is told what people should know.
+    :raises RefusedError: the address names another database than that of the backups that are here.
+    :raises RefusedError: changes are wanted and the source cannot be followed; names all that is in the way.
+    :raises BusyError: open transactions kept the slot from being made.
+    """
+    archive = Archive.open(store)
+    with connect(address) as session:
+        return _decide(archive, address, session, wanted, say)
+
+
+def _decide(
+    archive: Archive, address: Address, session: Connection, wanted: Wanted, say: Callable[[str], None]
+) -> Decision:
+    known = newest_with_stream(archive.state, wanted.source)
+    database_oid, moved = _check_database(archive.state, address, session, wanted)
+    name = streams.stream_name(archive.identity.id, wanted.source)
+    if known is None and wanted.kind != "changes":
+        _tell_what_is_left(session, name, say)
+        return Decision()
+    catalog = read_catalog(session, read_tables(session), values=False)
+    tables = catalog.with_rows(wanted.tables, wanted.exclude)
+    gap = ""
+    if known is not None:
+        gap = _why_broken(session, name, archive.state, known) or moved or _why_restart(wanted)
+        if not gap:
+            if wanted.kind != "full":  # where the changes of a stream that is there cannot be read
+                refuse(why_no_decoding(session))
+            left_out = {table.oid for table in catalog.with_rows()} - {table.oid for table in tables}
+            stream = without(_kept(session, name, known, tables, wanted, say), set() if wanted.chosen else left_out)
+            born = born_tables(session, archive.state, wanted.source, stream)
+            stream = stream.model_copy(update={"born": born})
+            return Decision(kind=_KINDS[wanted.kind], stream=stream, database_oid=database_oid)
+        gap = why_given_up(archive, wanted.source, known.commit) or gap
+        say(f"no changes can be joined to what is here: {gap}")
+        if wanted.kind == "full" and wanted.restart_stream == "no":
+            return Decision(gap=gap)
+    say("a full backup begins to follow the source's changes")
+    try:
+        state = streams.open_stream(address, name, tables)
+    except RefusedError as error:
+        raise RefusedError(f"{error}. A full backup that follows nothing needs none of that: --kind full") from error
+    return Decision(stream=describe_stream(state, opened=True), gap=gap)
+
+
+def _check_database(state: State, address: Address, session: Connection, wanted: Wanted) -> tuple[int | None, str]:
+    """Make sure that the address names the database of the backups that are here, or that somebody says so.
+
+    Returns the database's oid, and what tells it from before where it is the same one elsewhere; of a first backup
+    nothing.
+    """
+    blocks = told(state, wanted.source)
+    if not blocks:
+        return None, ""
+    system, oid = system_identifier(session), database_oid(session)
+    other = _why_other(blocks[-1].head.source, system, oid, address.database)
+    if other and not wanted.moved:
+        raise RefusedError(
+            f"{address.url} is not the database that the backups of {wanted.source} here are of: {other}. Mend the "
+            "address, or name the source otherwise; if it is the same database elsewhere (restored, upgraded, moved), "
+            "say so with --moved"
+        )
+    return oid, f"the database was moved: {other}" if other else ""
+
+
+def _why_other(record: SourceRecord, system: str, oid: int, name: str) -> str:
+    """Return what tells another database from the one of a block; "" where nothing does."""
+    if record.system_identifier not in (None, system):
+        return f"its server is system {system}, and theirs is {record.system_identifier}"
+    if record.database_oid is None:
+        return f"it is called {name}, and theirs is {record.database}" if record.database != name else ""
+    return f"its oid is {oid}, and theirs is {record.database_oid}" if record.database_oid != oid else ""
+
+
+def _why_restart(wanted: Wanted) -> str:
+    if wanted.restart_stream != "now":
+        return ""
+    return f"a new stream was begun: {wanted.stuck or 'somebody asked for it (--restart-stream)'}"
+
+
+def _tell_what_is_left(session: Connection, name: str, say: Callable[[str], None]) -> None:
+    """Tell of a slot whose first backup was ended before its commit: nobody reads it, and it keeps the log."""
+    found = session.execute("select from pg_catalog.pg_replication_slots where slot_name = %s", (name,)).fetchone()
+    if found is not None:
+        say(
+            f"slot {name} is there, but no backup here follows it, and the server keeps its log for it: "
+            "begin to follow the source with --kind changes, or drop it with holdfast source remove"
+        )
+
+
+def expected_stream(state: State, known: Placed, name: str) -> ExpectedStream | None:
+    """Return what a stream must be for changes to be joined to what is here; None where nothing can be joined.
+
+    :param known: the newest block that tells of it.
+    """
+    block = known.head
+    position = state.streams.get(block.source.name)
+    if block.stream is None or position is None:
+        return None
+    return ExpectedStream(
+        name=name,
+        position=position,
+        publication_oid=block.stream.publication_oid,
+        publication_version=block.stream.publication_version or None,
+        system_identifier=block.source.system_identifier,
+        timeline=block.source.timeline,
+    )
+
+
+def _why_broken(session: Connection, name: str, state: State, known: Placed) -> str:
+    if known.head.stream is None:
+        return ""
+    if (expected := expected_stream(state, known, name)) is None:
+        return f"the changes before the full backup of commit {known.number} were given up"
+    return why_broken(expected, look(session, name), system_identifier(session))
+
+
+_KINDS: Mapping[Kind, Literal["snapshot", "changes"]] = {"auto": "changes", "changes": "changes", "full": "snapshot"}
+"""What is made of a source that is followed."""
+
+
+def _kept(
+    session: Connection, name: str, known: Placed, tables: Sequence[Table], wanted: Wanted, say: Callable[[str], None]
+) -> Stream:
+    """Make a stream follow the tables that are wanted, as far as that can be done now."""
+    state = look(session, name)
+    if state is None or known.block.stream is None:
+        raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
+    if warning := retention_warning(state, wanted.max_retained or MAX_RETAINED_BYTES):
+        say(warning)
+    if not wanted.chosen:
+        try:
+            return describe_stream(streams.keep(session, name, tables))
+        except (BusyError, RefusedError) as error:
+            # The other tables' changes are backed up all the same, so that the log they are in can go.
+            say(f"what is followed stays as it is for now: {error}")
+    return describe_stream(state).model_copy(update={"not_followed": known.block.stream.not_followed})
+
+
+def without(stream: Stream, left_out: Collection[int]) -> Stream:
+    """Return a stream that leaves out tables which are not wanted: a partition is published with its root."""
+    followed = {oid: entry for oid, entry in stream.followed.items() if oid not in left_out}
+    return stream.model_copy(update={"followed": followed})
+
+
+def born_tables(session: Connection, state: State, source: str, stream: Stream) -> tuple[Born, ...]:
+    """Return the followed tables that were made since what is known of the source was looked at."""
+    tip = stream_tip(state, source)
+    if tip is None or not tip.head.is_cut or tip.head.stream is None or not tip.head.stream.snapshot:
+        return ()
+    found = streams.born_since(session, stream.publication_oid, tip.head.stream.snapshot)
+    return tuple(Born(**each._asdict()) for each in found if each.oid in stream.followed)
+
+
+def describe_stream(state: StreamState, *, opened: bool = False) -> Stream:
+    """Return what an archive notes of a stream as it is now."""
+    return Stream(
+        slot=state.name,
+        position=state.position,
+        opened=opened,
+        publication=state.name,
+        publication_oid=state.publication_oid,
+        publication_version=state.publication_version or "",
+        followed=dict(state.followed),
+        not_followed=dict(state.not_followed),
+    )

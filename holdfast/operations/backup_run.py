@@ -1,0 +1,383 @@
+"""What the process that starts a backup does for it: hold its snapshot, and start its job again where it was killed.
+
+A snapshot lives as long as the session that holds it. Held here, beside the locks, it outlives the job's driver, so
+another driver goes on from the pieces that are finished. Where the session was cut, what was read cannot be joined
+with any later snapshot.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+from holdfast.archive import Archive
+from holdfast.archive.format.model import Waiting, iso
+from holdfast.archive.format.runs import RunLog, read_last
+from holdfast.common.errors import (
+    HoldfastError,
+    RefusedError,
+    ReportedError,
+    SparkEndedError,
+    UndecodableError,
+    exit_code_of,
+    sentence,
+)
+from holdfast.common.lsn import parse_position
+from holdfast.operations.backup_decision import Postponed, Wanted, decide, newest_with_stream
+from holdfast.operations.executor_choice import choose_executor, run_chosen
+from holdfast.operations.job_process import DECISION_VARIABLE, SNAPSHOT_VARIABLE
+from holdfast.replication.work.replica_backup import await_quorum, source_taken
+from holdfast.sources.postgresql.connection import outages
+from holdfast.sources.postgresql.connection.session import connect, server_error
+from holdfast.sources.postgresql.logical.stream import advance, flush_position
+from holdfast.sources.postgresql.snapshot.preconditions import named
+from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from holdfast.archive.format.runs import RunRecord
+    from holdfast.operations.backup_decision import Decision
+    from holdfast.operations.executor_choice import Executor
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.storage import ObjectStore
+
+ATTEMPTS = 3
+"""So many times a job is started, at most: what ends it each time would end it again."""
+
+RETURN_S = 60.0
+"""A server that was restarted has so long to answer again."""
+
+_SHOWN = 200
+
+
+def takes_snapshot(archive: Archive, arguments: Sequence[str]) -> bool:
+    """Say whether a backup begins with a snapshot, whatever the source says: then it is Spark's.
+
+    :param arguments: of the job's application.
+    """
+    wanted = Wanted.of(arguments)
+    known = newest_with_stream(archive.state, wanted.source)
+    return wanted.kind == "full" or wanted.restart_stream == "now" or known is None
+
+
+def run_to_the_end(
+    store: ObjectStore,
+    run: str,
+    address: Address,
+    *,
+    arguments: Sequence[str],
+    attempt: Callable[[Mapping[str, str]], str],
+    say: Callable[[str], None] = lambda words: None,
+    note: Callable[[str], None] = lambda words: None,
+    coordination: str | None = None,
+    executor: Executor = "auto",
+) -> None:
+    """Run a backup's job until it has said a result or an error of its own.
+
+    A full one works in a snapshot that is held meanwhile. One of changes may find tables that begin anew: a job then
+    works in such a snapshot, too, and commits the changes up to it together with the rows of those tables. Where that
+    cannot be, the changes are backed up alone, and the tables wait.
+
+    :param address: of the source.
+    :param arguments: of the job's application.
+    :param attempt: runs the job once, with these environment variables, until none of its processes is left;
+        returns the sentence that its driver ended with, if there is one; raises `SparkNeededError` where it hands
+        itself over to Spark.
+    :param say: is told what happens beside the job's own progress; the run's records tell it, too.
+    :param note: is told where each job runs.
+    :param coordination: address of the store with the update log, where the archive is a replica; None for what the
+        environment says.
+    :param executor: where its jobs are to run.
+    :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed; or it is being backed
+        up through another replica.
+    :raises ReportedError: changes were backed up, and tables wait that are to begin anew.
+    """
+    wanted = Wanted.of(arguments)
+    with ExitStack() as taken:
+        with _failure_told(store, run):
+            turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, say=say)
+            settle = taken.enter_context(turn)
+            decision = _decide(store, address, wanted, say)
+        jobs = _Jobs(store, run, address, attempt, say, note, executor)
+        _run_jobs(jobs, decision, settle)
+        if wanted.restart_stream == "stuck" and (stuck := jobs.stuck):
+            with _failure_told(store, run):
+                again = replace(wanted, restart_stream="now", stuck=stuck)
+                decision = _decide(store, address, again, say)
+            jobs.snapshot(decision)
+
+
+def confirm(
+    store: ObjectStore,
+    address: Address,
+    result: Mapping[str, Any],
+    *,
+    say: Callable[[str], None] = lambda words: None,
+    coordination: str | None = None,
+    patience: float = math.inf,
+) -> dict[str, Any]:
+    """Wait until a backup that needs a quorum counts, and let its server forget the changes that are archived then.
+
+    The caller holds no lock.
+
+    :param result: of the backup's job. What is returned says which replicas have it, too.
+    :param say: is told what is waited for.
+    :param patience: seconds; the quorum's own deadline ends the wait in any case.
+    :raises QuorumFailedError: too few replicas had it in time: it was taken back.
+    :raises BusyError: it is still pending when the patience is over.
+    """
+    reached = await_quorum(store, str(result["block"]), address=coordination, say=say, patience=patience)
+    try:
+        _let_go(store, address, result)
+    except (HoldfastError, StoreError, psycopg.Error) as error:
+        say(f"the source keeps the log that is archived until the next backup: {sentence(error)}")
+    return {**result, "quorum": reached}
+
+
+def _let_go(store: ObjectStore, address: Address, result: Mapping[str, Any]) -> None:
+    placed = Archive.open(store).state.blocks.get(str(result["block"]))
+    if placed is None or placed.head.kind != "changes" or placed.head.stream is None:
+        return
+    with connect(address) as session:
+        advance(session, placed.head.stream.slot, placed.head.covers.to_position)
+
+
+def _run_jobs(jobs: _Jobs, decision: Decision, settle: Callable[[], None]) -> None:
+    """Run the jobs of a backup.
+
+    :param settle: waits until what one of them has committed counts.
+    """
+    if decision.kind == "snapshot":
+        jobs.snapshot(decision)
+        return
+    if begin := jobs.changes(decision):
+        jobs.say(f"a snapshot is taken of {named([f'{table} ({reason})' for table, reason in begin.items()])}")
+        jobs.settled(settle)
+        jobs.begin_anew(decision)
+    waiting = jobs.waiting()
+    if waiting:
+        jobs.settled(settle)
+        jobs.fail_for(waiting)
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    """Starts a run's jobs, again where they are killed."""
+
+    store: ObjectStore
+    run: str
+    address: Address
+    attempt: Callable[[Mapping[str, str]], str]
+    say: Callable[[str], None]
+    note: Callable[[str], None]
+    executor: Executor
+
+    def changes(self, decision: Decision) -> Mapping[str, str]:
+        """Back up changes; returns the tables that a snapshot must be taken of, each with the reason."""
+        for number in range(2, ATTEMPTS + 2):
+            words, record = self._run({DECISION_VARIABLE: decision.to_json()}, reads_log=decision)
+            if record is not None and record.result is not None:
+                begin: Mapping[str, str] = record.result.get("to_begin", {})
+                return begin
+            if record is None or number > ATTEMPTS or not _was_killed(record, words):
+                return {}
+            _tell(self.store, self.run, f"{_why(record, '')} (attempt {number} of {ATTEMPTS})", self.say)
+        return {}
+
+    def begin_anew(self, decision: Decision) -> None:
+        """Back up changes up to a snapshot, and with them the tables that begin anew; else the changes alone."""
+        before = self._last()
+        try:
+            words = self.snapshot(decision.model_copy(update={"begins": True}))
+        except HoldfastError as error:
+            postponed = Postponed.by(error)
+        else:
+            if self._last() != before:
+                return
+            postponed = Postponed(reason=words or "its job did not start")
+        self.say(f"the changes are backed up without the tables that begin anew: {postponed.reason}")
+        self.changes(decision.model_copy(update={"postponed": postponed}))
+
+    @property
+    def stuck(self) -> str:
+        """Why no backup of changes can get on, as the last job has said; "" where it did not."""
+        record = self._last()
+        failed = record is not None and record.error is not None and record.error.type == UndecodableError.__name__
+        return record.error.message if failed and record and record.error else ""
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """Return the tables that wait to begin anew, as the last job's result tells."""
+        record = self._last()
+        if record is None or record.state != "succeeded" or record.result is None:
+            return ()
+        return tuple(Waiting.model_validate(each) for each in record.result.get("waiting", ()))
+
+    def fail_for(self, waiting: Sequence[Waiting]) -> None:
+        """Say that changes were backed up, and which tables wait.
+
+        :raises ReportedError: always: with exit code 5 where somebody has to do something, else 1.
+        """
+        record = self._last()
+        result = (record.result if record else None) or {}
+        tables = [f"{each.table}, whose rows are known up to {iso(each.since)} ({each.reason})" for each in waiting]
+        with _failure_told(self.store, self.run):
+            raise ReportedError(
+                f"commit {result.get('commit')} has the changes up to {result.get('restorable_to')}, but without "
+                f"{named(tables)}; the next backup tries these again",
+                RefusedError.exit_code if any(each.act for each in waiting) else HoldfastError.exit_code,
+            )
+
+    def snapshot(self, decision: Decision) -> str:
+        """Back up in a snapshot, which outlives the job's driver; returns the sentence that the last one ended with."""
+        store, run, address = self.store, self.run, self.address
+        with ExitStack() as holding:
+            held = _hold(store, run, lambda: _take(address, holding))
+            for number in range(2, ATTEMPTS + 2):
+                environment = {SNAPSHOT_VARIABLE: held.snapshot.to_json(), DECISION_VARIABLE: decision.to_json()}
+                words, record = self._run(environment)
+                if record is None or record.state == "succeeded" or number > ATTEMPTS or _has_snapshot(store, run):
+                    break
+                killed = _was_killed(record, words)
+                gone = held.why_gone() if killed or _failed(record) else ""
+                if not killed and not gone:
+                    break
+                _tell(store, run, f"{_why(record, gone)} (attempt {number} of {ATTEMPTS})", self.say)
+                if gone:
+                    holding.close()
+                    held = _hold(store, run, lambda: _PATIENTLY(_take, address, holding))
+        return words
+
+    def _run(
+        self, environment: Mapping[str, str], *, reads_log: Decision | None = None
+    ) -> tuple[str, RunRecord | None]:
+        """Run a job once, where that is decided.
+
+        Returns the sentence that its driver ended with, and its newest record: None where it wrote none, since it did
+        not begin.
+
+        :param reads_log: of a job that backs up changes.
+        """
+        before: RunRecord | None = None
+
+        def start(more: Mapping[str, str]) -> str:
+            nonlocal before
+            before = self._last()
+            return self.attempt({**environment, **more})
+
+        with _failure_told(self.store, self.run):
+            size = _log_bytes(self.address, reads_log) if reads_log else None
+            choice = choose_executor("backup", forced=self.executor, log_bytes=size)
+            words = run_chosen(choice, start, self.note)
+        record = self._last()
+        return words, None if record == before else record
+
+    def settled(self, settle: Callable[[], None]) -> None:
+        """Wait until what was committed counts; where it does not, the run's records say so."""
+        with _failure_told(self.store, self.run):
+            settle()
+
+    def succeeded(self) -> bool:
+        """Say whether the last job did."""
+        record = self._last()
+        return record is not None and record.state == "succeeded"
+
+    def _last(self) -> RunRecord | None:
+        """Return the newest record of the run; None where it cannot be told."""
+        with suppress(HoldfastError, StoreError):
+            return read_last(self.store, self.run)
+        return None
+
+
+_PATIENTLY = Retrying(
+    retry=retry_if_exception(lambda error: isinstance(error, HoldfastError) and exit_code_of(error) == 1),
+    wait=wait_fixed(1),
+    stop=stop_after_delay(RETURN_S),
+    reraise=True,
+)
+
+
+def _hold(store: ObjectStore, run: str, take: Callable[[], HeldSnapshot]) -> HeldSnapshot:
+    with _failure_told(store, run):
+        return take()
+
+
+@contextmanager
+def _failure_told(store: ObjectStore, run: str) -> Iterator[None]:
+    """Write into the run's records why it fails before its job begins."""
+    try:
+        yield
+    except HoldfastError as error:
+        with suppress(StoreError):
+            RunLog(store, run, "backup").fail(error)
+        raise
+
+
+def _decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[str], None]) -> Decision:
+    try:
+        return decide(store, address, wanted, say)
+    except psycopg.Error as error:
+        raise server_error(f"{address.url} could not be looked at", error) from error
+
+
+def _log_bytes(address: Address, decision: Decision) -> int | None:
+    """Return how much log a backup of changes has to read; None where that cannot be told."""
+    if decision.stream is None:
+        return None
+    try:
+        with connect(address) as session:
+            _, end = flush_position(session)
+    except psycopg.Error as error:
+        raise server_error(f"{address.url} could not be looked at", error) from error
+    return max(parse_position(end) - parse_position(decision.stream.position), 0)
+
+
+def _take(address: Address, holding: ExitStack) -> HeldSnapshot:
+    try:
+        return holding.enter_context(hold_snapshot(address))
+    except psycopg.Error as error:
+        told = outages.explained(error, address.url)
+        raise told or HoldfastError(f"no snapshot of {address.url} could be taken: {outages.words(error)}") from error
+
+
+def _has_snapshot(store: ObjectStore, run: str) -> bool:
+    """Say whether the snapshot that a run was to make is committed, or whether that cannot be told."""
+    with suppress(HoldfastError, StoreError):
+        blocks = Archive.open(store).state.blocks.values()
+        return any(placed.head.run == run and placed.head.kind == "snapshot" for placed in blocks)
+    return True
+
+
+def _was_killed(record: RunRecord, words: str) -> bool:
+    """Say whether a job had no time to say how it ended, or was left alone by Spark."""
+    if record.error is not None:
+        return record.error.type == SparkEndedError.__name__
+    return not words
+
+
+def _failed(record: RunRecord) -> bool:
+    """Say whether a job failed as it would if its snapshot was gone."""
+    return record.error is not None and record.error.exit_code == HoldfastError.exit_code
+
+
+def _why(record: RunRecord, gone: str) -> str:
+    if gone:
+        return (
+            "starting again from nothing: the session that held the snapshot was cut "
+            f"({gone[:_SHOWN]}), and what was read in it cannot be joined with a new one"
+        )
+    return f"the job was ended from outside while {record.step}: starting it again"
+
+
+def _tell(store: ObjectStore, run: str, words: str, say: Callable[[str], None]) -> None:
+    say(words)
+    with suppress(StoreError):
+        log = RunLog(store, run, "backup")
+        log.say(words)
+        log.progress("starting again")

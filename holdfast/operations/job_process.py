@@ -1,0 +1,305 @@
+"""Start Spark applications of ours, and tell them what they need without showing a secret.
+
+Addresses and names go as arguments; the password and the locks go by environment, never through
+Spark's `conf` or arguments, which are logged.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal
+
+from holdfast.common.cleanup import tidied
+from holdfast.common.errors import HoldfastError
+from holdfast.operations.executor_choice import check_hand_over, is_inline
+from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from holdfast.archive.locks import HeldLocks
+
+LOCKS_VARIABLE = "HOLDFAST_LOCKS"
+RECORDS_VARIABLE = "HOLDFAST_RECORDS"
+"""Where a job that works without locks writes its records: the archive may not be writable."""
+PARENT_VARIABLE = "HOLDFAST_PARENT"
+LOCAL_VARIABLE = "HOLDFAST_LOCAL"
+"""Said to a driver whose workers are on its own machine."""
+SNAPSHOT_VARIABLE = "HOLDFAST_SNAPSHOT"
+DECISION_VARIABLE = "HOLDFAST_DECISION"
+URL_VARIABLES = {"source": "HOLDFAST_SOURCE_URL", "target": "HOLDFAST_TARGET_URL"}
+
+DRIVER_OPTIONS = "spark.driver.defaultJavaOptions"
+
+OF_WORKERS = "spark.executorEnv."
+"""How settings of Spark begin that are variables of its workers' environment."""
+
+WORKERS = {
+    # By itself glibc gives the memory of each of numpy's arrays back at once, and takes it anew for the next one.
+    "MALLOC_MMAP_THRESHOLD_": str(8 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+}
+"""Variables of Spark's Python workers, which are read when a process starts."""
+
+SPARK_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # A speculative twin of a task would read and write everything twice.
+    "spark.speculation": "false",
+    "spark.python.daemon.module": "sparkjobs.executors.daemon",
+    # No bulk data goes through Java, so code that is compiled well never pays: it is a third of a short job's CPU time.
+    DRIVER_OPTIONS: "-XX:TieredStopAtLevel=1",
+    "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+    **{f"{OF_WORKERS}{name}": value for name, value in WORKERS.items()},
+}
+"""What every application of ours is submitted with."""
+
+
+def classes_file() -> Path | None:
+    """Return where the classes of this environment's Spark are kept; None where Spark lies elsewhere."""
+    try:
+        version = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return None
+    return Path(sys.prefix) / "share" / "holdfast" / f"spark-{version}.jsa"
+
+
+def spark_conf() -> dict[str, str]:
+    """Return what every application is submitted with here, where `holdfast.spark_classes` may have been run."""
+    file = classes_file()
+    if file is None or not file.exists():
+        return dict(SPARK_CONF)
+    # Java says at length where they do not fit, and goes on without them.
+    prepared = f'"-XX:SharedArchiveFile={file}" -Xlog:cds*=off -Xlog:class+path=off'
+    return {**SPARK_CONF, DRIVER_OPTIONS: f"{SPARK_CONF[DRIVER_OPTIONS]} {prepared}"}
+
+
+JAVA_VERSIONS = (17, 21)
+"""What Spark 4.2 runs on."""
+
+DEFAULT_MASTER = "local[*,4]"
+"""All cores of this machine, each task tried up to four times."""
+
+
+def find_application(name: str) -> Path:
+    """Return the path of a Spark application, such as `backup`, without importing it.
+
+    :raises HoldfastError: it is not installed.
+    """
+    spec = importlib.util.find_spec("sparkjobs")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(folder) / f"{name}.py"
+        if path.exists():
+            return path
+    raise HoldfastError(f"the Spark application {name} is not installed: install the holdfast wheel whole")
+
+
+def new_run_id(prefix: str) -> str:
+    """Return a name for a run that no other run has; it begins with `prefix` and sorts by time."""
+    clean = re.sub(r"[^A-Za-z0-9._-]+", "-", prefix).strip("-.") or "run"
+    return f"{clean[:150]}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}.{secrets.token_hex(3)}"
+
+
+def process_start(pid: int) -> str | None:
+    """Return when a process started (clock ticks since boot), or None if there is none that runs.
+
+    With the pid it names a process for good: pids are used again. Source: proc(5), fields 3 and 22 of stat.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]  # one that nobody has waited for has ended all the same
+
+
+def job_path() -> str:
+    """Return where the programs of a job are looked for: first where this Python is."""
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+
+
+def job_environment(
+    url: str | None,
+    password: str | None,
+    locks: HeldLocks | None,
+    role: Literal["source", "target"] = "source",
+    *,
+    key: str | None = None,
+) -> dict[str, str]:
+    """Return what a job needs in its environment.
+
+    :param url: of the database, without a password; None for a job that works on the archive alone.
+    :param locks: what it works under; None for one that needs none.
+    :param role: whether the database is read (`source`) or written (`target`).
+    :param key: address of the key that opens the archive; None for what this process's environment says.
+    """
+    python = sys.executable
+    environment = {
+        PARENT_VARIABLE: f"{os.getpid()}:{process_start(os.getpid())}",
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+        "PATH": job_path(),
+    }
+    if key is not None:
+        environment[KEY_VARIABLE] = key
+    if locks is not None:
+        environment[LOCKS_VARIABLE] = locks.handles()
+    if url is not None:
+        environment[URL_VARIABLES[role]] = url
+    if password:
+        environment["PGPASSWORD"] = password
+    return environment
+
+
+def local_environment(master: str) -> dict[str, str]:
+    """Return what a Spark is told that runs on this machine alone (`local[…]`): not to listen outside of it."""
+    return {"SPARK_LOCAL_IP": "127.0.0.1", LOCAL_VARIABLE: "1"} if master.startswith("local") else {}
+
+
+def java_version() -> int | None:
+    """Return the major version of the Java that Spark would use (JAVA_HOME goes before PATH), or None."""
+    home = os.environ.get("JAVA_HOME")
+    binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not binary or not Path(binary).exists():
+        return None
+    done = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', done.stderr)
+    return int(found.group(1)) if found else None
+
+
+def check_java() -> None:
+    """Make sure that Spark can start.
+
+    :raises HoldfastError: there is no Java that it runs on; says what to type.
+    """
+    version = java_version()
+    if version in JAVA_VERSIONS:
+        return
+    home = os.environ.get("JAVA_HOME")
+    where = f" at JAVA_HOME ({home})" if home else ""
+    found = "none was found" if version is None else f"found version {version}"
+    raise HoldfastError(
+        f"Spark needs Java 17 or 21 and {found}{where}: install openjdk-17-jre-headless (apt-get install "
+        "openjdk-17-jre-headless), or set JAVA_HOME to one that is there"
+    )
+
+
+def submit(
+    application: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    on_tick: Callable[[], None] = lambda: None,
+    log: Path | None = None,
+) -> int:
+    """Run an application, inline or with spark-submit, as its environment says; return its exit code.
+
+    The code is negative for a signal. When this returns or raises, every process it started has ended.
+
+    :param master: Spark's master URL; default is HOLDFAST_SPARK_MASTER, else this machine.
+    :param on_tick: called about once a second while it runs.
+    :param log: where the processes' own words go; default is nowhere.
+    :raises SparkNeededError: it ran inline and has met more than small work, none of which it did.
+    """
+    if is_inline(environment):
+        command, merged = inline_command(application, arguments), {**os.environ, **WORKERS, **environment}
+    else:
+        master = master or os.environ.get("HOLDFAST_SPARK_MASTER", DEFAULT_MASTER)
+        merged = {**os.environ, **local_environment(master), **environment}
+        command = _spark_command(application, arguments, master, conf or {}, merged["PATH"])
+    with (log or Path(os.devnull)).open("ab") as output:
+        code = _run(command, merged, output, on_tick)
+    check_hand_over(application, code)
+    return code
+
+
+def inline_command(application: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs an application without Spark, as a child of whoever holds the locks.
+
+    :raises HoldfastError: it is not installed.
+    """
+    find_application(application)
+    return [sys.executable, "-P", "-m", "sparkjobs.run_inline", application, *arguments]
+
+
+def _spark_command(
+    application: str, arguments: Sequence[str], master: str, conf: Mapping[str, str], path: str
+) -> list[str]:
+    check_java()
+    binary = shutil.which("spark-submit", path=path)
+    if binary is None:
+        raise HoldfastError("spark-submit was not found: install the 'spark' extra (pyspark)")
+    command = [binary, "--master", master]
+    for name, value in {**spark_conf(), **conf}.items():
+        command += ["--conf", f"{name}={value}"]
+    return [*command, str(find_application(application)), *arguments]
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], on_tick: Callable[[], None]) -> int:
+    """Run a command in a session of its own until nothing of it is left."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+    patience = 0.0
+    with tidied(lambda: _end_session(process, patience)):
+        while True:
+            try:
+                code = process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                on_tick()
+                continue
+            # A driver whose Java was killed lives on: it has a moment to say so, and none to commit.
+            patience = _LAST_WORDS_S
+            return code
+
+
+_LAST_WORDS_S = 5.0
+_POLITE_S = 10.0
+_FORCED_S = 5.0
+
+
+def _end_session(process: subprocess.Popen[bytes], patience: float) -> None:
+    """End whatever still runs in the session that spark-submit leads: Java, the driver, its workers.
+
+    :param patience: seconds to let them end by themselves.
+    """
+    for number, seconds in ((0, patience), (signal.SIGTERM, _POLITE_S), (signal.SIGKILL, _FORCED_S)):
+        for pid in _session(process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        deadline = time.monotonic() + seconds
+        while (left := _session(process.pid)) and time.monotonic() < deadline:
+            process.poll()
+            time.sleep(0.05)
+        if not left:
+            process.poll()
+            return
+
+
+def _session(leader: int) -> list[int]:
+    """Return the processes of a session that have not ended. Source: proc(5), fields 3 and 6 of stat."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(session) == leader and state not in "ZX":
+                found.append(int(stat.parent.name))
+    return found

@@ -1,0 +1,263 @@
+"""What a moment of an archive means for a database: its objects, and the parts of each of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from holdfast.archive.files.data_files import read_file
+from holdfast.archive.history.timeline import to_of
+from holdfast.archive.scan.projection import Shape
+from holdfast.archive.scan.table_history import TableHistory
+from holdfast.common.errors import DamagedError, RefusedError
+from holdfast.common.field_ids import field_id, numbered
+from holdfast.common.lsn import parse_position
+from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.catalog.columns import Column
+from holdfast.sources.postgresql.catalog.extension_rows import of_moment
+from holdfast.sources.postgresql.catalog.sequences import SequenceValue, at_end, between
+from holdfast.sources.postgresql.values.schema_evolution import conform
+from holdfast.sources.postgresql.values.type_mapping import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from holdfast.archive.format.model import Block, FileRecord, TableRecord
+    from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.sources.postgresql.catalog.extension_rows import Configuration
+    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.storage import ObjectStore
+
+OTHER_FORM = "its columns were altered by then so that its changes do not fit the schema that is taken"
+
+_SEQUENCES = TypeAdapter(tuple[SequenceValue, ...])
+
+_NOTHING = pa.record_batch([pa.nulls(1)], pa.schema([numbered("nothing", pa.null(), 0)]))
+"""A row without any column that a table can have."""
+
+
+ReadCatalog = Callable[["FileRecord"], Catalog]
+"""Returns the record of the objects that a file holds."""
+
+_KEPT = 4
+"""Records that a reader keeps: those of the schemas around a moment."""
+
+
+def catalog_reader(store: ObjectStore) -> ReadCatalog:
+    """Return what reads records of objects, and keeps the last few: one takes a while, of thousands of tables."""
+    return lru_cache(_KEPT)(partial(_read_catalog, store))
+
+
+def _read_catalog(store: ObjectStore, file: FileRecord) -> Catalog:
+    return Catalog.model_validate_json(read_file(store, file))
+
+
+def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
+    """Return the record of a moment's objects, with what is known of where its sequences stood.
+
+    :raises DamagedError: a file of it is missing or changed.
+    """
+    catalog = _read_catalog(store, moment.schema.block.catalog)
+    recorded = _read_sequences(store, moment.sequences.block)
+    if moment.sequences_before is None:
+        sequences = at_end(catalog.sequences, recorded)
+    else:
+        earlier = _read_sequences(store, moment.sequences_before.block)
+        is_later = to_of(moment.sequences.head) >= moment.position
+        sequences = between(catalog.sequences, earlier, recorded if is_later else None)
+    configuration = _configuration(store, moment, catalog)
+    return catalog.model_copy(update={"sequences": tuple(sequences), "configuration": tuple(configuration)})
+
+
+def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iterable[Configuration]:
+    """Return the rows that extensions keep, as the backup before a moment has read them."""
+    if moment.sequences_before is None or not catalog.configuration:
+        return catalog.configuration
+    before = _read_catalog(store, moment.sequences_before.block.catalog)
+    after = None
+    if moment.next_cut is not None:
+        with suppress(DamagedError):  # it only tells whether they changed
+            after = _read_catalog(store, moment.next_cut.block.catalog).configuration
+    return of_moment(catalog.configuration, before.configuration, after)
+
+
+def _read_sequences(store: ObjectStore, block: Block) -> tuple[SequenceValue, ...]:
+    if block.sequences is not None:
+        return _SEQUENCES.validate_json(read_file(store, block.sequences))
+    return _read_catalog(store, block.catalog).sequences
+
+
+def sequences_to_json(values: tuple[SequenceValue, ...]) -> bytes:
+    """Return what a block keeps of where sequences stood."""
+    return _SEQUENCES.dump_json(values)
+
+
+def parts_of(
+    store: ObjectStore, moment: Moment, catalog: Catalog
+) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
+    """Return the parts of a moment's tables by id, and of those whose rows do not fit what the tables are there.
+
+    Where the schema that is taken is that of before a table was altered, and changes of it since count, it has the rows
+    of its snapshot.
+
+    Rows that are older than the moment may be of another form than the table has there, and nobody knows how they
+    become of this one.
+
+    :param catalog: the moment's, as `catalog_of` returned it.
+    :raises DamagedError: a file of it is missing or changed.
+    """
+    return read_parts(catalog_reader(store), moment, catalog)
+
+
+def read_parts(
+    read: ReadCatalog, moment: Moment, catalog: Catalog
+) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
+    """Return what `parts_of` does.
+
+    :param read: as `catalog_reader` returned it: whoever looks at many moments keeps it.
+    """
+    now = {str(table.oid): table for table in catalog.tables}
+    fit: dict[str, TableParts] = {}
+    unfit: dict[str, TableParts] = {}
+    for name, parts in moment.tables({name: table.label for name, table in now.items()}).items():
+        if name in now and _are_of_other_form(moment, parts, now[name]):
+            fit[name] = replace(parts.without_changes(), stale=OTHER_FORM)
+            continue
+        if not parts.stale or name not in now:
+            fit[name] = parts
+            continue
+        if not fits(read(parts.catalog), catalog, now[name]):
+            unfit[name] = parts
+            continue
+        key = history_of(parts, now[name]).key
+        has_key = set(key) <= {column.number for column in now[name].columns}
+        fit[name] = parts if has_key else parts.without_changes()
+    return fit, unfit
+
+
+@dataclass(frozen=True)
+class OlderRows:
+    """Older rows, or none, that a table has at a moment.
+
+    :param table: its oid.
+    :param as_of: when its rows were those that it has; None: it has none.
+    """
+
+    table: int
+    label: str
+    as_of: datetime | None
+    reason: str
+
+
+def older_rows(
+    moment: Moment, tables: Iterable[Table], fit: Mapping[str, TableParts], unfit: Mapping[str, TableParts]
+) -> list[OlderRows]:
+    """Return which tables would not have their rows of a moment, first those that have older ones.
+
+    :param tables: of the moment's catalog; `fit` and `unfit`: as `parts_of` returned them for it.
+    """
+    older, without = [], []
+    for table in tables:
+        name = str(table.oid)
+        if (parts := fit.get(name)) is not None:
+            if parts.stale:
+                older.append(OlderRows(table.oid, table.label, parts.as_of, parts.stale))
+        elif table.has_rows and not moment.is_snapshot:
+            why = unfit[name].why_unfit if name in unfit else "there was no snapshot of it yet"
+            without.append(OlderRows(table.oid, table.label, None, why))
+    return [*older, *without]
+
+
+def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:
+    """Say whether changes that count came once a column had been altered, and the schema of before that is taken.
+
+    A column that takes more than it did may have values that it did not take then; and where whole rows are told apart,
+    those that lack a column are none of the snapshot's.
+    """
+    if moment.doubt is None or moment.schema is not moment.doubt[0]:
+        return False
+    since = to_of(moment.doubt[0].head)
+    if not any(_is_since(record, since) for record in parts.changes):
+        return False
+    history = history_of(parts, table)
+    columns = {column.number: column for column in table.columns if not column.generated}
+    for record in history.relevant():
+        if not _is_since(record, since):
+            continue
+        told = {each["number"]: Column.from_dict(each) for each in record.columns}
+        if not history.key and not columns.keys() <= told.keys():
+            return True
+        if any(number in columns and each.takes_other_values(columns[number]) for number, each in told.items()):
+            return True
+    return False
+
+
+def _is_since(record: TableRecord, position: int) -> bool:
+    return record.first is not None and parse_position(record.first) >= position
+
+
+def fits(before: Catalog, now: Catalog, table: Table) -> bool:
+    """Say whether rows of a table, as they were written, are rows of what it is now.
+
+    :param before: the objects when they were written.
+    """
+    old = next((each for each in before.tables if each.oid == table.oid), None)
+    if now.types_altered(before, table):
+        return False
+    if old is None:  # it was made behind that, and a table's first heap has its own oid
+        return table.filenode in (0, table.oid)
+    return table.holds(old) and can_become(old, table)
+
+
+def can_become(before: Table, now: Table) -> bool:
+    """Say whether values of a table, as they are kept, can be brought to the types that its columns have now.
+
+    Some types are stored alike by PostgreSQL and kept otherwise here: int4 as a number, oid and regclass as text.
+
+    :param before: what it was when they were written.
+    """
+    if before.columns == now.columns:
+        return True
+    written, wanted = (
+        schema_of(tuple(column for column in table.columns if not column.generated)) for table in (before, now)
+    )
+    try:
+        Shape(written, wanted, {})
+    except RefusedError:
+        return False
+    return True
+
+
+def history_of(parts: TableParts, table: Table) -> TableHistory:
+    """Return what makes up a table's rows at a moment, in the form the table has there.
+
+    Generated columns are left out: changes do not hold them.
+    """
+    columns = tuple(column for column in table.columns if not column.generated)
+    history = TableHistory(
+        table=parts.base.id,
+        label=table.label,
+        base=parts.base.files,
+        since=parts.since,
+        changes=parts.changes,
+        key=(),
+        upto=parts.upto,
+        wanted=schema_of(columns),
+        missing=missing_values(columns),
+    )
+    # Of a block that stands for several, records may be of another time, when the table had another key.
+    changes = history.relevant()
+    return replace(history, changes=changes, key=changes[-1].key if changes else ())
+
+
+def missing_values(columns: Sequence[Column]) -> Mapping[int, pa.Scalar]:
+    """Return by field id what rows have that are older than a column of the table."""
+    row = conform(_NOTHING, columns)
+    return {field_id(field): array[0] for field, array in zip(row.schema, row.columns, strict=True)}

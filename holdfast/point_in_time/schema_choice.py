@@ -1,0 +1,221 @@
+"""The choice between two schemas of a moment, where nobody knows when the one became the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+from holdfast.archive.history import restore_points
+from holdfast.archive.history.timeline import from_of, to_of
+from holdfast.common.errors import UsageError
+from holdfast.common.lsn import parse_position
+from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, read_parts
+from holdfast.sources.postgresql.snapshot.preconditions import named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import TableRecord
+    from holdfast.archive.format.state import State
+    from holdfast.archive.history.timeline import Moment
+    from holdfast.point_in_time.recovery_target import ReadCatalog
+    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.storage import ObjectStore
+
+Schema = Literal["auto", "earlier", "later"]
+"""The schema that is taken where nobody knows when it was changed: that of before, of after, or the better one."""
+
+
+def parse_schema(text: str) -> Schema:
+    """Return which schema is meant.
+
+    :raises UsageError: none.
+    """
+    for each in get_args(Schema):
+        if each == text:
+            schema: Schema = each
+            return schema
+    raise UsageError(f"schema {text!r} is none of {', '.join(get_args(Schema))}")
+
+
+def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> Moment:
+    """Find what restores a source to a moment, with the schema that serves it best, and say what that one lacks.
+
+    :param at: as `holdfast.archive.history.restore_points.resolve` takes it, which also tells the errors.
+    :param schema: as `with_schema` takes it.
+    """
+    return with_schema(store, restore_points.resolve(state, store, source, at), schema)
+
+
+def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> Moment:
+    """Return a moment with the schema that serves it best, and say what that one lacks.
+
+    Where the schema was changed between two backups, and it is not known when, that is the one by which fewer values
+    are lost that were certainly there, of rows and of columns; of two that are equal in that, the later one where a
+    table was seen to be altered before the moment, and else the earlier.
+
+    :param schema: or this one, where there are two.
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    if moment.doubt is None:
+        return moment
+    taken, other = by_both(catalog_reader(store), moment, moment.doubt, schema)
+    which = "later" if other.is_later else "earlier"
+    lost = tuple(str(each) for each in taken.lost(other))
+    first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
+    words = (*first, taken.moment.approximate, *_notes(taken, other, which))
+    return replace(taken.moment, approximate="; ".join(words), lost=lost)
+
+
+def by_both(
+    read: ReadCatalog, moment: Moment, doubt: tuple[Placed, Placed], schema: Schema = "auto"
+) -> tuple[MomentBySchema, MomentBySchema]:
+    """Return a moment by the schema that is taken, and by the other one.
+
+    :param doubt: the moment's.
+    :param schema: as `with_schema` takes it.
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    earlier, later = (MomentBySchema(read, moment.by(placed)) for placed in doubt)
+    if schema == "auto":
+        likely, other = (earlier, later) if moment.schema is doubt[0] else (later, earlier)
+        return (other, likely) if _weight(other.lost(likely)) < _weight(likely.lost(other)) else (likely, other)
+    return (earlier, later) if schema == "earlier" else (later, earlier)
+
+
+def _notes(taken: MomentBySchema, other: MomentBySchema, which: str) -> Iterator[str]:
+    """Yield what is to be said of the schema that is taken, besides that there is another one."""
+    if lacking := taken.lacking(other):
+        yield f"it lacks {named(lacking)}, which --schema {which} has"
+    if which == "later" and (gone := other.gone(taken)):
+        yield (
+            f"{named(gone)} went before the next backup: what became of it before that and is not in the log, such as "
+            "by ALTER TABLE, or while it was not published, is in no backup"
+        )
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """Rows or values that the log certainly had at a moment, and that one of its schemas has no place for.
+
+    :param count: of rows, or of values of a column; `columns` that a row has, for the weight.
+    """
+
+    what: str
+    count: int
+    columns: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.count:,} or more)"
+
+
+def _weight(lost: Iterable[_Lost]) -> int:
+    """Return how many values are lost."""
+    return sum(each.count * each.columns for each in lost)
+
+
+class MomentBySchema:
+    """A moment by one of the schemas that it may have had.
+
+    :ivar catalog: its objects by that; where sequences stood is not in it.
+    :ivar fit, unfit: the parts of its tables, as `parts_of` returns them.
+    """
+
+    def __init__(self, read: ReadCatalog, moment: Moment) -> None:
+        self.moment = moment
+        self.is_later = moment.doubt is not None and moment.schema is moment.doubt[1]
+        self.catalog = read(moment.schema.block.catalog)
+        self.fit, self.unfit = read_parts(read, moment, self.catalog)
+        self._tables = {table.oid: table for table in self.catalog.tables}
+        self._forms = {
+            oid: [record for record in records if self._is_told(record)] for oid, records in _changes(moment).items()
+        }
+
+    def lost(self, other: MomentBySchema) -> list[_Lost]:
+        """Return what would not be there, though it was at the moment, and is by the other schema."""
+        found = []
+        for oid, table in other._tables.items():
+            if not table.has_rows or not (rows := other._rows(oid)):
+                continue
+            mine = self._tables.get(oid)
+            if mine is None:
+                if other._forms.get(oid):
+                    found.append(_Lost(f"rows of table {table.label}", rows, len(table.columns)))
+            elif str(oid) in self.unfit and str(oid) in other.fit:
+                found.append(_Lost(f"rows of table {table.label}", rows, len(table.columns)))
+            else:
+                found += self._lost_of(table, mine, other)
+        return found
+
+    def _lost_of(self, table: Table, mine: Table, other: MomentBySchema) -> Iterator[_Lost]:
+        """Yield what is lost of a table that both have.
+
+        :param table: as the other one has it.
+        """
+        name = str(table.oid)
+        if self._is_older(name) and not other._is_older(name):
+            changes = sum(record.rows for record in other.fit[name].changes)
+            yield _Lost(f"changes of table {table.label}", changes, len(table.columns))
+        numbers = {column.number for column in mine.columns}
+        for column in table.columns:
+            if column.number not in numbers and not column.generated:
+                told = [record for record in other._forms.get(table.oid, ()) if _has(record, column.number)]
+                if told:
+                    count = sum(record.rows for record in told) if other.is_later else other._rows(table.oid)
+                    yield _Lost(f"values of column {table.label}.{column.name}", count)
+
+    def _is_older(self, table: str) -> bool:
+        return table in self.fit and self.fit[table].stale == OTHER_FORM
+
+    def _rows(self, table: int) -> int:
+        """Return how many rows of a table there may be: those of its snapshot, and what was changed since."""
+        parts = self.fit.get(str(table))
+        changed = sum(record.rows for record in (parts.changes if parts else self._forms.get(table, ())))
+        return changed + (parts.base.rows if parts else 0)
+
+    def _is_told(self, record: TableRecord) -> bool:
+        """Say whether changes tell what was there at the moment of what only this schema has.
+
+        What only the later one has was made by then if it was changed before; what only the earlier one has was not
+        dropped yet if it is changed afterwards.
+        """
+        if self.is_later:
+            return parse_position(record.first or "") < self.moment.position
+        return parse_position(record.last or "") >= self.moment.position
+
+    def gone(self, other: MomentBySchema) -> list[str]:
+        """Return the tables with rows that only the other schema has."""
+        return [
+            f"table {table.label}" for oid, table in other._tables.items() if oid not in self._tables and table.has_rows
+        ]
+
+    def lacking(self, other: MomentBySchema) -> list[str]:
+        """Return the tables and columns that only the other schema has."""
+        found = []
+        for oid, table in other._tables.items():
+            mine = self._tables.get(oid)
+            if mine is None:
+                found.append(f"table {table.label}")
+                continue
+            numbers = {column.number for column in mine.columns}
+            found += [f"column {table.label}.{each.name}" for each in table.columns if each.number not in numbers]
+        return found
+
+
+def _changes(moment: Moment) -> dict[int, list[TableRecord]]:
+    """Return what was changed between the two schemas that a moment may have, by table."""
+    found: dict[int, dict[int, TableRecord]] = {}
+    if moment.doubt is None:
+        return {}
+    since, until = (to_of(placed.head) for placed in moment.doubt)
+    for placed in moment.chain.changes:
+        if since < to_of(placed.head) and from_of(placed.head) < until:
+            for record in placed.block.tables:
+                if record.first and record.last:
+                    found.setdefault(int(record.id), {})[id(record)] = record  # as parts of one block tell the same
+    return {table: [*records.values()] for table, records in found.items()}
+
+
+def _has(record: TableRecord, number: int) -> bool:
+    return any(each["number"] == number for each in record.columns)

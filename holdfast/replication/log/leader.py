@@ -1,0 +1,116 @@
+"""The leader of an archive: the one replica through which it is compacted and truncated. One transaction each.
+
+Two that join the same blocks would do so in vain, one of them. So one replica leads, by a lease that it renews while it
+works; another one takes over once that has ended, and begins a new epoch: what the one before still wants to append is
+refused. That an entry is *valid* does not depend on it: whatever removes blocks is appended only to the log that it was
+planned by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.common.errors import BusyError, RefusedError
+from holdfast.replication.log import schema
+from holdfast.replication.log.errors import EpochOverError
+from holdfast.replication.log.replicas import renew
+from holdfast.replication.log.store import clock
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from holdfast.replication.log.replicas import Acting
+
+LEASE_S = 900.0
+"""So long after its last renewal a leader keeps other replicas from leading: what its death costs."""
+
+_A = schema.archives.c
+
+
+@dataclass(frozen=True)
+class Leader:
+    """Who leads an archive, or has led it last.
+
+    :param name: of the replica; "": nobody.
+    :param until: end of its lease, in seconds since 1970 by the store's clock.
+    """
+
+    name: str
+    epoch: int
+    until: float
+
+
+def leader(connection: Connection, archive: str) -> Leader:
+    """Return who leads an archive."""
+    query = sa.select(_A.leader, _A.leader_epoch, _A.leader_until).where(_A.archive == archive)
+    return Leader(*connection.execute(query).one())
+
+
+def lead(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> int:
+    """Begin to lead an archive through a replica, or go on doing so; return the epoch of the leadership.
+
+    Processes of one replica share its leadership; the replica's own locks keep them from working at the same time. The
+    replica's own lease runs on from now, too.
+
+    :raises BusyError: another replica leads; names it, and the seconds left.
+    :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
+    """
+    renew(connection, acting)
+    now = clock(connection)
+    there = leader(connection, acting.archive)
+    is_ours = there.name == acting.name
+    if there.name and not is_ours and there.until > now:
+        raise BusyError(
+            f"replica {there.name} leads: compactions and truncations go through it, for {there.until - now:.0f} s "
+            "from now at least. Start this one there, or later"
+        )
+    epoch = there.epoch if is_ours else there.epoch + 1
+    _change(connection, acting.archive, leader=acting.name, leader_epoch=epoch, leader_until=now + lease)
+    return epoch
+
+
+def go_on(connection: Connection, acting: Acting, epoch: int, *, lease: float = LEASE_S) -> None:
+    """Renew the lease of a leadership, and that of the replica.
+
+    :raises EpochOverError, LostReplicaError: another replica has begun to lead, or as `replicas.guard` does.
+    """
+    renew(connection, acting)
+    check_leader(connection, acting, epoch, removes=False)
+    _change(connection, acting.archive, leader_until=clock(connection) + lease)
+
+
+def resign(connection: Connection, acting: Acting, epoch: int) -> None:
+    """Let another replica lead at once; nothing where one does already."""
+    there = leader(connection, acting.archive)
+    if (there.name, there.epoch) == (acting.name, epoch):
+        _change(connection, acting.archive, leader="", leader_until=0.0)
+
+
+def check_leader(connection: Connection, acting: Acting, epoch: int | None, *, removes: bool) -> None:
+    """Make sure that an entry is appended by who leads; part of the transaction that appends it.
+
+    :param epoch: of the leadership that it was made under; None: under none.
+    :param removes: it removes blocks, which only a leader does.
+    :raises EpochOverError: another replica has begun to lead.
+    :raises RefusedError: it removes blocks, and nobody leads for it.
+    """
+    if epoch is None:
+        if removes:
+            raise RefusedError(
+                f"replica {acting.name} does not lead, and only the leader removes blocks: nothing was changed. Use "
+                "'holdfast truncate' or 'holdfast compact', which begin to lead first"
+            )
+        return
+    there = leader(connection, acting.archive)
+    if (there.name, there.epoch) != (acting.name, epoch):
+        raise EpochOverError(
+            f"replica {acting.name} led in epoch {epoch}, and {there.name or 'nobody'} leads by now (epoch "
+            f"{there.epoch}): nothing was changed. Start again"
+        )
+
+
+def _change(connection: Connection, archive: str, **values: object) -> None:
+    connection.execute(schema.archives.update().where(_A.archive == archive).values(**values))

@@ -1,0 +1,414 @@
+"""The update log of an archive: what its replicas are to commit, in order. One transaction each.
+
+An index is taken by adding one to the head in the transaction that appends, so that there is no hole and the order is
+that of the commits: a sequence of the database would give neither. Whatever is to be refused is refused here: an entry
+that was appended is executed by every replica.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from pydantic import Field
+
+from holdfast.archive.format.model import Adopted, Block, Document, Hold
+from holdfast.archive.format.state import Change
+from holdfast.common.errors import BusyError, RefusedError
+from holdfast.replication.log import quorum, schema
+from holdfast.replication.log.errors import HeadMovedError, OldStoreError
+from holdfast.replication.log.leader import check_leader
+from holdfast.replication.log.replicas import guard, renew
+from holdfast.replication.log.store import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.format.model import LogPlace
+    from holdfast.archive.format.state import State
+    from holdfast.replication.log.quorum import Quorum
+    from holdfast.replication.log.replicas import Acting
+    from holdfast.replication.log.settings import Wish
+
+SOURCE_LEASE_S = 900.0
+"""So long after its last renewal a backup keeps other replicas from backing up the same source."""
+
+_E = schema.entries.c
+_S = schema.sources.c
+
+Ends = tuple[str, str]
+"""Positions that a source's backups, and its changes, have reached; "" for none."""
+
+
+DROP = "drop"
+"""The kind of entries that take back a backup whose quorum has failed."""
+
+FAILED = "failed"
+"""The kind of commits that replicas make of such a backup's own entry when they come to it later."""
+
+
+class EntryChange(Document):
+    """What an entry makes of every replica; its fields are those of a commit.
+
+    :param ends: of sources that go back by it.
+    """
+
+    kind: str
+    add: tuple[Block, ...] = ()
+    remove: tuple[str, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    released: tuple[str, ...] = ()
+    reason: str = ""
+    ends: dict[str, Ends] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, change: Change) -> EntryChange:
+        """Return what of a change all replicas are to have."""
+        return cls(
+            kind=change.kind,
+            add=change.add,
+            remove=change.remove,
+            holds=change.holds,
+            released=change.released,
+            reason=change.reason,
+        )
+
+    def change(self, state: State, log: LogPlace) -> Change:
+        """Return the commit that a replica makes of it.
+
+        :param state: of the replica: what it never had is not taken back.
+        """
+        change = Change(
+            kind=self.kind,
+            add=self.add,
+            remove=self.remove,
+            holds=self.holds,
+            released=self.released,
+            reason=self.reason,
+            log=log,
+        )
+        if not self.ends:
+            return change
+        return replace(
+            change, remove=tuple(block for block in self.remove if block in state.blocks), adopted=self._adopted(state)
+        )
+
+    def _adopted(self, state: State) -> Adopted:
+        ends, streams = dict(state.ends), dict(state.streams)
+        for source, (end, stream) in self.ends.items():
+            for positions, position in ((ends, end), (streams, stream)):
+                positions.pop(source, None)
+                if position:
+                    positions[source] = position
+        return Adopted(ends=ends, streams=streams)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An entry that is to be appended.
+
+    :param id: its own: by it one finds out whether an append took effect whose answer was lost.
+    :param planned_at: index of the last entry that was known when it was planned. What adds a backup may be appended
+        behind others, since only `expected` matters to it; all else may not.
+    :param expected, becomes: what each source's ends must be, and what they are then.
+    :param leader_epoch: of the leadership that it is made under; None for what any replica may append.
+    :param wish: how many replicas are to hold the block that it adds before that counts; None: it counts at once.
+    """
+
+    id: str
+    change: EntryChange
+    planned_at: int
+    expected: Mapping[str, Ends] = field(default_factory=dict)
+    becomes: Mapping[str, Ends] = field(default_factory=dict)
+    leader_epoch: int | None = None
+    wish: Wish | None = None
+
+    @property
+    def only_adds(self) -> bool:
+        """Say whether it may stand behind entries that were not known when it was planned."""
+        change = self.change
+        return self.leader_epoch is None and not (change.remove or change.holds or change.released)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the log.
+
+    :param appended_at: seconds since 1970 by the store's clock.
+    :param failed: its quorum has not come about: replicas that come to it pass it.
+    """
+
+    index: int
+    id: str
+    change: EntryChange
+    appended_by: str
+    appended_at: float
+    failed: bool = False
+
+    def commit(self, state: State, log: LogPlace) -> Change:
+        """Return the commit that a replica makes of it: of one that has failed, an empty one."""
+        return Change(kind=FAILED, log=log) if self.failed else self.change.change(state, log)
+
+
+def append(connection: Connection, acting: Acting, draft: Draft) -> int:
+    """Append an entry, and return its index; one that was appended already is found by its id.
+
+    :raises EpochOverError, LostReplicaError: the replica must not append, or leads no more.
+    :raises HeadMovedError: it is to be planned anew.
+    :raises RefusedError: another backup of the source was appended meanwhile, a block's id was used or abandoned, or
+        what is to be removed waits for its quorum.
+    :raises BusyError: the last backup of the source still waits for its quorum.
+    """
+    there = connection.execute(sa.select(_E.index).where(_E.entry == draft.id)).scalar_one_or_none()
+    if there is not None:
+        return int(there)
+    guard(connection, acting)
+    check_leader(connection, acting, draft.leader_epoch, removes=bool(draft.change.remove))
+    _check_removed(connection, acting.archive, draft.change.remove)
+    _check_abandoned(connection, acting.archive, draft.change.add)
+    _move_ends(connection, acting.archive, draft)
+    index = _next_index(connection, acting.archive)
+    if index <= draft.planned_at:
+        raise OldStoreError(
+            f"the log ends at {index - 1}, and replica {acting.name} has executed {draft.planned_at}: the store was "
+            "brought back from an older copy. See docs/runbooks/the-coordination-store-is-gone.md"
+        )
+    if not draft.only_adds and index != draft.planned_at + 1:
+        raise HeadMovedError(f"the log has entries up to {index - 1}, and this was planned after {draft.planned_at}")
+    for block in draft.change.add:
+        _add_block(connection, acting.archive, block, index)
+    if draft.wish is not None:
+        _begin_quorum(connection, acting.archive, index, draft, draft.wish)
+    _insert_entry(connection, acting.archive, index, draft.id, draft.change, by=acting.name)
+    return index
+
+
+def _next_index(connection: Connection, archive: str) -> int:
+    c = schema.archives.c
+    moved = schema.archives.update().where(c.archive == archive).values(head=c.head + 1).returning(c.head)
+    return int(connection.execute(moved).scalar_one())
+
+
+def _insert_entry(
+    connection: Connection, archive: str, index: int, identity: str, change: EntryChange, *, by: str
+) -> None:
+    connection.execute(
+        schema.entries.insert(),
+        {
+            "archive": archive,
+            "index": index,
+            "entry": identity,
+            "kind": change.kind,
+            "change": change.model_dump_json(exclude_defaults=True),
+            "size": sum(block.size for block in change.add),
+            "appended_by": by,
+            "appended_at": clock(connection),
+        },
+    )
+
+
+def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft, wish: Wish) -> None:
+    ((source, ends),) = draft.expected.items()
+    (block,) = draft.change.add
+    quorum.begin(connection, archive, index, block=block.id, source=source, ends=ends, wish=wish)
+
+
+def fail_overdue(connection: Connection, archive: str, *, by: str) -> list[Quorum]:
+    """Take back the backups whose quorum has not come about by its deadline; return them.
+
+    :param by: the replica that one acts for.
+    """
+    now = clock(connection)
+    overdue = [each for each in quorum.pending(connection, archive) if each.deadline <= now]
+    return [each for each in overdue if _take_back(connection, archive, each, by)]
+
+
+def _take_back(connection: Connection, archive: str, failing: Quorum, by: str) -> bool:
+    ends = quorum.ends_before(connection, archive, failing)
+    reason = f"by its deadline {len(failing.votes)} of {failing.size} replicas had entry {failing.index}"
+    drop = EntryChange(kind=DROP, remove=(failing.block,), ends={failing.source: ends}, reason=reason)
+    return quorum.fail(connection, archive, failing, dropped_by=append_drop(connection, archive, drop, by=by))
+
+
+def append_drop(connection: Connection, archive: str, change: EntryChange, *, by: str) -> int:
+    """Append an entry that takes back what others have added; return its index.
+
+    It is part of the transaction that says why, and is valid behind any other: who does not have the blocks passes it.
+
+    :param by: the replica that one acts for.
+    """
+    index = _next_index(connection, archive)
+    _insert_entry(connection, archive, index, str(uuid.uuid4()), change, by=by)
+    return index
+
+
+def _check_removed(connection: Connection, archive: str, blocks: Collection[str]) -> None:
+    """Refuse to remove what still waits for its quorum: it may be taken back, which is another entry's to do."""
+    for each in quorum.pending(connection, archive) if blocks else ():
+        if each.block in blocks:
+            raise RefusedError(
+                f"the last backup of {each.source} still waits for its quorum, and was to be removed: "
+                f"{each.describe()}. Nothing was changed: wait for it, then start again"
+            )
+
+
+def _check_abandoned(connection: Connection, archive: str, blocks: Iterable[Block]) -> None:
+    """Refuse to add a block whose files a vacuum may have deleted."""
+    c = schema.abandoned.c
+    ids = [block.id for block in blocks]
+    query = sa.select(c.block, c.replica).where(c.archive == archive, c.block.in_(ids)).limit(1)
+    if (row := connection.execute(query).one_or_none()) is not None:
+        raise RefusedError(
+            f"block {row[0]} was abandoned by a vacuum of replica {row[1]}: this run was taken for dead and its files "
+            "may be gone. Start it anew"
+        )
+
+
+def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:
+    for source, expected in draft.expected.items():
+        quorum.check_settled(connection, archive, source)
+        here = ends_of(connection, archive, source)
+        if here != expected:
+            raise RefusedError(
+                f"another backup of {source} was appended meanwhile (its end is {here[0] or 'none'}, this one started "
+                f"from {expected[0] or 'none'}): nothing was added. Start a new backup."
+            )
+        end, stream = draft.becomes.get(source, expected)
+        changed = connection.execute(
+            schema.sources.update()
+            .where(_S.archive == archive, _S.source == source)
+            .values(end_position=end, stream_end=stream)
+        )
+        if not changed.rowcount:
+            _insert_source(connection, archive, source, end_position=end, stream_end=stream)
+
+
+def _insert_source(connection: Connection, archive: str, source: str, **values: object) -> None:
+    row = {"archive": archive, "source": source, "end_position": "", "stream_end": "", "owner": "", "owned_until": 0.0}
+    connection.execute(schema.sources.insert(), row | values)
+
+
+def _add_block(connection: Connection, archive: str, block: Block, index: int) -> None:
+    c = schema.blocks.c
+    used = connection.execute(sa.select(c.index).where(c.archive == archive, c.block == block.id)).scalar_one_or_none()
+    if used is not None:
+        raise RefusedError(f"block {block.id} was added by entry {used} already")
+    connection.execute(schema.blocks.insert(), {"archive": archive, "block": block.id, "index": index})
+
+
+def ends_of(connection: Connection, archive: str, source: str) -> Ends:
+    """Return what a source's backups and changes have reached."""
+    query = sa.select(_S.end_position, _S.stream_end).where(_S.archive == archive, _S.source == source)
+    row = connection.execute(query).one_or_none()
+    return (row[0], row[1]) if row else ("", "")
+
+
+def check_settled_at(connection: Connection, archive: str, source: str, position: str) -> None:
+    """Make sure that the changes of a source up to a position are here for good: its server may then forget them.
+
+    :raises BusyError: they wait for their quorum.
+    :raises RefusedError: they were taken back, or others were appended.
+    """
+    quorum.check_settled(connection, archive, source)
+    if (here := ends_of(connection, archive, source)[1]) != position:
+        raise RefusedError(
+            f"the changes of {source} end at {here or 'no position'} by the update log, and not at {position}: nothing "
+            "was let go of. Start the backup again"
+        )
+
+
+def entries(connection: Connection, archive: str, since: int, *, most: int = 100) -> Sequence[Entry]:
+    """Return entries in order.
+
+    :param since: index of the first one.
+    """
+    query = (
+        sa.select(_E.index, _E.entry, _E.change, _E.appended_by, _E.appended_at)
+        .where(_E.archive == archive, _E.index >= since)
+        .order_by(_E.index)
+        .limit(most)
+    )
+    rows = connection.execute(query).all()
+    failed = quorum.failed(connection, archive, rows[0][0], rows[-1][0]) if rows else frozenset()
+    return [
+        Entry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4], failed=row[0] in failed)
+        for row in rows
+    ]
+
+
+def entry_id(connection: Connection, archive: str, index: int) -> str | None:
+    """Return the id of an entry; None where the log does not have it, or no longer."""
+    return connection.execute(sa.select(_E.entry).where(_E.archive == archive, _E.index == index)).scalar_one_or_none()
+
+
+def note_missing(connection: Connection, archive: str, index: int, *, pause: float) -> float:
+    """Note that nobody has the files of an entry; return for how many seconds that has been known.
+
+    :param pause: seconds; where nobody has looked for longer, it is known from now on.
+    """
+    now, m = clock(connection), schema.missing.c
+    of_entry = (m.archive == archive, m.index == index)
+    row = connection.execute(sa.select(m.since, m.seen).where(*of_entry)).one_or_none()
+    since = row.since if row is not None and 0 <= now - row.seen <= pause else now
+    connection.execute(schema.missing.delete().where(*of_entry))
+    connection.execute(schema.missing.insert().values(archive=archive, index=index, since=since, seen=now))
+    return float(now - since)
+
+
+def note_found(connection: Connection, archive: str, *, first: int, last: int) -> None:
+    """Note that somebody may have the files of some entries, or needs them no more."""
+    m = schema.missing.c
+    connection.execute(schema.missing.delete().where(m.archive == archive, m.index.between(first, last)))
+
+
+def missing_entries(connection: Connection, archive: str) -> Sequence[tuple[int, float]]:
+    """Return the index of each entry whose files nobody has, and since when that is known, in seconds since 1970."""
+    m = schema.missing.c
+    query = sa.select(m.index, m.since).where(m.archive == archive).order_by(m.index)
+    return [(row[0], row[1]) for row in connection.execute(query)]
+
+
+def take_source(
+    connection: Connection, acting: Acting, source: str, run: str, *, lease: float = SOURCE_LEASE_S
+) -> Ends:
+    """Begin to back up a source through a replica, or go on doing so; return what its backups have reached.
+
+    That keeps others from work in vain. What makes a backup safe is that it is appended only where the source's ends
+    are those that it started from. The caller has the replica's own lock for the source: so what an earlier run through
+    the same replica has left here is of one that is gone. The replica's own lease runs on from now, too.
+
+    :raises BusyError: it is being backed up through another replica; names the run.
+    """
+    renew(connection, acting)
+    owner = _owner(acting, run)
+    now = clock(connection)
+    query = sa.select(_S.owner, _S.owned_until).where(_S.archive == acting.archive, _S.source == source)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        _insert_source(connection, acting.archive, source, owner=owner, owned_until=now + lease)
+        return ("", "")
+    if row[0] and not row[0].startswith(_owner(acting, "")) and row[1] > now:
+        raise BusyError(f"{source} is being backed up by {row[0]}, whose lease ends in {row[1] - now:.0f} s")
+    connection.execute(
+        schema.sources.update()
+        .where(_S.archive == acting.archive, _S.source == source)
+        .values(owner=owner, owned_until=now + lease)
+    )
+    return ends_of(connection, acting.archive, source)
+
+
+def _owner(acting: Acting, run: str) -> str:
+    return f"{acting.name}, run {run}"  # the names of replicas have no comma
+
+
+def release_source(connection: Connection, acting: Acting, source: str, run: str) -> None:
+    """Let others back up a source, if the run still has it."""
+    connection.execute(
+        schema.sources.update()
+        .where(_S.archive == acting.archive, _S.source == source, _S.owner == _owner(acting, run))
+        .values(owner="", owned_until=0.0)
+    )

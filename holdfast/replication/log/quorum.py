@@ -1,0 +1,251 @@
+"""Quorums: a backup that counts only once several replicas hold it. One transaction each.
+
+The entry is appended like any other, and is *pending*: each replica that has executed it says so, and who completes the
+number has it succeed. Where that takes longer than its deadline, whoever sees it first has it fail: the backup is taken
+back, with an entry that removes its block from those that hold it. Either happens once, and for all.
+
+What tells a retry from its first try is where the source's backups end: a second backup from the same position is
+refused while the first one is pending, and after it has succeeded; a failure goes back to that position.
+
+Source of the rules: the paper that docs/replication.md names. `specs/Quorum.tla` checks them, and what goes wrong
+without each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from holdfast.common.errors import BusyError, UsageError
+from holdfast.replication.log import schema
+from holdfast.replication.log.replicas import guard, replicas
+from holdfast.replication.log.store import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from sqlalchemy import Connection
+
+    from holdfast.replication.log.replicas import Acting
+    from holdfast.replication.log.settings import Wish
+
+PENDING, COMMITTED, FAILED = "pending", "committed", "failed"
+
+_Q = schema.quorums.c
+_V = schema.votes.c
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """How the quorum of an entry stands.
+
+    :param index: of the entry.
+    :param source: whose backup it is.
+    :param deadline: seconds since 1970 by the store's clock.
+    :param dropped_by: index of the entry that takes the backup back; 0: none.
+    :param votes: names of the replicas that hold it.
+    """
+
+    index: int
+    block: str
+    source: str
+    size: int
+    state: str
+    deadline: float
+    dropped_by: int
+    votes: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Return it for people."""
+        have = ", ".join(self.votes) or "none"
+        return f"entry {self.index} (a backup of {self.source}): {len(self.votes)} of {self.size} replicas ({have})"
+
+
+def check_possible(connection: Connection, archive: str, size: int) -> None:
+    """Make sure that there are so many replicas.
+
+    :raises UsageError: there are not.
+    """
+    there = replicas(connection, archive)
+    if size > len(there):
+        raise UsageError(
+            f"a quorum of {size} cannot be: the archive has {len(there)} replicas "
+            f"({', '.join(row.name for row in there)}). Add one, or ask for less"
+        )
+
+
+def check_settled(connection: Connection, archive: str, source: str) -> None:
+    """Make sure that nothing of a source is pending: what comes next would build on what may be taken back.
+
+    :raises BusyError: something is.
+    """
+    for quorum in pending(connection, archive, source=source):
+        left = quorum.deadline - clock(connection)
+        raise BusyError(
+            f"the last backup of {source} still waits for its quorum: {quorum.describe()}, for "
+            f"{max(0.0, left):.0f} s at most"
+        )
+
+
+def begin(
+    connection: Connection, archive: str, index: int, *, block: str, source: str, ends: tuple[str, str], wish: Wish
+) -> None:
+    """Note that an entry counts only with a quorum; part of the transaction that appends it.
+
+    :param ends: of the source before it.
+    :raises UsageError: there are not so many replicas.
+    """
+    check_possible(connection, archive, wish.size)
+    connection.execute(
+        schema.quorums.insert(),
+        {
+            "archive": archive,
+            "index": index,
+            "block": block,
+            "source": source,
+            "size": wish.size,
+            "state": PENDING,
+            "deadline": clock(connection) + wish.timeout,
+            "end_before": ends[0],
+            "stream_before": ends[1],
+            "dropped_by": 0,
+        },
+    )
+
+
+def join(connection: Connection, acting: Acting, *, index: int, blocks: Collection[str]) -> list[int]:
+    """Say that a replica holds what is pending, as far as it does; return which quorums have succeeded by that.
+
+    :param index: of the last entry that the replica has; `blocks`: ids of those that it holds.
+    :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
+    """
+    guard(connection, acting)
+    done = []
+    for quorum in pending(connection, acting.archive):
+        if quorum.index > index or quorum.block not in blocks:
+            continue
+        _vote(connection, acting, quorum.index)
+        if len(_votes(connection, acting.archive, quorum.index)) >= quorum.size and _decide(
+            connection, acting.archive, quorum.index, COMMITTED
+        ):
+            _raise_index(connection, acting.archive, quorum.index)
+            done.append(quorum.index)
+    return done
+
+
+def _vote(connection: Connection, acting: Acting, index: int) -> None:
+    mine = (_V.archive == acting.archive, _V.index == index, _V.replica == acting.name)
+    changed = connection.execute(schema.votes.update().where(*mine).values(epoch=acting.epoch))
+    if not changed.rowcount:
+        row = {"archive": acting.archive, "index": index, "replica": acting.name, "epoch": acting.epoch}
+        connection.execute(schema.votes.insert(), row)
+
+
+def _votes(connection: Connection, archive: str, index: int) -> tuple[str, ...]:
+    """Return the replicas whose word counts: of one that was lost since, or is another one by now, it does not."""
+    query = sa.select(_V.replica, _V.epoch).where(_V.archive == archive, _V.index == index)
+    given = {(row[0], row[1]) for row in connection.execute(query)}
+    rows = replicas(connection, archive)
+    return tuple(row.name for row in rows if not row.is_lost and (row.name, row.epoch) in given)
+
+
+def _decide(connection: Connection, archive: str, index: int, state: str, **more: object) -> bool:
+    """Decide a quorum that is pending; return False where it is decided already."""
+    found = connection.execute(
+        schema.quorums.update()
+        .where(_Q.archive == archive, _Q.index == index, _Q.state == PENDING)
+        .values(state=state, **more)
+    )
+    return bool(found.rowcount)
+
+
+def _raise_index(connection: Connection, archive: str, index: int) -> None:
+    c = schema.archives.c
+    connection.execute(
+        schema.archives.update().where(c.archive == archive, c.quorum_index < index).values(quorum_index=index)
+    )
+
+
+def fail(connection: Connection, archive: str, quorum: Quorum, *, dropped_by: int) -> bool:
+    """Have a quorum fail, and the ends of its source go back; return False where it is decided already.
+
+    Part of the transaction that appends the entry that takes the backup back. No replica's pointer moves: those that
+    have not come to the entry yet are still to pass it.
+    """
+    if not _decide(connection, archive, quorum.index, FAILED, dropped_by=dropped_by):
+        return False
+    s = schema.sources.c
+    end, stream = ends_before(connection, archive, quorum)
+    connection.execute(
+        schema.sources.update()
+        .where(s.archive == archive, s.source == quorum.source)
+        .values(end_position=end, stream_end=stream)
+    )
+    return True
+
+
+def give_up(connection: Connection, archive: str, index: int, *, block: str, source: str, dropped_by: int) -> None:
+    """Have an entry count as one whose quorum has failed, with or without a quorum, and whatever became of that.
+
+    Part of the transaction that appends the entry that takes it back.
+    """
+    changed = connection.execute(
+        schema.quorums.update()
+        .where(_Q.archive == archive, _Q.index == index)
+        .values(state=FAILED, dropped_by=dropped_by)
+    )
+    if not changed.rowcount:
+        row = {"archive": archive, "index": index, "block": block, "source": source, "dropped_by": dropped_by}
+        blank = {"size": 0, "state": FAILED, "deadline": 0.0, "end_before": "", "stream_before": ""}
+        connection.execute(schema.quorums.insert(), row | blank)
+
+
+def ends_before(connection: Connection, archive: str, quorum: Quorum) -> tuple[str, str]:
+    """Return what the source's backups, and its changes, had reached before the entry."""
+    query = sa.select(_Q.end_before, _Q.stream_before).where(_Q.archive == archive, _Q.index == quorum.index)
+    end, stream = connection.execute(query).one()
+    return end, stream
+
+
+def pending(connection: Connection, archive: str, *, source: str | None = None) -> list[Quorum]:
+    """Return the quorums that are not decided, by index.
+
+    :param source: only this one's.
+    """
+    query = _select().where(_Q.archive == archive, _Q.state == PENDING).order_by(_Q.index)
+    if source is not None:
+        query = query.where(_Q.source == source)
+    return [_read(connection, archive, row) for row in connection.execute(query).all()]
+
+
+def of_block(connection: Connection, archive: str, block: str) -> Quorum | None:
+    """Return the quorum that adds a block; None where there is none."""
+    row = connection.execute(_select().where(_Q.archive == archive, _Q.block == block)).one_or_none()
+    return _read(connection, archive, row) if row is not None else None
+
+
+def failed(connection: Connection, archive: str, since: int, upto: int) -> frozenset[int]:
+    """Return the indexes of entries whose quorum has failed.
+
+    :param since, upto: only these, both included.
+    """
+    query = sa.select(_Q.index).where(_Q.archive == archive, _Q.state == FAILED, _Q.index >= since, _Q.index <= upto)
+    return frozenset(connection.execute(query).scalars())
+
+
+def forget(connection: Connection, archive: str, start: int) -> None:
+    """Remove what nobody asks any more: what was decided, and lies before the start of the log with all it brought."""
+    old = sa.select(_Q.index).where(_Q.archive == archive, _Q.state != PENDING, _Q.index < start, _Q.dropped_by < start)
+    connection.execute(schema.votes.delete().where(_V.archive == archive, _V.index.in_(old)))
+    connection.execute(schema.quorums.delete().where(_Q.archive == archive, _Q.index.in_(old)))
+
+
+def _select() -> sa.Select[Any]:
+    return sa.select(_Q.index, _Q.block, _Q.source, _Q.size, _Q.state, _Q.deadline, _Q.dropped_by)
+
+
+def _read(connection: Connection, archive: str, row: Sequence[Any]) -> Quorum:
+    index, block, source, size, state, deadline, dropped_by = row
+    return Quorum(index, block, source, size, state, deadline, dropped_by, _votes(connection, archive, index))

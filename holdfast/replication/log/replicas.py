@@ -1,0 +1,341 @@
+"""The replicas of an archive: who they are, who acts for them, and how far each has come. One transaction each.
+
+A replica is *active* while its lease runs. All processes that act for it share its epoch, and any of them renews the
+lease. Who comes after the lease has ended begins a new epoch, and whatever those of the old one ask for is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.common.errors import RefusedError, UsageError
+from holdfast.replication.log import schema
+from holdfast.replication.log.errors import EpochOverError, LostReplicaError
+from holdfast.replication.log.store import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+LEASE_S = 900.0
+"""So long a replica counts as active after it was last heard of: three times the interval of its syncs, or longer."""
+
+_R = schema.replicas.c
+
+
+@dataclass(frozen=True)
+class ReplicaRow:
+    """What the store knows of a replica.
+
+    :param pointer: index of the entry that it executes next; 0: it never had any.
+    :param active_until, synced_at: seconds since 1970 by the store's clock.
+    :param recovers_from: the replica it is being made anew from; "": it is not.
+    """
+
+    name: str
+    url: str
+    pointer: int
+    epoch: int
+    active_until: float
+    is_lost: bool
+    lost_reason: str
+    recovers_from: str
+    synced_at: float
+
+    def is_active(self, now: float) -> bool:
+        """Say whether its lease runs."""
+        return self.active_until > now
+
+
+@dataclass(frozen=True)
+class LogState:
+    """An archive's update log.
+
+    :param store: id of the store that it is in.
+    :param head: index of the last entry; `start`: of the oldest one that is kept; `quorum`: the greatest one whose
+        quorum has succeeded (0: none).
+    """
+
+    archive: str
+    name: str
+    store: str
+    head: int
+    start: int
+    quorum: int = 0
+
+
+@dataclass(frozen=True)
+class Acting:
+    """A process that acts for a replica, in one epoch of it."""
+
+    archive: str
+    name: str
+    epoch: int
+
+
+def log_states(connection: Connection) -> list[LogState]:
+    """Return the logs of all archives."""
+    c = schema.archives.c
+    query = sa.select(c.archive, c.name, c.store, c.head, c.log_start, c.quorum_index).order_by(c.name, c.archive)
+    return [LogState(*row) for row in connection.execute(query)]
+
+
+def log_state(connection: Connection, archive: str) -> LogState:
+    """Return the log of an archive.
+
+    :raises UsageError: the store does not know it.
+    """
+    c = schema.archives.c
+    query = sa.select(c.archive, c.name, c.store, c.head, c.log_start, c.quorum_index).where(c.archive == archive)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise UsageError(f"this coordination store knows no archive {archive}: see 'holdfast replica status'")
+    return LogState(*row)
+
+
+def replicas(connection: Connection, archive: str) -> list[ReplicaRow]:
+    """Return the replicas of an archive, by name."""
+    query = sa.select(*(_R[name] for name in ReplicaRow.__dataclass_fields__)).where(_R.archive == archive)
+    return [ReplicaRow(*row) for row in connection.execute(query.order_by(_R.name))]
+
+
+def replica(connection: Connection, archive: str, name: str) -> ReplicaRow:
+    """Return one of them.
+
+    :raises UsageError: there is none of this name.
+    """
+    there = replicas(connection, archive)
+    for row in there:
+        if row.name == name:
+            return row
+    known = ", ".join(row.name for row in there) or "none"
+    raise UsageError(f"there is no replica {name} of this archive; it has: {known}")
+
+
+def register(
+    connection: Connection, log: LogState, *, name: str, url: str, ends: Mapping[str, str], streams: Mapping[str, str]
+) -> None:
+    """Begin the update log of an archive with the place that it is at, as its first replica.
+
+    :param log: nothing was appended yet.
+    :param ends, streams: positions that backups of each source, and its changes, have reached.
+    :raises UsageError: the archive has replicas already.
+    """
+    known = connection.execute(sa.select(schema.archives.c.archive).where(schema.archives.c.archive == log.archive))
+    if known.first() is not None:
+        raise UsageError(f"archive {log.name} has replicas in this store already: another one is to be an empty place")
+    row = {"archive": log.archive, "name": log.name, "store": log.store, "head": log.head, "log_start": log.start}
+    connection.execute(schema.archives.insert(), row)
+    _insert(connection, log.archive, name, url, pointer=log.head + 1)
+    for source in sorted({*ends, *streams}):
+        connection.execute(
+            schema.sources.insert(),
+            {
+                "archive": log.archive,
+                "source": source,
+                "end_position": ends.get(source, ""),
+                "stream_end": streams.get(source, ""),
+                "owner": "",
+                "owned_until": 0.0,
+            },
+        )
+
+
+def add(connection: Connection, archive: str, *, name: str, url: str) -> None:
+    """Add a replica that has nothing yet: it is lost until it was made anew from another one. Once is enough.
+
+    :raises UsageError: the name, or the place, is another one's.
+    """
+    log_state(connection, archive)
+    for row in replicas(connection, archive):
+        if (row.name, row.url) == (name, url):
+            return
+        if row.name == name:
+            raise UsageError(f"replica {name} is at {row.url}: choose another name, or remove that one first")
+        if row.url == url:
+            raise UsageError(f"{url} is replica {row.name} already")
+    _insert(connection, archive, name, url, pointer=0, lost="it is new")
+
+
+def _insert(connection: Connection, archive: str, name: str, url: str, *, pointer: int, lost: str = "") -> None:
+    connection.execute(
+        schema.replicas.insert(),
+        {
+            "archive": archive,
+            "name": name,
+            "url": url,
+            "pointer": pointer,
+            "epoch": first_epoch(connection, archive),
+            "active_until": 0.0,
+            "is_lost": bool(lost),
+            "lost_reason": lost,
+            "recovers_from": "",
+            "synced_at": clock(connection),
+        },
+    )
+
+
+def first_epoch(connection: Connection, archive: str) -> int:
+    """Return the epoch that a new replica begins with: greater than those of all that were removed.
+
+    Else whoever still acts for one of these would act for the new one, where both have the same name.
+    """
+    c = schema.archives.c
+    return int(connection.execute(sa.select(c.epochs).where(c.archive == archive)).scalar_one())
+
+
+def remove(connection: Connection, archive: str, name: str, *, force: bool = False) -> None:
+    """Forget a replica, and its word on quorums that are pending; nothing at its place is changed.
+
+    :param force: even where it has what no other one has.
+    :raises RefusedError: it is the last one that is not lost, or ahead of all others; or what it has appended is not at
+        any other place yet.
+    """
+    row = replica(connection, archive, name)
+    others = [each for each in replicas(connection, archive) if each.name != name and not each.is_lost]
+    if not row.is_lost and not force:
+        if not others:
+            raise RefusedError(f"{name} is the only replica that is not lost: removing it needs --force")
+        if all(each.pointer < row.pointer for each in others):
+            raise RefusedError(
+                f"{name} has executed entries that no other replica has yet (up to {row.pointer - 1}): let one of them "
+                "be synced first, or say --force"
+            )
+    _check_entries(connection, archive, name, others if not force else [])
+    used = [each.name for each in replicas(connection, archive) if each.recovers_from == name]
+    if used and not force:
+        raise RefusedError(f"{', '.join(used)} is being recovered from {name}: let that end, or say --force")
+    _forget(connection, archive, row)
+
+
+def _forget(connection: Connection, archive: str, row: ReplicaRow) -> None:
+    a, v = schema.archives.c, schema.votes.c
+    connection.execute(schema.votes.delete().where(v.archive == archive, v.replica == row.name))
+    connection.execute(schema.replicas.delete().where(_R.archive == archive, _R.name == row.name))
+    archives = schema.archives.update().where(a.archive == archive)
+    connection.execute(archives.where(a.leader == row.name).values(leader="", leader_until=0.0))
+    connection.execute(archives.where(a.epochs <= row.epoch).values(epochs=row.epoch + 1))
+
+
+def _check_entries(connection: Connection, archive: str, name: str, others: Sequence[ReplicaRow]) -> None:
+    """Make sure that others have fetched what a replica has appended."""
+    if not others:
+        return
+    e = schema.entries.c
+    furthest = max(each.pointer for each in others)
+    query = sa.select(sa.func.min(e.index)).where(e.archive == archive, e.appended_by == name, e.index >= furthest)
+    if (index := connection.execute(query).scalar_one_or_none()) is not None:
+        raise RefusedError(
+            f"what entry {index} adds may be at {name} only: no other replica has executed it yet, and without it none "
+            "can go on. Let one of them be synced first, or say --force"
+        )
+
+
+def activate(connection: Connection, archive: str, name: str, *, lease: float = LEASE_S) -> Acting:
+    """Begin to act for a replica, or go on doing so: its lease runs on from now.
+
+    :raises LostReplicaError: it is lost: only its recovery may act for it.
+    """
+    row = replica(connection, archive, name)
+    if row.is_lost:
+        raise lost(row)
+    return take_lease(connection, archive, row, lease)
+
+
+def take_lease(connection: Connection, archive: str, row: ReplicaRow, lease: float) -> Acting:
+    """Renew a lease that runs, else begin a new epoch."""
+    now = clock(connection)
+    epoch = row.epoch if row.is_active(now) else row.epoch + 1
+    change_row(connection, Acting(archive, row.name, row.epoch), epoch=epoch, active_until=now + lease)
+    return Acting(archive, row.name, epoch)
+
+
+def guard(connection: Connection, acting: Acting) -> ReplicaRow:
+    """Return the row of a replica that one acts for.
+
+    :raises EpochOverError: somebody else has begun a new epoch.
+    :raises LostReplicaError: it is lost.
+    """
+    row = replica(connection, acting.archive, acting.name)
+    if row.epoch != acting.epoch:
+        raise EpochOverError(
+            f"replica {acting.name} was activated anew while this process was away (epoch {row.epoch}, before "
+            f"{acting.epoch}): nothing was changed. Start again"
+        )
+    if row.is_lost:
+        raise lost(row)
+    return row
+
+
+def move_pointer(connection: Connection, acting: Acting, *, done: int) -> None:
+    """Note that a replica has executed all entries up to one, as its archive says.
+
+    Processes that were killed before they noted theirs leave the pointer behind the archive, by any number.
+
+    :param done: index of the last one; what was noted already is no failure.
+    :raises EpochOverError, LostReplicaError: as `guard` does.
+    """
+    row = guard(connection, acting)
+    if row.pointer <= done:
+        change_row(connection, acting, pointer=done + 1, synced_at=clock(connection))
+
+
+def renew(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
+    """Let the lease of a replica run on from now.
+
+    :raises EpochOverError, LostReplicaError: as `guard` does.
+    """
+    guard(connection, acting)
+    change_row(connection, acting, active_until=clock(connection) + lease)
+
+
+def note_synced(connection: Connection, acting: Acting) -> None:
+    """Note that a replica has come to the head of the log, and renew its lease."""
+    renew(connection, acting)
+    change_row(connection, acting, synced_at=clock(connection))
+
+
+def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> None:
+    """Say that a replica is to be made anew; once is enough.
+
+    :raises RefusedError: it is the last one that is not lost.
+    """
+    row = replica(connection, archive, name)
+    if row.is_lost:
+        return
+    if all(each.is_lost for each in replicas(connection, archive) if each.name != name):
+        raise RefusedError(
+            f"{name} has to be recovered ({reason}), and there is no other replica that is not lost: see 'holdfast "
+            "replica status', then 'holdfast replica elect'"
+        )
+    change_row(connection, Acting(archive, name, row.epoch), is_lost=True, lost_reason=reason)
+
+
+def change_row(connection: Connection, acting: Acting, **values: object) -> None:
+    """Change a replica's row, where its epoch is still the one that was read.
+
+    :raises EpochOverError: it is not.
+    """
+    found = connection.execute(
+        schema.replicas.update()
+        .where(_R.archive == acting.archive, _R.name == acting.name, _R.epoch == acting.epoch)
+        .values(**values)
+    )
+    if found.rowcount != 1:
+        raise EpochOverError(f"replica {acting.name} was changed by somebody else at the same time: start again")
+
+
+def lost(row: ReplicaRow) -> LostReplicaError:
+    """Return the error that says that a replica is lost."""
+    return LostReplicaError(
+        f"replica {row.name} is lost ({row.lost_reason}): holdfast replica recover {row.name} makes it anew"
+    )
+
+
+def names(rows: Sequence[ReplicaRow]) -> str:
+    """Return the names of replicas, for people."""
+    return ", ".join(row.name for row in rows) or "none"

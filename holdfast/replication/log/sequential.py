@@ -1,0 +1,93 @@
+"""What a sequential read asks of the coordination store, in one transaction, once its archive is open.
+
+A replica executes the log in order. So one that is past the greatest entry whose quorum has succeeded has all that has,
+and every later sequential read shows that, too, wherever it is made. Blocks that may yet be taken back are left out.
+What counts is where the commit is that was opened: the replica may have gone on since.
+
+The transaction is serializable, which PostgreSQL does on a primary only: a standby, which may lag behind, refuses it.
+
+Source of the rule: the paper that docs/replication.md names. `specs/Quorum.tla` checks it, and what goes wrong without
+each of its parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.common.errors import BusyError
+from holdfast.replication.log import schema
+from holdfast.replication.log.consistency_check import ask_others, check_others, check_replica, look_up
+from holdfast.replication.log.quorum import COMMITTED
+from holdfast.replication.log.replicas import lost, replicas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.format.model import LogPlace
+    from holdfast.replication.log.replicas import LogState
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the store says to a sequential read.
+
+    :param hidden: ids of blocks that must not be shown.
+    :param behind: entries that the log has beyond what was opened.
+    """
+
+    hidden: frozenset[str]
+    behind: int
+
+
+def ask(
+    coordination: CoordinationStore, archive: str, url: str, place: LogPlace, places: Callable[[str], ObjectStore]
+) -> Answer:
+    """Ask the store whether what was opened may be shown, and what of it.
+
+    :param archive: its id.
+    :param url: where it was opened; `place`: where the commit that was opened says that it stands.
+    :param places: opens another replica by its URL.
+    :raises LostReplicaError: the replica has to be recovered first.
+    :raises OldStoreError: the store contradicts this replica or another one.
+    :raises BusyError: it lacks something that has succeeded; another one, or a sync, has it.
+    """
+    told = ask_others(coordination, archive, place.replica, places)
+    return coordination.run(lambda c: _ask(c, archive, url, place, told, coordination.url))
+
+
+def _ask(
+    connection: Connection, archive: str, url: str, place: LogPlace, told: Mapping[str, LogPlace], store: str
+) -> Answer:
+    known = look_up(connection, archive, place)
+    if known.row.is_lost:
+        raise lost(known.row)
+    check_replica(known, url, place, store)
+    check_others(connection, archive, told, store)
+    _check_far_enough(connection, known.log, place)
+    q = schema.quorums.c
+    hidden = sa.select(q.block).where(q.archive == archive, q.state != COMMITTED)
+    return Answer(frozenset(connection.execute(hidden).scalars()), known.log.head - place.index)
+
+
+def _check_far_enough(connection: Connection, state: LogState, place: LogPlace) -> None:
+    # Of what failed before the log begins, the store has forgotten which block that was.
+    needed = max(state.quorum, state.start - 1)
+    if place.index >= needed:
+        return
+    far_enough = [
+        f"{row.name} ({row.url})"
+        for row in replicas(connection, state.archive)
+        if row.pointer > needed and not row.is_lost and row.name != place.replica
+    ]
+    others = f"; {', '.join(far_enough)} can be read" if far_enough else ""
+    raise BusyError(
+        f"replica {place.replica} ends at entry {place.index}, and a sequential read needs {needed}{others}. 'holdfast "
+        f"replica sync {place.replica}' brings it there; --consistency eventual reads what it has"
+    )

@@ -1,0 +1,89 @@
+"""How the replicas of an archive stand, from one reading of the store: the replicas themselves are not asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.replication.log import quorum, schema
+from holdfast.replication.log.leader import Leader, leader
+from holdfast.replication.log.log import missing_entries
+from holdfast.replication.log.replicas import LogState, ReplicaRow, log_state, log_states, replicas
+from holdfast.replication.log.store import clock
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from holdfast.replication.log.quorum import Quorum
+
+
+@dataclass(frozen=True)
+class ReplicaStatus:
+    """How one replica stands.
+
+    :param entries, size: of the log that it has still to execute, and the bytes of what they add, as far as the log
+        still has them.
+    :param seconds: since the first of these was appended; where the log has that no longer, since it last executed one
+        or was at the head; 0 where there is none.
+    :param lease_s: so long its lease runs on; 0: it is not active.
+    """
+
+    row: ReplicaRow
+    entries: int
+    size: int
+    seconds: float
+    lease_s: float
+
+
+@dataclass(frozen=True)
+class ArchiveStatus:
+    """How an archive's replicas stand.
+
+    :param leader: the replica that compactions and truncations go through, or went through last.
+    :param leader_s: so long its lease runs on; 0: another one may lead.
+    :param pending: backups that wait for their quorum, each with the seconds that are left for it.
+    :param missing: indexes of entries that stop replicas, since nobody has their files, each with the seconds for which
+        that has been known.
+    """
+
+    log: LogState
+    replicas: tuple[ReplicaStatus, ...]
+    leader: Leader
+    leader_s: float
+    pending: tuple[tuple[Quorum, float], ...]
+    missing: tuple[tuple[int, float], ...]
+
+
+def status(connection: Connection, archive: str | None = None) -> list[ArchiveStatus]:
+    """Return how the replicas of an archive stand, or of all archives in the store."""
+    now = clock(connection)
+    logs = log_states(connection) if archive is None else [log_state(connection, archive)]
+    return [_archive_status(connection, log, now) for log in logs]
+
+
+def _archive_status(connection: Connection, log: LogState, now: float) -> ArchiveStatus:
+    rows = tuple(_status(connection, log, row, now) for row in replicas(connection, log.archive))
+    leads = leader(connection, log.archive)
+    waiting = tuple((each, max(0.0, each.deadline - now)) for each in quorum.pending(connection, log.archive))
+    missing = tuple((index, max(0.0, now - since)) for index, since in missing_entries(connection, log.archive))
+    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, missing)
+
+
+def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) -> ReplicaStatus:
+    e = schema.entries.c
+    behind = max(0, log.head + 1 - max(row.pointer, 1))
+    size, first = 0, now
+    if behind:
+        query = sa.select(sa.func.coalesce(sa.func.sum(e.size), 0), sa.func.min(e.appended_at))
+        size, first = connection.execute(query.where(e.archive == log.archive, e.index >= row.pointer)).one()
+        if row.pointer < log.start:
+            first = row.synced_at
+    return ReplicaStatus(
+        row=row,
+        entries=behind,
+        size=int(size),
+        seconds=max(0.0, now - (first or now)),
+        lease_s=max(0.0, row.active_until - now),
+    )

@@ -1,0 +1,138 @@
+"""Trimming the update log: what every replica has executed goes, and who was away too long is lost. One transaction.
+
+Source of the rules: the paper that docs/replication.md names, "Log clearing". `specs/LogTrimming.tla` checks them, and
+what goes wrong without each.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.common.errors import RefusedError, UsageError
+from holdfast.replication.log import quorum, schema
+from holdfast.replication.log.replicas import log_state, names, replicas
+from holdfast.replication.log.store import clock
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from holdfast.replication.log.replicas import LogState, ReplicaRow
+    from holdfast.replication.log.store import CoordinationStore
+
+MIN_KEEP = 100
+MAX_KEEP = 10_000
+BATCH = 250
+"""Entries that one transaction deletes: a few milliseconds of the store's time, and then as long for others alone."""
+
+_LONGEST_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """What a trimming has done, or would do.
+
+    :param start: index of the oldest entry that is kept.
+    :param removed: entries that went.
+    :param lost: replicas that needed some of these.
+    :param waits_for: replicas that keep entries from going.
+    """
+
+    start: int
+    removed: int
+    lost: tuple[str, ...]
+    waits_for: tuple[str, ...]
+
+
+def trim(
+    store: CoordinationStore, archive: str, *, min_keep: int = MIN_KEEP, max_keep: int = MAX_KEEP, dry_run: bool = False
+) -> Trimmed:
+    """Remove entries that no replica needs.
+
+    :param min_keep: so many of the newest stay in any case.
+    :param max_keep: so many are kept for a replica that is not active and not lost: then it becomes lost.
+    :raises UsageError: the numbers contradict each other.
+    :raises RefusedError: every replica would be lost.
+    """
+    if not 0 <= min_keep <= max_keep:
+        raise UsageError(f"--min-keep {min_keep} must not be negative, nor above --max-keep {max_keep}")
+    found = store.run(lambda connection: move_start(connection, archive, min_keep, max_keep, dry_run=dry_run))
+    if not dry_run:
+        # The start of the log is what counts: whatever lies before it may go at any time, and in any pieces.
+        oldest = store.run(lambda connection: oldest_entry(connection, archive), serializable=False)
+        for first in range(oldest or found.start, found.start, BATCH):
+            began = time.monotonic()
+            upto = min(found.start, first + BATCH)
+            store.run(partial(delete_some, archive=archive, first=first, upto=upto), serializable=False)
+            if upto < found.start:
+                time.sleep(min(time.monotonic() - began, _LONGEST_PAUSE_S))
+    return found
+
+
+def move_start(connection: Connection, archive: str, min_keep: int, max_keep: int, *, dry_run: bool = False) -> Trimmed:
+    """Move the start of the log to where it may be, and mark who loses what he needs: in one transaction."""
+    log = log_state(connection, archive)
+    now = clock(connection)
+    rows = [row for row in replicas(connection, archive) if not row.is_lost or row.recovers_from]
+    start, lost = _new_start(log, rows, now, min_keep, max_keep)
+    waits = tuple(row.name for row in rows if log.start < row.pointer == start <= log.head)
+    if start <= log.start:
+        waits = tuple(row.name for row in rows if row.pointer <= log.start <= log.head)
+        return Trimmed(log.start, 0, (), waits)
+    kept = [row for row in rows if not row.is_lost and row not in lost]
+    if not kept:
+        raise RefusedError(
+            f"trimming up to {start} would lose every replica ({names(lost)}): sync one of them, or raise --max-keep"
+        )
+    if not dry_run:
+        r, a = schema.replicas.c, schema.archives.c
+        for row in lost:
+            connection.execute(
+                schema.replicas.update()
+                .where(r.archive == archive, r.name == row.name, r.epoch == row.epoch)
+                .values(
+                    is_lost=True,
+                    lost_reason=row.lost_reason or f"it was away, and needs entry {row.pointer}, which was trimmed",
+                    recovers_from="",
+                )
+            )
+        connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=start))
+        quorum.forget(connection, archive, start)
+    return Trimmed(start, start - log.start, tuple(row.name for row in lost), waits)
+
+
+def _new_start(
+    log: LogState, rows: list[ReplicaRow], now: float, min_keep: int, max_keep: int
+) -> tuple[int, list[ReplicaRow]]:
+    """Return the index that the log may start at, and the replicas that are lost by it."""
+    # One that is being recovered counts by the pointer it took from its source; one whose recovery has died, for as
+    # long as any other that is away: whoever goes on with it begins anew.
+    held_by = [row.pointer for row in rows if row.is_active(now)]
+    away = [row for row in rows if not row.is_active(now)]
+    start = min([log.head + 1 - min_keep, *held_by])
+    for row in away:
+        if row.pointer < start and log.head + 1 - row.pointer <= max_keep:
+            start = row.pointer
+    return start, [row for row in away if row.pointer < start]
+
+
+def oldest_entry(connection: Connection, archive: str) -> int | None:
+    """Return the index of the oldest entry that is still there; None where there is none.
+
+    To be asked once: until the server has tidied up, looking for it passes all that was deleted.
+    """
+    e = schema.entries.c
+    return connection.execute(sa.select(sa.func.min(e.index)).where(e.archive == archive)).scalar_one_or_none()
+
+
+def delete_some(connection: Connection, archive: str, first: int, upto: int) -> None:
+    """Delete entries that lie before the start of the log.
+
+    :param first: index of the first one; `upto` is that behind the last one.
+    """
+    for each in (schema.entries, schema.blocks):
+        connection.execute(each.delete().where(each.c.archive == archive, each.c.index >= first, each.c.index < upto))

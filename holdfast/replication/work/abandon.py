@@ -1,0 +1,311 @@
+"""Giving up an entry of the update log whose files nobody has any more: else no replica could ever go beyond it.
+
+A person says so, or it has been known for long enough that nobody has them. It is refused while anybody who may have a
+file has not been asked. What was appended behind the entry and builds on it is given up with it: changes of the same
+source that follow on its own, and whatever removes its blocks. The source's ends go back to what is left. So its next
+backup goes on from there; where the server has forgotten the changes since, or a full backup that stays would follow on
+what is given up, it begins anew with a full one, and names the gap.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.archive import locks
+from holdfast.archive.files.transfer import is_whole
+from holdfast.archive.format.state import stream_end
+from holdfast.archive.maintenance.abandoned_backups import GIVEN_UP, reason_of
+from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
+from holdfast.replication.log import log, quorum, schema
+from holdfast.replication.log.consistency_check import check_replica, look_up
+from holdfast.replication.log.replicas import log_state, replicas
+from holdfast.replication.work.fetch_files import missing_files
+from holdfast.replication.work.survey import Readable, Unreadable, ask, of_archive
+from holdfast.storage import open_store
+from locking import LockError, Owner
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.format.model import Block, FileRecord
+    from holdfast.archive.format.state import State
+    from holdfast.replication.log.log import Ends, Entry
+    from holdfast.replication.log.replicas import ReplicaRow
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.replication.work.survey import Told
+    from holdfast.storage import ObjectStore
+
+
+@dataclass(frozen=True)
+class GivingUp:
+    """What is given up.
+
+    :param archive: its id.
+    :param missing: keys of the files of the first entry that nobody has.
+    :param entries: that one, and those that build on it.
+    :param ends: of each source of theirs, what is left.
+    :param head: index of the last entry of the log.
+    :param by: a replica that stands right before the first one.
+    """
+
+    archive: str
+    missing: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    ends: dict[str, Ends]
+    head: int
+    by: str
+
+    @property
+    def index(self) -> int:
+        """Return the index of the first entry."""
+        return self.entries[0].index
+
+    def change(self, source: str) -> log.EntryChange:
+        """Return what takes a source's blocks back where they are, and says why."""
+        blocks = [block for entry in self.entries for block in entry.change.add if block.source.name == source]
+        indexes = ", ".join(str(entry.index) for entry in self.entries)
+        why = f"no replica had {self.missing[0]} any more (of the update log: {indexes})"
+        return log.EntryChange(
+            kind=GIVEN_UP,
+            remove=tuple(block.id for block in blocks),
+            ends={source: self.ends[source]},
+            reason=reason_of(source, why),
+        )
+
+
+def prepare(
+    coordination: CoordinationStore,
+    archive: str,
+    index: int,
+    *,
+    ask_lost: bool = False,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> GivingUp:
+    """Find out what would be given up with an entry; changes nothing.
+
+    :param archive: its id.
+    :param ask_lost: replicas that are lost must be readable, too; else they are asked as far as they can be.
+    :raises UsageError: the log has no such entry, or it adds nothing, or was given up.
+    :raises RefusedError: a replica that is not lost could not be asked, has executed the entry, or is not there yet; or
+        every file is at some place.
+    :raises OldStoreError: the store and a replica contradict each other.
+    """
+    rows, head = coordination.run(lambda c: (replicas(c, archive), log_state(c, archive).head))
+    entries = list(_entries(coordination, archive, index))
+    first = entries[0] if entries else None
+    if first is None or first.index != index or first.failed or not first.change.add:
+        raise UsageError(f"the log has no entry {index} that adds a block: a sync that cannot go on says which one")
+    told = of_archive(ask({row.name: row.url for row in rows}, places), archive)
+    asked = _asked(coordination, index, rows, told, ask_lost=ask_lost)
+    before = next((each for each in asked if each.place.index == index - 1 and not each.place.recovering), None)
+    if before is None:
+        raise RefusedError(f"no replica has come to entry {index - 1} yet: 'holdfast replica sync --all' first")
+    stores = [each.archive.store for each in told if isinstance(each, Readable)]
+    missing = _missing([file for block in first.change.add for file in block.files()], stores)
+    if not missing:
+        raise RefusedError(f"every file of entry {index} is at some place: 'holdfast replica sync --all' fetches them")
+    given_up, ends = _building_on(entries, before)
+    return GivingUp(archive, missing, given_up, ends, head, before.name)
+
+
+def give_up_in_time(
+    coordination: CoordinationStore,
+    archive: str,
+    index: int,
+    *,
+    after: timedelta,
+    wait: float = 0.0,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> tuple[timedelta, tuple[int, ...]]:
+    """Give an entry up if it has been known for so long that nobody has its files.
+
+    Nobody has been asked what would be lost: so all replicas must be readable, lost ones, too. The time begins anew
+    whenever one is not, or nobody has looked for as long.
+
+    :param after: so long a file may be looked for, and put where a replica finds it.
+    :return: how long that is still to be; or zero, and the indexes of the entries that were given up.
+    :raises UsageError, RefusedError, OldStoreError, StoreError: as `prepare` does.
+    :raises LockBusy, BusyError: as `give_up` does.
+    """
+
+    def note(connection: Connection) -> float:
+        return log.note_missing(connection, archive, index, pause=after.total_seconds())
+
+    try:
+        prepare(coordination, archive, index, places=places, ask_lost=True)
+        left = after - timedelta(seconds=coordination.run(note))
+        if left > timedelta():
+            return left, ()
+        done, _ = give_up(coordination, archive, index, wait=wait, places=places, ask_lost=True)
+    except (BusyError, LockError):
+        raise
+    except (HoldfastError, StoreError):
+        coordination.run(lambda c: log.note_found(c, archive, first=index, last=index))
+        raise
+    return timedelta(), tuple(entry.index for entry in done.entries)
+
+
+def _entries(coordination: CoordinationStore, archive: str, since: int) -> Iterator[Entry]:
+    while some := coordination.run(partial(log.entries, archive=archive, since=since)):
+        yield from some
+        since = some[-1].index + 1
+
+
+def _asked(
+    coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], told: Sequence[Told], *, ask_lost: bool
+) -> list[Readable]:
+    """Return what the replicas that are not lost tell, once it is known that none of them has executed an entry.
+
+    :raises RefusedError: one could not be asked, or has.
+    :raises OldStoreError: one contradicts the store.
+    """
+    pointers = {row.name: row.pointer for row in rows if not row.is_lost}
+    good = [each for each in told if each.name in pointers]
+    waited_for = [each for each in (told if ask_lost else good) if isinstance(each, Unreadable)]
+    if waited_for:
+        said = "; ".join(f"{each.name} ({each.problem})" for each in waited_for)
+        raise RefusedError(
+            f"entry {index} waits for {said}: it may have the files. Mend that; if it is gone for good, 'holdfast "
+            f"replica remove {waited_for[0].name} --force'"
+        )
+    asked = [each for each in good if isinstance(each, Readable)]
+    for each in asked:
+        known = coordination.run(partial(look_up, archive=each.archive.identity.id, place=each.place))
+        check_replica(known, each.url, each.place, coordination.url)
+        if max(each.place.index, pointers[each.name] - 1) >= index:
+            raise RefusedError(
+                f"{each.name} has executed entry {index}: 'holdfast verify {each.url} --deep' shows what is the matter "
+                "with it. Where it is of no use any more, remove it first"
+            )
+    return asked
+
+
+def _missing(files: Sequence[FileRecord], stores: Sequence[ObjectStore]) -> tuple[str, ...]:
+    """Return which files are at no place as they were written; reads those that seem to be there."""
+    lacking = [{file.path for file in missing_files(store, files)} for store in stores]
+
+    def is_somewhere(file: FileRecord) -> bool:
+        return any(
+            file.path not in missing and is_whole(store, file) for store, missing in zip(stores, lacking, strict=True)
+        )
+
+    return tuple(file.path for file in files if not is_somewhere(file))
+
+
+def _building_on(entries: Sequence[Entry], before: Readable) -> tuple[tuple[Entry, ...], dict[str, Ends]]:
+    """Return the first entry and those that build on it, and what is left then of their sources.
+
+    :param before: stands right before the first one.
+    """
+    chosen = _Chosen(before.archive.state)
+    for entry in entries:
+        if not entry.failed:
+            chosen.look_at(entry)
+    return tuple(chosen.entries), {source: chosen.ends_of(source) for source in sorted(chosen.sources)}
+
+
+class _Chosen:
+    """The entries that are given up, found one by one in the order of the log.
+
+    :param state: before the first one, which is given up itself.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.entries: list[Entry] = []
+        self.sources: set[str] = set()
+        self._state = state
+        self._ends: dict[str, Ends] = {}
+        self._blocks: set[str] = set()
+        self._reached: set[tuple[str, str]] = set()
+        """Positions of sources to which only what is given up has come."""
+
+    def ends_of(self, source: str) -> Ends:
+        """Return what the backups that are left of a source, and its changes, have reached."""
+        return self._ends.get(source, (self._state.ends.get(source, ""), self._state.streams.get(source, "")))
+
+    def look_at(self, entry: Entry) -> None:
+        """Give an entry up where it is the first one or builds on one that is given up; else note what it reaches."""
+        change = entry.change
+        reached = {(block.source.name, end) for block in change.add if (end := stream_end(block))}
+        if not self.entries or self._builds_on(change):
+            self.entries.append(entry)
+            self.sources |= {block.source.name for block in change.add}
+            self._blocks |= {block.id for block in change.add}
+            self._reached |= reached
+            return
+        self._reached -= reached
+        for block in change.add:
+            if not block.parts and block.after is None:
+                name = block.source.name
+                stream = stream_end(block) or self.ends_of(name)[1]
+                self._ends[name] = (block.covers.to_position, "" if self._is_cut_off(block) else stream)
+
+    def _is_cut_off(self, block: Block) -> bool:
+        """Say whether a full backup that stays is of a stream whose changes up to it are given up.
+
+        Changes from before it would not be joined to it, nor to what is before it: there is no stream to go on with.
+        """
+        stream = block.stream
+        return stream is not None and not stream.opened and (block.source.name, stream.position) in self._reached
+
+    def _builds_on(self, change: log.EntryChange) -> bool:
+        follows = any(
+            block.kind == "changes" and (block.source.name, block.covers.from_position) in self._reached
+            for block in change.add
+        )
+        return follows or not self._blocks.isdisjoint(change.remove)
+
+
+def give_up(
+    coordination: CoordinationStore,
+    archive: str,
+    index: int,
+    *,
+    wait: float = 0.0,
+    ask_lost: bool = False,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> tuple[GivingUp, int]:
+    """Give up an entry and what builds on it; return that, and the index of the entry that says so.
+
+    :param archive: its id.
+    :param wait: seconds for locks that others hold, on each replica.
+    :raises UsageError, RefusedError: as `prepare` does.
+    :raises LockBusy: somebody works on a replica.
+    :raises BusyError: the log has changed meanwhile.
+    """
+    planned = prepare(coordination, archive, index, ask_lost=ask_lost, places=places)
+    rows = coordination.run(lambda c: replicas(c, archive))
+    with ExitStack() as stack:
+        for row in sorted((row for row in rows if not row.is_lost), key=lambda row: row.url):
+            purpose = f"giving up entry {index}"
+            stack.enter_context(locks.acquire(places(row.url), "sync", owner=Owner(), purpose=purpose, wait=wait))
+        # Once more: nobody executes entries any more.
+        planned = prepare(coordination, archive, index, ask_lost=ask_lost, places=places)
+        return planned, coordination.run(lambda c: _write(c, planned))
+
+
+def _write(connection: Connection, planned: GivingUp) -> int:
+    archive = planned.archive
+    state = log_state(connection, archive)
+    beyond = any(row.pointer > planned.index for row in replicas(connection, archive) if not row.is_lost)
+    if state.head != planned.head or beyond:
+        raise BusyError(f"the log of {state.name} has changed meanwhile: start again")
+    index = 0
+    for source, (end, stream) in planned.ends.items():
+        index = log.append_drop(connection, archive, planned.change(source), by=planned.by)
+        s = schema.sources.c
+        of_source = (s.archive == archive, s.source == source)
+        connection.execute(schema.sources.update().where(*of_source).values(end_position=end, stream_end=stream))
+    for entry in planned.entries:
+        block = entry.change.add[0] if entry.change.add else None
+        identity, name = (block.id, block.source.name) if block else ("", "")
+        log.note_found(connection, archive, first=entry.index, last=entry.index)
+        quorum.give_up(connection, archive, entry.index, block=identity, source=name, dropped_by=index)
+    return index

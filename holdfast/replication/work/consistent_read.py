@@ -1,0 +1,148 @@
+"""Opening an archive to read it, in one of two consistencies.
+
+*Eventual*: what the replica has that is read, be it old, and be it something that may yet be taken back. *Sequential*:
+every backup whose quorum has succeeded, so that none is missed which an earlier sequential read has shown, wherever
+that was made; and nothing that waits for its quorum or has failed.
+
+Most archives are at one place, where both are the same: what talks to a coordination store is imported only where it is
+asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.format.model import iso
+from holdfast.archive.history.visibility import without
+from holdfast.common.errors import BusyError, DamagedError, RefusedError, UsageError, sentence
+from holdfast.config.archives_model import Consistency
+from holdfast.replication.log.errors import OldStoreError
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.archive.format.state import State
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+
+def parse_consistency(text: str) -> Consistency:
+    """Return the consistency that a word names.
+
+    :raises UsageError: it names none.
+    """
+    if text not in (known := get_args(Consistency)):
+        raise UsageError(f"a consistency is {' or '.join(known)}, not {text!r}")
+    return cast("Consistency", text)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One commit of an archive, as it is read.
+
+    :param archive: its id.
+    :param state: what is shown of it.
+    :param behind: entries of the update log that it lacks; None where the store was not asked, or there is no log.
+    """
+
+    store: ObjectStore
+    archive: str
+    state: State
+    consistency: Consistency
+    behind: int | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return which replica is read and how fresh it is, for results in JSON."""
+        log, at = self.state.log, self.state.at
+        return {
+            "url": self.store.url,
+            "consistency": self.consistency,
+            "replica": log.replica if log else None,
+            "index": log.index if log else None,
+            "entries_behind": self.behind,
+            "commit": self.state.sequence,
+            "committed_at": iso(at) if at else None,
+            "cut_off": self.state.cut_off or None,
+        }
+
+
+def words_of(read_from: Mapping[str, Any]) -> str:
+    """Return in words what `Opened.describe` tells; "" for an archive at one place that is whole."""
+    if read_from.get("cut_off"):
+        upto = f"commit {read_from['commit']} of {read_from['committed_at']}"
+        return f"{read_from['cut_off']} What is read was committed before that, up to {upto}"
+    if read_from["replica"] is None:
+        return ""
+    behind = read_from["entries_behind"]
+    fresh = (
+        f"commit {read_from['commit']} of {read_from['committed_at']}; how far the log is was not asked"
+        if behind is None
+        else f"{behind} entries behind the log"
+    )
+    return f"read from replica {read_from['replica']} at entry {read_from['index']}, {fresh}"
+
+
+def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: str | None = None) -> Opened:
+    """Open an archive to read it: pin one commit, and for a sequential read ask the coordination store afterwards.
+
+    Where a commit is damaged, an eventual read is of what comes before it; `cut_off` of the state says so.
+
+    :param address: of the coordination store; None for what the environment says.
+    :raises DamagedError: of what is here nothing can be read.
+    :raises BusyError: a sequential read, and this replica is not far enough.
+    :raises LostReplicaError: a sequential read, and the replica has to be recovered first.
+    :raises UsageError: a sequential read of a replica, and nothing says where its store is.
+    :raises HoldfastError: a sequential read, and the store cannot be reached.
+    """
+    archive = Archive.open(store, before_damage=consistency == "eventual")
+    if archive.state.cut_off and not archive.state.blocks:
+        raise DamagedError(archive.state.cut_off)
+    if consistency == "eventual" or archive.state.log is None:
+        return Opened(store, archive.identity.id, archive.state, consistency)
+    from holdfast.replication.log.store import opened
+
+    with opened(address) as coordination:
+        return _shown(archive, coordination)
+
+
+def open_first(
+    stores: Sequence[ObjectStore], consistency: Consistency = "eventual", *, address: str | None = None
+) -> Opened:
+    """Open the first replica of an archive that can be read in a consistency.
+
+    :param stores: of its replicas, or of the one that was named. An eventual read is of the first.
+    :param address: as `open_to_read` takes it.
+    :raises BusyError: several were asked for a sequential read, and none can serve it; says why of each.
+    """
+    if consistency == "eventual" or len(stores) == 1:
+        return open_to_read(stores[0], consistency, address=address)
+    from holdfast.replication.log.store import opened
+
+    refused = []
+    with opened(address) as coordination:
+        for store in stores:
+            try:
+                return _shown(Archive.open(store), coordination)
+            except OldStoreError:
+                raise
+            except (BusyError, RefusedError, DamagedError, UsageError, StoreError) as error:
+                refused.append(sentence(error))
+    raise BusyError(f"no replica can be read sequentially now: {'; '.join(refused)}")
+
+
+def _shown(archive: Archive, coordination: CoordinationStore) -> Opened:
+    """Return what a sequential read shows of an archive that is open."""
+    from holdfast.replication.log import sequential
+    from holdfast.storage import open_store
+
+    store, state = archive.store, archive.state
+    opened = Opened(store, archive.identity.id, state, "sequential")
+    if state.log is None:
+        return opened
+    places = partial(open_store, key=store.key)
+    answer = sequential.ask(coordination, opened.archive, store.url, state.log, places)
+    return replace(opened, state=without(state, answer.hidden), behind=answer.behind)

@@ -1,0 +1,138 @@
+"""Fetching the files of blocks from other replicas: each is compared with its checksum on the way."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from holdfast.archive import locks
+from holdfast.archive.files.transfer import is_whole, replace_file, send_file
+from holdfast.common.errors import DamagedError, HoldfastError, sentence
+from holdfast.replication.log.consistency_check import open_replica
+from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.replicas import replicas
+from locking import LockError, Owner
+from locking.store import ObjectExists, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import ExitStack
+
+    from holdfast.archive.format.model import FileRecord
+    from holdfast.replication.log.log import Entry
+    from holdfast.replication.log.replicas import ReplicaRow
+    from holdfast.replication.work.replica import ReplicatedArchive
+    from holdfast.storage import ObjectStore
+
+    Fetch = Callable[[ObjectStore, ObjectStore, Sequence[FileRecord]], tuple[int, int]]
+    """How files come from one store to another: takes, returns and raises what `fetch` does."""
+
+_AT_ONCE = 8
+"""Files that are on their way."""
+
+_WAIT_S = 120.0
+"""For another replica's `history`: a vacuum that has it ends within 30 s."""
+
+
+class Others:
+    """The other replicas, as far as they can be read now: where files of blocks are fetched from.
+
+    :param reading: what was opened to read them is held until it ends.
+    """
+
+    def __init__(self, archive: ReplicatedArchive, reading: ExitStack) -> None:
+        self._archive = archive
+        self._reading = reading
+        self._opened: dict[str, ObjectStore | str] = {}
+
+    def bring(self, entry: Entry) -> None:
+        """Fetch the files that an entry adds and that are not here.
+
+        :raises MissingFilesError: nobody who could be asked has one of them.
+        """
+        missing = list(
+            missing_files(self._archive.store, (file for block in entry.change.add for file in block.files()))
+        )
+        if not missing:
+            return
+        refused: dict[str, str] = {}
+        for row in self._rows(entry):
+            store = self._open(row)
+            if isinstance(store, str):
+                refused[row.name] = store
+                continue
+            try:
+                files, size = self._archive.fetch(store, self._archive.store, missing)
+            except (DamagedError, StoreError) as error:
+                refused[row.name] = sentence(error)
+                missing = list(missing_files(self._archive.store, missing))
+                continue
+            self._archive.fetched = (self._archive.fetched[0] + files, self._archive.fetched[1] + size)
+            return
+        said = "; ".join(f"{name}: {why}" for name, why in refused.items()) or "there is no other one"
+        raise MissingFilesError(
+            f"no replica could give {missing[0].path}, which entry {entry.index} (of {entry.appended_by}) adds: "
+            f"{said}. It is tried again by the next sync. If its files are gone for good: 'holdfast replica give-up "
+            f"{entry.index} --dry-run' says what would be lost",
+            entry.index,
+        )
+
+    def _rows(self, entry: Entry) -> list[ReplicaRow]:
+        """Return whom to ask: the one that has made it, then those who have executed it, then the others."""
+        coordination, acting = self._archive.in_use()
+        rows = coordination.run(lambda c: replicas(c, acting.archive))
+        rows = [row for row in rows if row.name != acting.name]
+        # Those that are lost come last: what they have still is what was written where its checksum says so.
+        return sorted(rows, key=lambda row: (row.is_lost, row.name != entry.appended_by, -row.pointer, row.name))
+
+    def _open(self, row: ReplicaRow) -> ObjectStore | str:
+        """Return a replica's store, under the locks of one who reads it; or why that cannot be."""
+        if row.name not in self._opened:
+            try:
+                store = self._archive.places(row.url)
+                # Nothing is written, not even a lock, where something else lies.
+                open_replica(store, self._archive.identity.id, row.name)
+                self._reading.enter_context(
+                    locks.acquire(store, "source-side", owner=Owner(), purpose="sync of a replica", wait=_WAIT_S)
+                )
+                self._opened[row.name] = store
+            except (HoldfastError, LockError, StoreError) as error:
+                self._opened[row.name] = sentence(error)
+        return self._opened[row.name]
+
+
+def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:
+    """Yield those files that are not there in their size. What is there was checked when it was written."""
+    wanted = {file.path: file for file in files}
+    folders = {path.rpartition("/")[0] + "/" for path in wanted}
+    sizes = {found.key: found.size for folder in sorted(folders) for found in store.list(folder).objects}
+    return (file for path, file in wanted.items() if sizes.get(path) != file.size)
+
+
+def fetch(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
+    """Copy files from one store to another, several at a time; return how many there were, and their bytes.
+
+    :raises DamagedError: one is missing, or not what was written: nothing of that one appears.
+    """
+    for file in send(source, target, files):
+        replace_file(source, target, file)
+    return len(files), sum(file.size for file in files)
+
+
+def send(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> list[FileRecord]:
+    """Copy files to where there are none, several at a time; return those in whose place something else lies.
+
+    Nothing is deleted: where a process of this replica goes on that was thought to be dead, it does no harm.
+
+    :raises DamagedError: one is missing, or not what was written: nothing of that one appears.
+    """
+
+    def bring(file: FileRecord) -> bool:
+        try:
+            send_file(source, target, file)
+        except ObjectExists:  # another process of the same replica was faster, or something else lies there
+            return is_whole(target, file)
+        return True
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return [file for file, is_there in zip(files, pool.map(bring, files), strict=True) if not is_there]

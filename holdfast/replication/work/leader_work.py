@@ -1,0 +1,35 @@
+"""Leading an archive while work goes on: what a compaction or a truncation of a replica does beside its work."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from holdfast.common.errors import HoldfastError
+from holdfast.replication.log.leader import LEASE_S, go_on, lead, resign
+from holdfast.replication.work.lease_renewal import renewing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.replication.work.replica import ReplicatedArchive
+
+_RENEW_S = LEASE_S / 5
+
+
+@contextmanager
+def leading(archive: ReplicatedArchive) -> Iterator[ReplicatedArchive]:
+    """Lead through a replica while the block runs; what is added to it then is appended as its leader's.
+
+    :raises BusyError: another replica leads; names it.
+    """
+    coordination, acting = archive.in_use()
+    epoch = coordination.run(lambda c: lead(c, acting))
+    archive.leader_epoch = epoch
+    try:
+        with renewing(lambda: coordination.run(lambda c: go_on(c, acting, epoch)), every=_RENEW_S, name="leader lease"):
+            yield archive
+    finally:
+        archive.leader_epoch = None
+        with suppress(HoldfastError):  # it ends with its lease
+            coordination.run(lambda c: resign(c, acting, epoch))

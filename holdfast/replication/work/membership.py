@@ -1,0 +1,207 @@
+"""Making an archive the first replica of its update log, adding others, and electing one where all are lost."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from holdfast.archive import locks
+from holdfast.archive.archive import Archive
+from holdfast.archive.format.model import LogPlace
+from holdfast.archive.format.state import Change
+from holdfast.common.errors import RefusedError, UsageError, sentence
+from holdfast.replication.log import schema
+from holdfast.replication.log.replicas import LogState, log_state, log_states, register, replica, replicas
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection
+
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+FORMAT_SINCE = 2
+"""The format of archives that can have replicas."""
+
+
+def found(coordination: CoordinationStore, store: ObjectStore, name: str, *, wait: float = 0.0) -> LogState:
+    """Make an archive the first replica of a new update log. Run again after a kill it goes on.
+
+    :param name: of the replica.
+    :param wait: seconds for locks that others hold: no backup may be under way.
+    :raises UsageError: the archive has replicas already, or its format is too old.
+    """
+    with locks.acquire(store, "joining", owner=Owner(), purpose=f"becoming replica {name}", wait=wait) as held:
+        archive = Archive.open(store)
+        if archive.state.format < FORMAT_SINCE:
+            raise UsageError(
+                f"{store.url} has format {archive.state.format}, and replicas need {FORMAT_SINCE}: "
+                f"holdfast migrate {store.url} --to {FORMAT_SINCE}"
+            )
+        first = LogPlace(store=str(uuid.uuid4()), replica=name, index=0, base=archive.state.sequence + 1)
+        place = archive.state.log or first
+        if (place.replica, place.index) != (name, 0):
+            raise UsageError(
+                f"{store.url} is replica {place.replica} already, at entry {place.index} of the log in store "
+                f"{place.store}"
+            )
+        if archive.state.log is None:
+            archive.add(lambda state: Change(kind="joined", log=place), check=held.check, fence=held.fence)
+        log = LogState(archive.identity.id, archive.identity.name, place.store, head=0, start=1)
+        state = archive.state
+
+        def enter(connection: Connection) -> None:
+            for known in log_states(connection):
+                if (known.archive, known.store) == (log.archive, log.store):
+                    return  # by an earlier try
+            register(connection, log, name=name, url=store.url, ends=state.ends, streams=state.streams)
+
+        coordination.run(enter)
+    return log
+
+
+def only_archive(coordination: CoordinationStore, wanted: str | None) -> LogState:
+    """Return the archive of a store that is meant.
+
+    :param wanted: its id or its name; None: the only one there is.
+    :raises UsageError: there is none, or several.
+    """
+    there = coordination.run(log_states)
+    meant = [log for log in there if wanted in (None, log.archive, log.name)]
+    if len(meant) == 1:
+        return meant[0]
+    if not there:
+        raise UsageError(
+            f"no archive has replicas in {coordination.url} yet: 'holdfast replica add' makes the first one"
+        )
+    known = ", ".join(f"{log.name} ({log.archive})" for log in there)
+    what = "several archives" if meant else "no such archive"
+    raise UsageError(f"there is {what} in {coordination.url}; say which by --archive; it has: {known}")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A replica that may be elected.
+
+    :param index: of the last entry that its archive has; None: it cannot be read, which `problem` says.
+    """
+
+    name: str
+    url: str
+    index: int | None
+    problem: str = ""
+
+
+def elect(
+    coordination: CoordinationStore,
+    archive: str,
+    name: str,
+    *,
+    lose_entries: bool = False,
+    lose_acknowledged: bool = False,
+    places: Callable[[str], ObjectStore] = open_store,
+    wait: float = 0.0,
+) -> int:
+    """Make a replica the one to go on with, where all are lost; return how many entries nobody has any more.
+
+    Its archive is as it is. Where the log no longer has what follows it, those entries are given up: backups go on from
+    what the elected replica has, and where a source's log does not reach back that far they say so, and begin anew.
+
+    :param lose_entries: give them up.
+    :param lose_acknowledged: also those that a quorum has acknowledged.
+    :raises RefusedError: not all replicas are lost, or entries would be given up and that was not said.
+    """
+    row = coordination.run(lambda c: replica(c, archive, name))
+    store = places(row.url)
+    with locks.acquire(store, "recovery", owner=Owner(), purpose=f"election of {name}", wait=wait) as held:
+        opened = Archive.open(store)
+        place = opened.state.log
+        if opened.identity.id != archive or place is None or place.replica != name:
+            raise UsageError(f"{row.url} is not replica {name} of this archive: nothing can go on from it")
+        log = coordination.run(lambda c: _all_lost(c, archive))
+        # Entries that are still there stand behind those that are not: what they add need not follow on anything.
+        given_up = log.head - place.index if place.index < log.start - 1 else 0
+        if given_up:
+            _check_said(log, name, place.index, lose_entries=lose_entries, lose_acknowledged=lose_acknowledged)
+            beyond = place.model_copy(update={"index": log.head, "entry": ""})
+            opened.add(lambda state: Change(kind="elected", log=beyond), check=held.check, fence=held.fence)
+        state, index = opened.state, log.head if given_up else place.index
+
+        def enter(connection: Connection) -> None:
+            _all_lost(connection, archive)
+            r, s = schema.replicas.c, schema.sources.c
+            connection.execute(
+                schema.replicas.update()
+                .where(r.archive == archive, r.name == name)
+                .values(
+                    is_lost=False,
+                    lost_reason="",
+                    recovers_from="",
+                    pointer=index + 1,
+                    epoch=r.epoch + 1,
+                    active_until=0.0,
+                )
+            )
+            if index == log.head:  # else entries follow that tell what becomes of the sources, and of quorums
+                _forget_entries(connection, archive, log.head)
+                connection.execute(schema.sources.delete().where(s.archive == archive))
+                for source in sorted({*state.ends, *state.streams}):
+                    row = {"archive": archive, "source": source, "owner": "", "owned_until": 0.0}
+                    ends = {"end_position": state.ends.get(source, ""), "stream_end": state.streams.get(source, "")}
+                    connection.execute(schema.sources.insert(), row | ends)
+
+        coordination.run(enter)
+    return given_up
+
+
+def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, lose_acknowledged: bool) -> None:
+    """Make sure that somebody has said that what lies beyond an entry is given up.
+
+    :raises RefusedError: nobody has; or it holds what a quorum has acknowledged, and that was not said.
+    """
+    acknowledged = log.quorum > index
+    if lose_entries and (lose_acknowledged or not acknowledged):
+        return
+    words = "--lose-entries --lose-acknowledged" if acknowledged else "--lose-entries"
+    quorum = f" The last one that a quorum had acknowledged is entry {log.quorum}." if acknowledged else ""
+    raise RefusedError(
+        f"{name} has entries up to {index}, and the log begins at {log.start}: {log.head - index} entries would be "
+        f"given up, with the backups they added.{quorum} See whether another replica has them; else say {words}"
+    )
+
+
+def _forget_entries(connection: Connection, archive: str, head: int) -> None:
+    """Remove what is left of the log, and of its quorums: what the elected replica has counts, and nothing else."""
+    for table in (schema.entries, schema.blocks, schema.quorums, schema.votes):
+        connection.execute(table.delete().where(table.c.archive == archive, table.c.index <= head))
+    a = schema.archives.c
+    connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=head + 1))
+
+
+def _all_lost(connection: Connection, archive: str) -> LogState:
+    good = [row.name for row in replicas(connection, archive) if not row.is_lost]
+    if good:
+        raise RefusedError(f"not all replicas are lost: those that are can be recovered from {' or '.join(good)}")
+    return log_state(connection, archive)
+
+
+def candidates(
+    coordination: CoordinationStore, archive: str, places: Callable[[str], ObjectStore] = open_store
+) -> list[Candidate]:
+    """Return what each replica has, read from the replicas themselves."""
+    return [_candidate(row.name, row.url, places) for row in coordination.run(lambda c: replicas(c, archive))]
+
+
+def _candidate(name: str, url: str, places: Callable[[str], ObjectStore]) -> Candidate:
+    blank = Candidate(name, url, None)
+    try:
+        place = Archive.open(places(url)).state.log
+    except Exception as error:  # noqa: BLE001 - whatever is the matter with one, the others are told
+        return replace(blank, problem=sentence(error))
+    if place is None or place.replica != name:
+        return replace(blank, problem="something else lies there")
+    return replace(blank, index=place.index)

@@ -1,0 +1,281 @@
+"""Waiting until the quorum of a backup is decided. Who waits brings the other replicas up to it, and holds no lock."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, sentence
+from holdfast.replication.log import log, quorum
+from holdfast.replication.log.consistency_check import open_replica
+from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
+from holdfast.replication.log.quorum import Quorum
+from holdfast.replication.log.replicas import log_state, replicas
+from holdfast.replication.log.store import clock, opened
+from holdfast.replication.work.upkeep import sync_replica
+from holdfast.storage import open_store
+from locking import LockError
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import Connection
+
+    from holdfast.replication.log.replicas import ReplicaRow
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.replication.work.replica import ReplicatedArchive
+    from holdfast.storage import ObjectStore
+
+T = TypeVar("T")
+
+POLL_S = 2.0
+"""Between two looks, where the other replicas cannot be brought up to it just now."""
+
+
+SILENT_S = 600.0
+"""So long beyond the quorum's deadline a coordination store is asked again that does not answer."""
+
+
+def look(
+    coordination: CoordinationStore,
+    archive: str,
+    block: str,
+    *,
+    by: str,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> Quorum:
+    """Return how the quorum of a block stands; where its deadline is over, have it fail.
+
+    :param archive: its id.
+    :param by: the replica that it was appended by.
+    :param places: opens that one by its URL.
+    :raises StoreAwayError: the store did not answer. It may be asked again.
+    :raises OutcomeUnknownError: nothing is known of it any more.
+    """
+    return _look(coordination, archive, block, by, places)[0]
+
+
+def _look(
+    coordination: CoordinationStore, archive: str, block: str, by: str, places: Callable[[str], ObjectStore]
+) -> tuple[Quorum, float]:
+    """Return how a quorum stands, and the store's time."""
+
+    def read(connection: Connection) -> tuple[Quorum | None, float]:
+        log.fail_overdue(connection, archive, by=by)
+        return quorum.of_block(connection, archive, block), clock(connection)
+
+    found, now = _ask(coordination, read)
+    found = found or _remembered(coordination, archive, block, by, places)
+    if found is None:
+        raise OutcomeUnknownError(
+            f"the update log knows nothing of a quorum for block {block} any more: 'holdfast points' shows whether the "
+            "backup is there"
+        )
+    return found, now
+
+
+def _ask(coordination: CoordinationStore, work: Callable[[Connection], T]) -> T:
+    """Run a transaction of ours; each of them can be run again, so that a lost answer is no more than a store away."""
+    try:
+        return coordination.run(work)
+    except OutcomeUnknownError as error:
+        raise StoreAwayError(sentence(error)) from error
+
+
+def _remembered(
+    coordination: CoordinationStore, archive: str, block: str, by: str, places: Callable[[str], ObjectStore]
+) -> Quorum | None:
+    """Return how a quorum was decided that was trimmed since, as the replica tells it which the entry came from.
+
+    That one has executed all that was trimmed: so it has the block, or knows which entry has removed it. How many
+    replicas were asked for is not known any more: those are counted that have executed the entry.
+
+    :returns: None where it tells nothing of it either.
+    """
+    start, rows = _ask(coordination, lambda c: (log_state(c, archive).start, replicas(c, archive)))
+    mine = next((row for row in rows if row.name == by and not row.is_lost), None)
+    if mine is None:
+        return None
+    try:
+        replica, _ = open_replica(places(mine.url), archive, by)
+        state = replica.state
+        removed = state.removed.get(block)
+        added = state.blocks[block].commit if block in state.blocks else removed.added if removed else None
+        if added is None:
+            return None
+        commit = replica.commit(added)
+        is_dropped = removed is not None and replica.commit(removed.removed).kind == log.DROP
+    except (HoldfastError, StoreError):
+        return None
+    index = commit.log.index if commit.log else 0
+    if not 0 < index < start:
+        return None
+    source = next(each.source.name for each in commit.add if each.id == block)
+    have = () if is_dropped else tuple(row.name for row in rows if not row.is_lost and row.pointer > index)
+    return Quorum(
+        index=index,
+        block=block,
+        source=source,
+        size=len(have),
+        state=quorum.FAILED if is_dropped else quorum.COMMITTED,
+        deadline=0.0,
+        dropped_by=0,
+        votes=have,
+    )
+
+
+@contextmanager
+def opened_to_wait(address: str | None, block: str, *, patience: float) -> Iterator[CoordinationStore]:
+    """Open the coordination store to wait for the quorum of a block; one that does not answer is asked again.
+
+    :param address: of the store; None for what the environment says.
+    :param patience: seconds.
+    :raises BusyError: it does not answer when the patience is over.
+    :raises OutcomeUnknownError: it has not answered for long.
+    """
+    with ExitStack() as stack:
+        try:
+            coordination = Retrying(
+                retry=retry_if_exception_type(StoreAwayError),
+                wait=wait_fixed(POLL_S),
+                stop=stop_after_delay(min(patience, SILENT_S)),
+                reraise=True,
+            )(lambda: stack.enter_context(opened(address)))
+        except StoreAwayError as error:
+            if patience < SILENT_S:
+                raise BusyError(f"still pending: {_unanswered(error)}") from error
+            raise _unknown(block, error) from error
+        yield coordination
+
+
+def _unanswered(error: StoreAwayError) -> str:
+    return f"the coordination store, to tell how the quorum stands: {sentence(error)}"
+
+
+def _unknown(block: str, error: StoreAwayError) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"whether the quorum of block {block} has succeeded is not known ({sentence(error)}): once the store can be "
+        "reached, 'holdfast replica status' shows what is pending, and 'holdfast points' whether the backup is there"
+    )
+
+
+@dataclass
+class Waiting:
+    """Waits for the quorum of a block.
+
+    :param archive: its id.
+    :param by: the replica that it was appended by.
+    :param places: opens another one by its URL.
+    :param check: raises if there is no reason to wait any more.
+    :param say: is told what is waited for, when that changes.
+    """
+
+    coordination: CoordinationStore
+    archive: str
+    block: str
+    by: str
+    places: Callable[[str], ObjectStore] = open_store
+    check: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = lambda words: None
+    refused: dict[str, str] = field(default_factory=dict)
+    """By replica, why it could not be brought up to the entry when that was last tried."""
+    _silent_until: float = field(default_factory=lambda: time.monotonic() + SILENT_S)
+    """When a store that does not answer is given up, by this process's clock."""
+
+    def decided(self, *, patience: float = math.inf, sleep: Callable[[float], None] = time.sleep) -> Quorum:
+        """Wait, and return how it was decided; what has failed is taken back from here, too, where that can be now.
+
+        A store that does not answer is asked again: the backup may succeed meanwhile.
+
+        :param patience: seconds; the quorum's own deadline ends the wait in any case.
+        :raises BusyError: it is still pending then, as far as is known.
+        :raises OutcomeUnknownError: nothing is known of it any more, or the store did not answer until long after the
+            deadline.
+        """
+        said, until = "", time.monotonic() + patience
+        while True:
+            self.check()
+            try:
+                found = self.bring()
+            except StoreAwayError as error:
+                if time.monotonic() >= self._silent_until:
+                    raise _unknown(self.block, error) from error
+                words = _unanswered(error)
+            else:
+                if found.state == quorum.FAILED:
+                    self._sync(self.by)
+                if found.state != quorum.PENDING:
+                    return found
+                words = self.describe(found)
+            if time.monotonic() >= until:
+                raise BusyError(f"still pending: {words}")
+            if words != said:
+                self.say(f"waiting for {words}")
+                said = words
+            sleep(POLL_S)
+
+    def bring(self) -> Quorum:
+        """Sync the replicas whose votes are missing, until that is decided; return how it stands."""
+        found = self._look()
+        for row in _ask(self.coordination, lambda c: replicas(c, self.archive)):
+            if found.state != quorum.PENDING:
+                break
+            if row.name not in found.votes:
+                self._sync(row.name, row)
+                found = self._look()
+        return found
+
+    def describe(self, found: Quorum) -> str:
+        """Return how it stands, for people, and why replicas are not there yet."""
+        why = "; ".join(f"{name}: {words}" for name, words in sorted(self.refused.items()) if name not in found.votes)
+        return found.describe() + (f". {why}" if why else "")
+
+    def check_success(self, found: Quorum) -> None:
+        """Make sure that it has succeeded.
+
+        :raises QuorumFailedError: it has not.
+        """
+        if found.state == quorum.FAILED:
+            raise QuorumFailedError(
+                f"the backup was taken back, since too few replicas had it in time: {self.describe(found)}. Nothing of "
+                "it counts. See docs/runbooks/quorum-cannot-be-reached.md, then start it again"
+            )
+
+    def _look(self) -> Quorum:
+        found, now = _look(self.coordination, self.archive, self.block, self.by, self.places)
+        self._silent_until = time.monotonic() + max(0.0, found.deadline - now) + SILENT_S
+        return found
+
+    def _sync(self, name: str, row: ReplicaRow | None = None) -> None:
+        self.refused.pop(name, None)
+        try:
+            row = row or next(
+                each for each in self.coordination.run(lambda c: replicas(c, self.archive)) if each.name == name
+            )
+            sync_replica(self.coordination, self.archive, row, wait=0, places=self.places)
+        except (HoldfastError, LockError, StoreError) as error:
+            self.refused[name] = sentence(error)
+
+
+def settle(
+    archive: ReplicatedArchive,
+    source: str,
+    *,
+    check: Callable[[], None] = lambda: None,
+    say: Callable[[str], None] = lambda words: None,
+) -> None:
+    """Wait until no backup of a source is pending.
+
+    :param check, say: as of `Waiting`.
+    :raises QuorumFailedError: one was, and has failed.
+    """
+    coordination, acting = archive.in_use()
+    for each in coordination.run(lambda c: quorum.pending(c, acting.archive, source=source)):
+        waiting = Waiting(coordination, acting.archive, each.block, acting.name, archive.places, check, say)
+        waiting.check_success(waiting.decided())

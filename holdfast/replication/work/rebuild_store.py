@@ -1,0 +1,332 @@
+"""Making the update log of an archive anew from what its replicas have, where the coordination store was lost.
+
+The log goes on behind the entry that the furthest replica has executed. Whatever is there counts, also a block that
+still waited for its quorum. Replicas that have the same go on as they are, unless the store still knows that they were
+lost before; all others are lost, and recovery gives them what they lack. Nothing is deleted anywhere.
+
+The order is what makes it safe. A store that still knows the archive is closed first, by an id that no replica has.
+Then each replica that can be read says in a commit that it follows the log of a new id: from then on, whoever still has
+the old store contradicts it. Only then is the log written. Killed in between, it is run again: nothing can be appended
+until it has come to its end.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.archive import locks
+from holdfast.archive.format.state import Change
+from holdfast.common.errors import BusyError, RefusedError, UsageError
+from holdfast.replication.log import quorum, schema
+from holdfast.replication.log.consistency_check import check_others
+from holdfast.replication.log.errors import OldStoreError
+from holdfast.replication.log.replicas import (
+    Acting,
+    LogState,
+    add,
+    change_row,
+    first_epoch,
+    log_states,
+    register,
+    replica,
+    replicas,
+)
+from holdfast.replication.log.store import clock
+from holdfast.replication.work.survey import Readable, Unreadable, ask, decide, of_archive
+from holdfast.storage import open_store
+from locking import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.format.state import State
+    from holdfast.archive.locks import HeldLocks
+    from holdfast.replication.log.replicas import ReplicaRow
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.replication.work.survey import Fate, Survey, Told
+    from holdfast.storage import ObjectStore
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the store still knows of the archive.
+
+    :param unsettled: blocks whose quorum was pending, or had failed.
+    """
+
+    log: LogState
+    rows: tuple[ReplicaRow, ...]
+    leader_epoch: int
+    unsettled: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """A rebuilding that is to be done.
+
+    :param archive: its id; `name`: its name.
+    :param known: None: the store knows nothing of it.
+    :param is_needed: the store knows nothing of it, or contradicts a replica.
+    :param chosen, without: as `decide` takes them.
+    """
+
+    archive: str
+    name: str
+    known: Known | None
+    told: tuple[Told, ...]
+    survey: Survey
+    is_needed: bool
+    chosen: str | None
+    without: tuple[str, ...]
+
+    @property
+    def head(self) -> int:
+        """Return the index of the last entry that counts."""
+        return self.survey.source.place.index
+
+    @property
+    def state(self) -> State:
+        """Return what the replica holds that the log goes on from."""
+        return self.survey.source.archive.state
+
+    @property
+    def unsettled(self) -> tuple[str, ...]:
+        """Return blocks that count from then on, though their quorum was pending or had failed."""
+        return tuple(sorted(self.known.unsettled & self.state.blocks.keys())) if self.known else ()
+
+    @property
+    def given_up(self) -> int:
+        """Return how many entries the store still has that no replica has executed."""
+        return max(0, self.known.log.head - self.head) if self.known else 0
+
+    def check(self, *, force: bool) -> None:
+        """Make sure that it is to be done.
+
+        :param force: also where the store is as it should be.
+        :raises RefusedError: it is; or a replica has what would be lost.
+        """
+        if not self.is_needed and not force:
+            unread = [each.name for each in self.told if isinstance(each, Unreadable)]
+            raise RefusedError(
+                "there is nothing to rebuild: the coordination store agrees with every replica that can be read. "
+                + (f"Look again once {', '.join(unread)} can be, too; " if unread else "")
+                + "--force rebuilds it all the same"
+            )
+        self.survey.check()
+
+
+def prepare(
+    coordination: CoordinationStore,
+    urls: Mapping[str, str],
+    *,
+    wanted: str | None = None,
+    source: str | None = None,
+    without: Collection[str] = (),
+    places: Callable[[str], ObjectStore] = open_store,
+) -> Rebuilding:
+    """Find out what the replicas have, and what would become of each; changes nothing.
+
+    :param urls: of replicas, by name. Those that the store still knows come to it.
+    :param wanted: the archive's id or name; None: the one of these replicas, else the only one in the store.
+    :param source: the replica that the log is to go on from; None: the one that has come furthest.
+    :param without: names of replicas that are left out: they are lost, whatever they have.
+    :raises UsageError: the replicas are of several archives, or none is named.
+    :raises RefusedError: the log could go on from none of them.
+    """
+    told = ask(urls, places)
+    archive, name = _archive(coordination, told, wanted)
+    known = coordination.run(lambda c: _known(c, archive))
+    if known is not None:
+        told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
+    told = sorted(of_archive(told, archive), key=lambda each: each.name)
+    needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
+    lost = coordination.run(lambda c: _lost(c, archive))
+    survey = decide(told, source=source, without=without, lost=lost)
+    return Rebuilding(archive, name, known, tuple(told), survey, needed, source, tuple(without))
+
+
+def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
+    """Return the id and the name of the archive that is meant."""
+    there = {each.archive.identity.id: each.archive.identity.name for each in told if isinstance(each, Readable)}
+    if not there:
+        there = {log.archive: log.name for log in coordination.run(log_states)}
+    meant = {archive: name for archive, name in there.items() if wanted in (None, archive, name)}
+    if len(meant) == 1:
+        return meant.popitem()
+    if meant:
+        several = ", ".join(f"{name} ({archive})" for archive, name in sorted(meant.items()))
+        raise UsageError(f"there are several archives, {several}: say which by --archive")
+    unread = "".join(f"; {each.name}: {each.problem}" for each in told if isinstance(each, Unreadable))
+    what = f"an archive {wanted}" if wanted else "an archive with replicas"
+    raise UsageError(f"nothing tells of {what}{unread}. Say by --replica NAME=URL where its replicas are")
+
+
+def _known(connection: Connection, archive: str) -> Known | None:
+    log = next((log for log in log_states(connection) if log.archive == archive), None)
+    if log is None:
+        return None
+    a, q = schema.archives.c, schema.quorums.c
+    epoch = connection.execute(sa.select(a.leader_epoch).where(a.archive == archive)).scalar_one()
+    unsettled = connection.execute(
+        sa.select(q.block).where(q.archive == archive, q.state.in_((quorum.PENDING, quorum.FAILED)))
+    )
+    return Known(log, tuple(replicas(connection, archive)), epoch, frozenset(unsettled.scalars()))
+
+
+def _lost(connection: Connection, archive: str) -> dict[str, str]:
+    """Return why replicas are lost, by name, as far as the store still knows them."""
+    return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
+
+
+def _contradicts(connection: Connection, known: Known, told: Sequence[Told], store: str) -> bool:
+    """Say whether a replica has executed what the store does not know."""
+    good = {row.name for row in known.rows if not row.is_lost} or {row.name for row in known.rows}
+    asked = [each for each in told if isinstance(each, Readable) and each.name in good and not each.place.recovering]
+    if any(each.place.store != known.log.store for each in asked):
+        return True
+    try:
+        check_others(connection, known.log.archive, {each.url: each.place for each in asked}, store)
+    except OldStoreError:
+        return True
+    return False
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A log that was made anew.
+
+    :param store: the id that the store has for it.
+    """
+
+    store: str
+    done: Rebuilding
+
+
+def rebuild(
+    coordination: CoordinationStore,
+    planned: Rebuilding,
+    *,
+    force: bool = False,
+    wait: float = 0.0,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> Rebuilt:
+    """Make the log anew; killed, it is prepared and run again, and goes on.
+
+    :param planned: what `prepare` has found out.
+    :param force: also where the store is as it should be.
+    :param wait: seconds for locks that others hold, on each replica.
+    :raises RefusedError: there is nothing to rebuild, or a replica has what would be lost.
+    :raises LockBusy: somebody works on a replica, or rebuilds, too.
+    :raises BusyError: a replica or the store was changed meanwhile.
+    """
+    planned.check(force=force)
+    with ExitStack() as stack:
+        held = {each.name: stack.enter_context(_locked(each, wait)) for each in _in_order(planned.told)}
+        # Once more: what was told before the locks were held may be old. What could not be read then has none.
+        again = ask({each.name: each.url for each in _in_order(planned.told)}, places)
+        unread = [each for each in planned.told if each.name not in held]
+        told = sorted((*of_archive(again, planned.archive), *unread), key=lambda each: each.name)
+        lost = coordination.run(lambda c: _lost(c, planned.archive))
+        survey = decide(told, source=planned.chosen, without=planned.without, lost=lost)
+        work = replace(planned, told=tuple(told), survey=survey)
+        work.survey.check()
+
+        def check() -> None:
+            for each in held.values():
+                each.check()
+
+        closed, store = str(uuid.uuid4()), str(uuid.uuid4())
+        coordination.run(lambda c: _close(c, work, closed))
+        for each in _in_order(told):
+            _move(each, store, check, held[each.name].fence)
+        coordination.run(lambda c: _write(c, work, closed, store))
+    return Rebuilt(store, work)
+
+
+def _in_order(told: Sequence[Told]) -> list[Readable]:
+    """Return the replicas that could be read, in the order in which everybody takes their locks."""
+    return sorted((each for each in told if isinstance(each, Readable)), key=lambda each: each.url)
+
+
+def _locked(told: Readable, wait: float) -> HeldLocks:
+    purpose = "rebuilding the coordination store"
+    return locks.acquire(told.archive.store, "rebuilding", owner=Owner(), purpose=purpose, wait=wait)
+
+
+def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
+    """Give the log an id that no replica has: nothing can be appended to it any more, nor by who is just about to."""
+    _check_unchanged(connection, work, work.known.log.store if work.known else None)
+    a, r = schema.archives.c, schema.replicas.c
+    connection.execute(schema.archives.update().where(a.archive == work.archive).values(store=closed))
+    connection.execute(schema.replicas.update().where(r.archive == work.archive).values(epoch=r.epoch + 1))
+
+
+def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None) -> None:
+    now = next((log.store for log in log_states(connection) if log.archive == work.archive), None)
+    if now != store:
+        raise BusyError(f"somebody else has changed the log of {work.name} meanwhile: look at it, and start again")
+
+
+def _move(told: Readable, store: str, check: Callable[[], None], fence: str | None) -> None:
+    """Commit that a replica follows the log of another store from where it stands."""
+
+    def plan(state: State) -> Change:
+        if state.log != told.place:  # locks give order only: this process may have been suspended for long
+            raise BusyError(f"somebody else has changed {told.url} meanwhile: start again")
+        # It joins the others at this index; one that is being recovered is still not to be read.
+        return Change(kind="rebuilt", log=told.place.model_copy(update={"store": store, "entry": ""}))
+
+    told.archive.add(plan, check=check, fence=fence)
+
+
+def _write(connection: Connection, work: Rebuilding, closed: str, store: str) -> None:
+    """Write the log: it begins behind what is there, and everything that is there counts."""
+    _check_unchanged(connection, work, closed if work.known else None)
+    epochs = {row.name: row.epoch for row in replicas(connection, work.archive)}
+    first = first_epoch(connection, work.archive) if work.known else 0
+    abandoned = _abandoned(connection, work)
+    for table in reversed(schema.metadata.sorted_tables):
+        connection.execute(table.delete().where(table.c.archive == work.archive))
+    source, head, state = work.survey.source, work.head, work.state
+    log = LogState(work.archive, work.name, store, head=head, start=head + 1)
+    register(connection, log, name=source.name, url=source.url, ends=state.ends, streams=state.streams)
+    a = schema.archives.c
+    connection.execute(
+        schema.archives.update()
+        .where(a.archive == work.archive)
+        .values(quorum_index=head, leader_epoch=work.known.leader_epoch + 1 if work.known else 0, epochs=first)
+    )
+    for fate in work.survey.fates:
+        _write_replica(connection, work, fate, epochs.get(fate.told.name, first) + 1)
+    for block, name in sorted(abandoned.items()):
+        row = {"archive": work.archive, "block": block, "replica": name, "at": clock(connection)}
+        connection.execute(schema.abandoned.insert(), row)
+
+
+def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
+    """Return which blocks no entry may add any more, since their files may be gone, and at whose place they lie."""
+    b = schema.abandoned.c
+    known = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
+    told = {block: each.name for each in _in_order(work.told) for block in each.archive.state.abandoned}
+    return told | {row.block: row.replica for row in known}
+
+
+def _write_replica(connection: Connection, work: Rebuilding, fate: Fate, epoch: int) -> None:
+    told = fate.told
+    if told is not work.survey.source:
+        add(connection, work.archive, name=told.name, url=told.url)
+    change_row(
+        connection,
+        Acting(work.archive, told.name, replica(connection, work.archive, told.name).epoch),
+        epoch=epoch,
+        pointer=min(told.place.index, work.head) + 1 if isinstance(told, Readable) else 0,
+        is_lost=bool(fate.lost),
+        lost_reason=fate.lost if fate.was_lost or not fate.lost else f"when the store was rebuilt: {fate.lost}",
+    )

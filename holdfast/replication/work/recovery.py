@@ -1,0 +1,406 @@
+"""Making a lost replica anew from another one: only what is missing is copied.
+
+The order is what makes it safe. The replica gets a new epoch while it is still lost, and says in its own archive that
+it must not be read. What it is to have comes from *one* commit of the other one, whose pointer was taken before and
+keeps the log from being trimmed. It is no longer lost only after all is there, and only where nobody else took over.
+"""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.archive import locks
+from holdfast.archive.archive import IDENTITY_KEY, Archive
+from holdfast.archive.files.transfer import is_whole, replace_file
+from holdfast.archive.format.block_ref import load
+from holdfast.archive.format.model import Adopted
+from holdfast.archive.format.state import Change
+from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
+from holdfast.replication.log.consistency_check import open_replica
+from holdfast.replication.log.errors import EpochOverError
+from holdfast.replication.log.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
+from holdfast.replication.log.store import clock
+from holdfast.replication.work.fetch_files import fetch, missing_files
+from holdfast.storage import open_store
+from locking import LockError, Owner
+from locking.store import ObjectNotFound, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.format.model import Block, FileRecord
+    from holdfast.archive.format.state import State
+    from holdfast.replication.log.replicas import ReplicaRow
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+_AT_ONCE = 8
+"""Files that are read at a time."""
+
+_PART_FILES = 64
+_PART_BYTES = 1 << 30
+"""After so much the lease is renewed: with 2 MB a second that is still in time."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What a recovery has done.
+
+    :param index: of the last entry that the replica has.
+    :param files, size: that were copied, and their bytes; `kept`: files that were there.
+    :param aside: ids of blocks that only this replica had: their files stay where they are.
+    """
+
+    replica: str
+    source: str
+    index: int
+    files: int
+    size: int
+    kept: int
+    aside: tuple[str, ...]
+
+
+def begin(
+    connection: Connection, archive: str, name: str, *, source: str | None = None, lease: float = LEASE_S
+) -> tuple[Acting, ReplicaRow]:
+    """Begin to act for a lost replica, and choose whom it is made anew from: that one's pointer is the replica's now.
+
+    :param source: a replica; None: the one that has executed most.
+    :raises RefusedError: the replica is not lost, or all are.
+    :raises BusyError: another recovery of it is under way.
+    """
+    row = replica(connection, archive, name)
+    now = clock(connection)
+    if not row.is_lost:
+        raise RefusedError(f"replica {name} is not lost: 'holdfast replica sync {name}' brings it up to date")
+    if row.recovers_from and row.is_active(now):
+        raise BusyError(
+            f"replica {name} is being recovered from {row.recovers_from}; if that has died, its lease ends in "
+            f"{row.active_until - now:.0f} s"
+        )
+    good = [each for each in replicas(connection, archive) if not each.is_lost]
+    if not good:
+        raise RefusedError(
+            "all replicas are lost: 'holdfast replica status' shows what each of them has; 'holdfast replica elect' "
+            "makes one of them the one to go on with"
+        )
+    if source is not None and source not in {each.name for each in good}:
+        raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(each.name for each in good)}")
+    chosen = max((each for each in good if source in (None, each.name)), key=lambda each: (each.pointer, each.name))
+    succeeded = log_state(connection, archive).quorum
+    if chosen.pointer <= succeeded:
+        raise RefusedError(
+            f"{chosen.name} has not executed entry {succeeded} yet, whose quorum has succeeded: a replica made from it "
+            f"would lack that. 'holdfast replica sync {chosen.name}' first"
+        )
+    acting = Acting(archive, name, row.epoch + 1)
+    change_row(
+        connection,
+        Acting(archive, name, row.epoch),
+        epoch=acting.epoch,
+        active_until=now + lease,
+        recovers_from=chosen.name,
+        pointer=chosen.pointer,
+    )
+    return acting, chosen
+
+
+def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
+    """Renew the lease of a recovery.
+
+    :raises EpochOverError: somebody else has begun another one.
+    """
+    _recovering(connection, acting)
+    change_row(connection, acting, active_until=clock(connection) + lease)
+
+
+def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> None:
+    """Set the pointer of a replica that has all that entries before it have brought.
+
+    :raises EpochOverError: somebody else has begun another recovery.
+    :raises RefusedError: the other replica is lost by now, or the log was trimmed beyond the pointer: begin again.
+    """
+    row = _recovering(connection, acting)
+    source = replica(connection, acting.archive, row.recovers_from)
+    start = log_state(connection, acting.archive).start
+    if source.is_lost or start > pointer:
+        why = f"{source.name} was lost meanwhile" if source.is_lost else f"the log begins at {start} by now"
+        raise RefusedError(f"replica {acting.name} cannot go on at entry {pointer}: {why}. Recover it again")
+    change_row(connection, acting, pointer=pointer)
+
+
+def finish(connection: Connection, acting: Acting) -> None:
+    """Say that a replica is no longer lost: the last step.
+
+    :raises EpochOverError: somebody else has begun another recovery, or may have: the lease is over.
+    :raises RefusedError: the log was trimmed beyond its pointer.
+    """
+    row = _recovering(connection, acting)
+    if not row.is_active(clock(connection)):
+        raise EpochOverError(f"the recovery of {acting.name} took longer than its lease: recover it again")
+    start = log_state(connection, acting.archive).start
+    if start > row.pointer:
+        raise RefusedError(f"the log begins at {start}, and {acting.name} needs entry {row.pointer}: recover it again")
+    change_row(connection, acting, is_lost=False, lost_reason="", recovers_from="", synced_at=clock(connection))
+
+
+def give_up(connection: Connection, acting: Acting) -> None:
+    """Let somebody else begin to recover the replica at once.
+
+    :raises EpochOverError: somebody has already, or the recovery has come to its end.
+    """
+    _recovering(connection, acting)
+    change_row(connection, acting, active_until=0.0, recovers_from="")
+
+
+def _recovering(connection: Connection, acting: Acting) -> ReplicaRow:
+    row = replica(connection, acting.archive, acting.name)
+    if row.epoch != acting.epoch or not row.is_lost or not row.recovers_from:
+        raise EpochOverError(f"the recovery of {acting.name} was given up, or begun anew by somebody else")
+    return row
+
+
+def recover(
+    coordination: CoordinationStore,
+    archive: str,
+    name: str,
+    *,
+    source: str | None = None,
+    deep: bool = True,
+    wait: float = 0.0,
+    lease: float = LEASE_S,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> Recovered:
+    """Make a lost replica anew from another one; one that was killed is run again, and goes on with what is there.
+
+    :param archive: its id.
+    :param source: the replica to copy from; None: the one that has executed most.
+    :param deep: read what is there, too, and replace what is not what was written; else sizes are compared.
+    :param wait: seconds for locks that others hold.
+    :raises UsageError: something else than this replica is at its place.
+    :raises DamagedError: the source has not all that it names: what is missing is said, and the replica stays lost.
+    """
+    row = coordination.run(lambda c: replica(c, archive, name))
+    target = places(row.url)
+    with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
+        acting, chosen = coordination.run(lambda c: begin(c, archive, name, source=source, lease=lease))
+        with _given_up_where_it_fails(coordination, acting):
+            origin = places(chosen.url)
+            _read(origin, archive, chosen)  # nothing is written, not even a lock, where it is not
+
+            def check() -> None:
+                own.check()
+                coordination.run(lambda c: go_on(c, acting, lease=lease))
+
+            with locks.acquire(
+                origin, "source-side", owner=Owner(), purpose=f"recovery of {name}", wait=wait
+            ) as reading:
+
+                def check_both() -> None:
+                    check()
+                    reading.check()
+
+                work = _Recovery(coordination, acting, _read(origin, archive, chosen), target, own.fence)
+                work.open_target(check)
+                files, size, kept = work.bring(deep=deep, check=check_both)
+            check()
+            coordination.run(lambda c: take_pointer(c, acting, pointer=work.index + 1))
+            aside = work.adopt(check)
+            coordination.run(lambda c: finish(c, acting))
+    return Recovered(name, chosen.name, work.index, files, size, kept, aside)
+
+
+@contextmanager
+def _given_up_where_it_fails(coordination: CoordinationStore, acting: Acting) -> Iterator[None]:
+    """Let the next try begin at once where this one fails: who is killed leaves its lease to end by itself."""
+    try:
+        yield
+    except Exception:
+        with suppress(HoldfastError):
+            coordination.run(lambda c: give_up(c, acting))
+        raise
+
+
+def _read(origin: ObjectStore, archive: str, row: ReplicaRow) -> Archive:
+    try:
+        found, place = open_replica(origin, archive, row.name)
+    except (HoldfastError, LockError, StoreError) as error:
+        raise HoldfastError(f"replica {row.name} cannot be copied from: {error}") from error
+    if place.recovering:
+        raise DamagedError(f"{row.url} is being recovered itself: nothing can be copied from it yet")
+    if place.index < row.pointer - 1:
+        raise DamagedError(
+            f"{row.url} ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of "
+            f"itself. 'holdfast replica sync {row.name}' says more"
+        )
+    return found
+
+
+class _Recovery:
+    """One recovery under way.
+
+    :param origin: the other replica, as of one commit of it.
+    """
+
+    def __init__(
+        self, coordination: CoordinationStore, acting: Acting, origin: Archive, target: ObjectStore, fence: str | None
+    ) -> None:
+        self._coordination = coordination
+        self._acting = acting
+        self._origin = origin
+        self._target = target
+        self._fence = fence
+        self._archive: Archive | None = None
+        place = origin.state.log
+        if place is None:
+            raise UsageError(f"{origin.store.url} is no replica")
+        self._place = place.model_copy(update={"replica": acting.name, "entry": ""})
+        # Whatever the replica had executed, no entry can follow here.
+        self._closed = self._place.model_copy(update={"index": 0, "entry": uuid.uuid4().hex, "recovering": True})
+
+    @property
+    def index(self) -> int:
+        """Return the index of the last entry that the replica will have."""
+        return self._place.index
+
+    def open_target(self, check: Callable[[], None]) -> None:
+        """Make the target a replica that must not be read, if it is not one already.
+
+        :param check: raises if this is no longer the recovery that counts.
+        :raises EpochOverError: somebody else has changed the target meanwhile.
+        """
+        try:
+            self._target.head(IDENTITY_KEY)
+        except ObjectNotFound:
+            identity = self._origin.identity
+            self._archive = Archive.create(
+                self._target, name=identity.name, number=self._origin.state.format, replica_of=identity
+            )
+        else:
+            self._archive = Archive.open(self._target, recovering=True)
+        archive = self._archive
+        there = archive.state.log
+        if archive.identity.id != self._acting.archive or (there is not None and there.replica != self._acting.name):
+            raise UsageError(
+                f"{self._target.url} is not the place of replica {self._acting.name}: it is "
+                f"{'replica ' + there.replica if there else 'an archive of its own'} ({archive.identity.name}, "
+                f"{archive.identity.id})"
+            )
+        if archive.state.format < self._origin.state.format:
+            raise UsageError(
+                f"{self._target.url} has format {archive.state.format}, and {self._origin.store.url} "
+                f"{self._origin.state.format}: recover it at an empty place"
+            )
+        seen = archive.state.tip
+        # A process that was suspended here for long finds that another recovery has begun, or one of its commits.
+        check()
+
+        def plan(state: State) -> Change:
+            if state.tip != seen:
+                raise EpochOverError(f"{self._target.url} was changed by somebody else meanwhile: nothing was added")
+            return Change(kind="recovering", log=self._closed)
+
+        archive.add(plan, check=check, fence=self._fence)
+
+    def _opened(self) -> Archive:
+        if self._archive is None:
+            raise RuntimeError("the target was not opened")
+        return self._archive
+
+    def bring(self, *, deep: bool, check: Callable[[], object]) -> tuple[int, int, int]:
+        """Copy what is missing; return how many files that were, their bytes, and how many were there."""
+        load(self._origin.state.blocks.values())
+        wanted = {file.path: file for block in self._blocks() for file in block.files()}
+        missing = list(missing_files(self._target, wanted.values()))
+        for some in _some(missing):
+            check()
+            fetch(self._origin.store, self._target, some)
+        damaged = self._damaged(wanted.keys() - {file.path for file in missing}, wanted, check) if deep else []
+        for file in damaged:
+            check()
+            replace_file(self._origin.store, self._target, file)
+        copied = missing + damaged
+        return len(copied), sum(file.size for file in copied), len(wanted) - len(copied)
+
+    def _damaged(
+        self, there: Iterable[str], wanted: Mapping[str, FileRecord], check: Callable[[], object]
+    ) -> list[FileRecord]:
+        """Return which files are not what was written; reads them."""
+        damaged: list[FileRecord] = []
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for some in _some([wanted[path] for path in sorted(there)]):
+                check()
+                whole = pool.map(lambda file: is_whole(self._target, file), some)
+                damaged += [file for file, good in zip(some, whole, strict=True) if not good]
+        return damaged
+
+    def _blocks(self) -> list[Block]:
+        """Return the blocks of the other replica, in the order in which they were added."""
+        placed = sorted(self._origin.state.blocks.values(), key=lambda each: each.number)
+        return [each.block for each in placed]
+
+    def adopt(self, check: Callable[[], None]) -> tuple[str, ...]:
+        """Commit that the replica has what the other one has; return the ids of blocks that are set aside."""
+        theirs = self._origin.state
+        removed = self._removed(self._opened().state.blocks.keys() - theirs.blocks.keys())
+        aside: tuple[str, ...] = ()
+
+        def plan(state: State) -> Change:
+            nonlocal aside
+            if state.log != self._closed:  # locks give order only: this process may have been suspended for long
+                raise EpochOverError(
+                    f"somebody else has begun to recover {self._acting.name} meanwhile: nothing was added"
+                )
+            extra = [key for key in state.blocks if key not in theirs.blocks]
+            aside = tuple(key for key in extra if key not in removed)
+            return Change(
+                kind="recovered",
+                remove=tuple(key for key in extra if key in removed),
+                add=tuple(block for block in self._blocks() if block.id not in state.blocks),
+                aside=aside,
+                holds=tuple(hold for key, hold in theirs.holds.items() if key not in state.holds),
+                released=tuple(key for key in state.holds if key not in theirs.holds),
+                log=self._place,
+                adopted=Adopted(
+                    ends=dict(theirs.ends),
+                    streams=dict(theirs.streams),
+                    numbers={key: placed.number for key, placed in theirs.blocks.items()},
+                ),
+            )
+
+        self._opened().add(plan, check=check, fence=self._fence)
+        return aside
+
+    def _removed(self, extra: Set[str]) -> Set[str]:
+        """Return which of these blocks the other replica had, and an entry has removed: they are nobody's any more.
+
+        All its commits are read, where there are any such blocks; a commit that cannot be read tells nothing.
+        """
+        found: set[str] = set()
+        if extra:
+            with suppress(DamagedError):
+                for commit in self._origin.commits():
+                    if commit.adopted is not None and commit.adopted.numbers:  # it was made anew itself: begin again
+                        found.clear()
+                    found |= extra & set(commit.remove)
+        return found
+
+
+def _some(files: Sequence[FileRecord]) -> Iterator[Sequence[FileRecord]]:
+    """Cut files into parts between which one looks whether the work may go on."""
+    part: list[FileRecord] = []
+    size = 0
+    for file in files:
+        part.append(file)
+        size += file.size
+        if len(part) >= _PART_FILES or size >= _PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

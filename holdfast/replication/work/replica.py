@@ -1,0 +1,396 @@
+"""An archive that is a replica: it follows the update log entry by entry, and adds to it what it wants to have itself.
+
+A replica makes exactly one commit for each entry, in the order of the log, its own entries included: so its commits
+alone tell how far it is, and the log can be told from them again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from holdfast.archive import locks
+from holdfast.archive.archive import Archive
+from holdfast.archive.format.state import check_writable, validate
+from holdfast.archive.history.visibility import without
+from holdfast.common.errors import HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
+from holdfast.replication.log import log, quorum
+from holdfast.replication.log.consistency_check import OLD_STORE, ask_others, check_others, check_replica, look_up
+from holdfast.replication.log.errors import HeadMovedError, OldStoreError, QuorumFailedError, StoreAwayError
+from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost, move_pointer, note_synced
+from holdfast.replication.work.fetch_files import Others, fetch
+from holdfast.storage import open_store
+from locking import LockError, Owner
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.format.model import Commit, LogPlace
+    from holdfast.archive.format.state import Change, State
+    from holdfast.replication.log.log import Draft, Entry
+    from holdfast.replication.log.replicas import ReplicaRow
+    from holdfast.replication.log.settings import Wish
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.replication.work.fetch_files import Fetch
+    from holdfast.storage import ObjectStore
+
+    Check = Callable[[], None]
+
+_ENTRIES = 64
+"""Read of the log at once."""
+
+_APPENDS = 5
+"""So often an append is repeated whose answer was lost."""
+
+_OWN_WAIT_S = 4 * 3600.0
+"""For this replica's own lock: a sync may have large blocks to fetch, and hours of a backup would be in vain."""
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What executing entries has done.
+
+    :param index: of the last entry that is here.
+    :param entries: how many were executed; `files` and `size` of what was fetched for them.
+    :param given_up: indexes of entries that were given up before, since nobody has had their files for long.
+    """
+
+    replica: str
+    index: int
+    entries: int
+    files: int
+    size: int
+    given_up: tuple[int, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Return its JSON."""
+        return {
+            "replica": self.replica,
+            "index": self.index,
+            "entries": self.entries,
+            "files": self.files,
+            "bytes": self.size,
+            "given_up": list(self.given_up),
+        }
+
+
+@dataclass
+class ReplicatedArchive(Archive):
+    """One replica, opened by who acts for it.
+
+    :param coordination: the store with the update log.
+    :param acting: whom one acts for; None until `activate`.
+    :param places: opens another replica by its URL.
+    :param wish: the quorum that backups need which are added here; None: none.
+    :param leader_epoch: of the leadership that whatever is added is made under; None: the replica need not lead.
+    :param fetch: brings the files of entries.
+    """
+
+    coordination: CoordinationStore | None = None
+    acting: Acting | None = None
+    places: Callable[[str], ObjectStore] = open_store
+    wish: Wish | None = None
+    leader_epoch: int | None = None
+    fetch: Fetch = fetch
+    fetched: tuple[int, int] = field(default=(0, 0))
+    """Files and bytes that came from other replicas since this was opened."""
+
+    @classmethod
+    def begin(
+        cls,
+        store: ObjectStore,
+        coordination: CoordinationStore,
+        places: Callable[[str], ObjectStore] | None = None,
+    ) -> ReplicatedArchive:
+        """Open a replica and begin to act for it.
+
+        :param places: opens another replica by its URL; None: by the key of this one.
+
+        :raises UsageError: the archive is at one place only, or follows the log of another store.
+        :raises LostReplicaError: the replica has to be recovered first.
+        :raises OldStoreError: store and archive contradict each other.
+        """
+        archive = cls.open(store, recovering=True)
+        archive.coordination = coordination
+        archive.places = places or partial(open_store, key=store.key)
+        archive._agree()
+        archive._others_agree()
+        place = archive._place()
+        archive.acting = coordination.run(lambda c: activate(c, archive.identity.id, place.replica))
+        return archive
+
+    def _place(self) -> LogPlace:
+        if self.state.log is None:
+            raise UsageError(f"{self.store.url} has no replicas: 'holdfast replica add' makes it the first of several")
+        return self.state.log
+
+    def in_use(self) -> tuple[CoordinationStore, Acting]:
+        """Return the store, and whom one acts for."""
+        if self.coordination is None or self.acting is None:
+            raise RuntimeError("nobody acts for this replica")
+        return self.coordination, self.acting
+
+    def _agree(self) -> None:
+        """Make sure that this replica and the store tell the same of the log.
+
+        A process that is killed between its commit and its note of it leaves the pointer one behind: it is moved on.
+        """
+        place, coordination = self._place(), self.coordination
+        if coordination is None:
+            raise RuntimeError("no store was given")
+
+        known = coordination.run(lambda c: look_up(c, self.identity.id, place))
+        row = known.row
+        if row.is_lost:
+            raise lost(row)
+        if place.recovering:
+            self._is_lost(row, "its archive says that it was not recovered to its end")
+        check_replica(known, self.store.url, place, coordination.url)
+        if place.index < row.pointer - 1:
+            self.refresh()  # another process may have executed entries since this was opened
+            place = self._place()
+        if place.index < row.pointer - 1:
+            self._is_lost(
+                row,
+                f"it ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of itself",
+            )
+
+    def _is_lost(self, row: ReplicaRow, reason: str) -> NoReturn:
+        """Say in the store that this replica is to be made anew."""
+        coordination = self.coordination
+        if coordination is None:
+            raise RuntimeError("no store was given")
+        coordination.run(lambda c: mark_lost(c, self.identity.id, row.name, reason))
+        raise lost(replace(row, lost_reason=reason))
+
+    def _others_agree(self) -> None:
+        """Make sure that the store knows what the other replicas have executed, as far as they can be read.
+
+        :raises OldStoreError: it does not.
+        """
+        coordination = self.coordination
+        if coordination is None:
+            raise RuntimeError("no store was given")
+        archive = self.identity.id
+        told = ask_others(coordination, archive, self._place().replica, self.places)
+        coordination.run(lambda c: check_others(c, archive, told, coordination.url))
+
+    def catch_up(self, *, check: Check = lambda: None) -> Synced:
+        """Execute what the log has beyond this replica, under the locks that this needs.
+
+        :param check: raises if this work must not go on.
+        """
+        with self._executing() as held:
+
+            def check_all() -> None:
+                check()
+                held.check()
+
+            return self.sync(check=check_all, fence=held.fence)
+
+    def _executing(self) -> locks.HeldLocks:
+        return locks.acquire(self.store, "sync", owner=Owner(), purpose="executing the update log", wait=_OWN_WAIT_S)
+
+    def sync(self, *, check: Check, fence: str | None, upto: int | None = None) -> Synced:
+        """Execute the entries that are not here yet, in order.
+
+        :param check: raises if a lock of the plan "sync" is no longer held.
+        :param upto: index of the last one; None: the head of the log.
+        :raises DamagedError: no replica has what an entry adds; those that could not be asked are named.
+        :raises EpochOverError: somebody else acts for the replica now.
+        """
+        _, acting = self.in_use()
+        self.refresh()  # another process of this replica may have had the locks before
+        before, fetched = self._place().index, self.fetched
+        with ExitStack() as reading:
+            others = Others(self, reading)
+            while entries := self._to_execute(upto):
+                for entry in entries:
+                    check()
+                    self._execute(entry, others, check, fence)
+        place = self._place()
+        self._note_executed(synced=True)
+        return Synced(
+            replica=acting.name,
+            index=place.index,
+            entries=place.index - before,
+            files=self.fetched[0] - fetched[0],
+            size=self.fetched[1] - fetched[1],
+        )
+
+    def _to_execute(self, upto: int | None) -> Sequence[Entry]:
+        coordination, acting = self.in_use()
+        here = self._place().index
+        if upto is not None and here >= upto:
+            return ()
+
+        def read(connection: Connection) -> Sequence[Entry]:
+            # First: who cannot fetch the block of an entry passes it once that has failed.
+            log.fail_overdue(connection, acting.archive, by=acting.name)
+            return log.entries(connection, acting.archive, here + 1, most=_ENTRIES)
+
+        found = coordination.run(read)
+        return [entry for entry in found if upto is None or entry.index <= upto]
+
+    def _execute(self, entry: Entry, others: Others, check: Check, fence: str | None) -> None:
+        """Commit an entry once everything that it adds is here, then say so."""
+        if not entry.failed:
+            others.bring(entry)
+        was = self._place()
+        place = was.model_copy(update={"index": entry.index, "entry": entry.id})
+
+        def plan(state: State) -> Change:
+            return entry.commit(state, place)
+
+        try:
+            super().add(plan, check=check, fence=fence)
+        except RefusedError:
+            if self._place().index < entry.index:  # else a process whose locks were over has executed it all the same
+                raise
+        self._note_executed()
+
+    def _note_executed(self, *, synced: bool = False) -> None:
+        """Say how far this replica is, and join the quorums of what it holds.
+
+        :param synced: it has come to the head of the log by that.
+        """
+        coordination, acting = self.in_use()
+        index, blocks = self._place().index, self.state.blocks
+
+        def note(connection: Connection) -> None:
+            if index:
+                move_pointer(connection, acting, done=index)
+                log.note_found(connection, acting.archive, first=1, last=index)
+            quorum.join(connection, acting, index=index, blocks=blocks)
+            if synced:
+                note_synced(connection, acting)
+
+        coordination.run(note)
+
+    def add(self, plan: Callable[[State], Change], *, check: Check, fence: str | None) -> Commit:
+        """Append what is planned to the log, and execute the log up to it. What others need not know is only committed.
+
+        :param plan: makes the change for a state; called again where the log has grown.
+        :param check: raises if a lock this work stands under is no longer held.
+        :raises RefusedError: the change is not valid behind what the log has by now.
+        :raises OutcomeUnknownError: the store never told whether the entry was appended; nothing may be cleaned up.
+        """
+        with self._executing() as executing:
+
+            def check_all() -> None:
+                check()
+                executing.check()
+
+            while True:
+                self.sync(check=check_all, fence=executing.fence)
+                check_writable(self.state)
+                state = self.settled() if self.leader_epoch is not None else self.state
+                change = plan(state)
+                if not (change.add or change.remove or change.holds or change.released):
+                    return super().add(plan, check=check_all, fence=fence)
+                draft = self._draft(change, state)
+                self._agree()
+                self._others_agree()
+                check_all()
+                try:
+                    index = self._append(draft)
+                except HeadMovedError:
+                    continue
+                return self._executed(draft, index, check_all, executing.fence)
+
+    def settled(self) -> State:
+        """Return the state without what still waits for its quorum."""
+        coordination, _ = self.in_use()
+        return settled(self, coordination)
+
+    def _executed(self, draft: Draft, index: int, check: Check, fence: str | None) -> Commit:
+        """Execute the log up to an entry of our own, and return its commit.
+
+        :raises OutcomeUnknownError: it is in the log, and its commit was not made here.
+        :raises QuorumFailedError: it was taken back before it could be.
+        """
+        try:
+            self.sync(check=check, fence=fence, upto=index)
+        except (HoldfastError, LockError, StoreError) as error:
+            raise OutcomeUnknownError(
+                f"entry {index} was appended, and could not be executed here ({sentence(error)}): the next sync of "
+                "this replica makes its commit"
+            ) from error
+        commit = self._commit_of(draft, index)
+        if commit.kind == log.FAILED:
+            raise QuorumFailedError(
+                f"the deadline of the quorum was over before entry {index} could be executed here: it was taken back, "
+                "and nothing of it counts. Start the backup again, and give the replicas more time"
+            )
+        return commit
+
+    def _commit_of(self, draft: Draft, index: int) -> Commit:
+        """Return the commit that executed an entry of our own.
+
+        It need not be the newest one: while this process was suspended, another may have executed what follows, too.
+
+        :raises OldStoreError: the log has another entry at that index.
+        """
+        for number in range(self.state.sequence, 0, -1):
+            commit = self.commit(number)
+            if commit.log is None or commit.log.index < index:
+                break
+            # Commits that have no entry, as a vacuum makes them, repeat the place of the one before.
+            if commit.log.entry == draft.id and commit.kind in (draft.change.kind, log.FAILED):
+                return commit
+        raise OldStoreError(f"entry {index} of the log is another one than {draft.id}, which was appended: {OLD_STORE}")
+
+    def _draft(self, change: Change, planned: State) -> Draft:
+        """Return the entry that makes a change, once that is known to be valid in the state that is here.
+
+        :param planned: the state that it was planned by.
+        :raises RefusedError: it is not valid, or would remove what a hold keeps: nobody asks for that any more later.
+        """
+        place = self._place()
+        ours = replace(change, log=place.model_copy(update={"index": place.index + 1, "entry": "planned"}))
+        validate(self.state, ours)
+        commit = self._next(ours, "planned", None)
+        self._check_holds(planned, commit)
+        after = self.state.after([commit])
+        sources = {block.source.name for block in change.add if not block.parts and block.after is None}
+        return log.Draft(
+            id=str(uuid.uuid4()),
+            change=log.EntryChange.of(change),
+            planned_at=place.index,
+            expected={source: _ends(self.state, source) for source in sources},
+            becomes={source: _ends(after, source) for source in sources},
+            leader_epoch=self.leader_epoch,
+            wish=self.wish if sources else None,
+        )
+
+    def _append(self, draft: Draft) -> int:
+        coordination, acting = self.in_use()
+        for lost_answers in range(_APPENDS):
+            try:
+                return coordination.run(lambda c: log.append(c, acting, draft))
+            except OutcomeUnknownError:
+                continue  # the next one finds it by its id, if it is there
+            except StoreAwayError:
+                if not lost_answers:
+                    raise
+                break  # this one has changed nothing, which tells nothing of those before
+        raise OutcomeUnknownError(
+            f"the coordination store {coordination.url} did not tell whether entry {draft.id} was appended; nothing "
+            "was cleaned up: look with 'holdfast replica status', and sync before trying again"
+        )
+
+
+def _ends(state: State, source: str) -> log.Ends:
+    return (state.ends.get(source, ""), state.streams.get(source, ""))
+
+
+def settled(archive: Archive, coordination: CoordinationStore) -> State:
+    """Return a replica's state without what still waits for its quorum: neither it nor what it stands for may go."""
+    waiting = {each.block for each in coordination.run(lambda c: quorum.pending(c, archive.identity.id))}
+    return without(archive.state, waiting)

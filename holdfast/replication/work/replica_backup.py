@@ -1,0 +1,195 @@
+"""What a backup through a replica does beside what every backup does.
+
+Most archives are at one place: what talks to a coordination store is imported only where there is one.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive.archive import Archive
+from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.replication.work.lease_renewal import renewing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.replication.log.replicas import Acting
+    from holdfast.replication.log.settings import Wish
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.replication.work.replica import ReplicatedArchive
+    from holdfast.storage import ObjectStore
+
+    Check = Callable[[], None]
+    Say = Callable[[str], None]
+
+_RENEW_S = 180.0
+"""A fifth of a source's lease."""
+
+
+def open_to_write(store: ObjectStore, *, check: Check, wish: Wish | None = None) -> Archive:
+    """Open an archive to add to it. A replica is brought to the head of its log, and adds by it.
+
+    :param check: raises if this work must not go on.
+    :param wish: the quorum that backups need which are added; None: none.
+    :raises UsageError: it is a replica, and nothing says where its log is; or it is none, and a quorum is asked for.
+    """
+    archive = Archive.open(store)
+    if archive.state.log is None:
+        _refuse_quorum(wish)
+        return archive
+    from holdfast.replication.log.store import opened
+    from holdfast.replication.work.replica import ReplicatedArchive
+
+    with opened(None) as coordination:
+        replica = ReplicatedArchive.begin(store, coordination)
+        replica.wish = wish
+        replica.catch_up(check=check)
+        return replica
+
+
+def _refuse_quorum(wish: Wish | None) -> None:
+    if wish is not None:
+        raise UsageError(
+            f"a quorum of {wish.size} cannot be: this archive is at one place only. 'holdfast replica add' makes it "
+            "the first of several"
+        )
+
+
+def until_kept(archive: Archive, source: str, position: str, *, check: Check, say: Say) -> None:
+    """Wait until changes up to a position are in the archive for good, so that their server may forget them.
+
+    :param say: is told what is waited for.
+    :raises QuorumFailedError: they were taken back.
+    :raises RefusedError: the log has others by now.
+    """
+    if archive.state.log is None:
+        return
+    from holdfast.replication.log import log
+    from holdfast.replication.work import quorum_wait as waiting
+    from holdfast.replication.work.replica import ReplicatedArchive
+
+    if not isinstance(archive, ReplicatedArchive):
+        raise UsageError(f"{archive.store.url} is a replica that nobody acts for")
+    waiting.settle(archive, source, check=check, say=say)
+    coordination, acting = archive.in_use()
+    coordination.run(lambda c: log.check_settled_at(c, acting.archive, source, position))
+
+
+def await_quorum(
+    store: ObjectStore, block: str, *, address: str | None, say: Say, patience: float = math.inf
+) -> dict[str, Any]:
+    """Wait until the quorum of a block has succeeded; return what people and scripts are told of it.
+
+    No lock is held meanwhile, but for those of the syncs of other replicas that this does itself.
+
+    :param address: of the coordination store; None for what the environment says.
+    :param say: is told what is waited for.
+    :param patience: seconds; the quorum's own deadline ends the wait in any case.
+    :raises QuorumFailedError: too few replicas had it in time: the backup was taken back.
+    :raises BusyError: it is still pending when the patience is over, as far as is known.
+    :raises OutcomeUnknownError: the coordination store did not answer for long, or knows nothing of it any more.
+    """
+    from holdfast.replication.work.quorum_wait import Waiting, opened_to_wait
+    from holdfast.storage import open_store
+
+    archive = Archive.open(store)
+    if archive.state.log is None:
+        raise UsageError(f"{store.url} is no replica: no quorum was asked for")
+    places = partial(open_store, key=store.key)
+    with opened_to_wait(address, block, patience=patience) as coordination:
+        waiting = Waiting(coordination, archive.identity.id, block, archive.state.log.replica, places, say=say)
+        found = waiting.decided(patience=patience)
+        waiting.check_success(found)
+    return {"entry": found.index, "size": found.size, "replicas": list(found.votes)}
+
+
+def pending_quorum(store: ObjectStore, block: str, *, address: str | None) -> str:
+    """Return how the quorum of a block stands, in words; "" where it is decided, as it is once its deadline is over.
+
+    :param address: of the coordination store; None for what the environment says.
+    """
+    from holdfast.replication.log import quorum
+    from holdfast.replication.log.store import opened
+    from holdfast.replication.work.quorum_wait import look
+    from holdfast.storage import open_store
+
+    archive = Archive.open(store)
+    by = archive.state.log.replica if archive.state.log else ""
+    with opened(address) as coordination:
+        found = look(coordination, archive.identity.id, block, by=by, places=partial(open_store, key=store.key))
+    return found.describe() if found.state == quorum.PENDING else ""
+
+
+@contextmanager
+def source_taken(
+    store: ObjectStore,
+    source: str,
+    run: str,
+    address: str | None,
+    *,
+    wish: Wish | None = None,
+    say: Say = lambda words: None,
+) -> Iterator[Check]:
+    """Keep other replicas from backing up a source while the block runs, and bring this one to the head of the log.
+
+    So what is decided by what this replica has is decided by what all have: where the last backup of the source is
+    pending, its outcome is waited for. Yields what waits so between two commits of one run. Of an archive at one place,
+    nothing.
+
+    :param address: of the coordination store; None for what the environment says.
+    :param wish: the quorum that is asked for; None: none.
+    :param say: is told what is waited for.
+    :raises BusyError: it is being backed up through another replica; names the run.
+    :raises UsageError: there are not enough replicas for the quorum.
+    """
+    if Archive.open(store).state.log is None:
+        _refuse_quorum(wish)
+        yield lambda: None
+        return
+    from holdfast.replication.log import log, quorum
+    from holdfast.replication.log.errors import QuorumFailedError
+    from holdfast.replication.log.store import opened
+    from holdfast.replication.work.quorum_wait import settle
+    from holdfast.replication.work.replica import ReplicatedArchive
+
+    with opened(address) as coordination:
+        replica = ReplicatedArchive.begin(store, coordination)
+        _, acting = replica.in_use()
+        if wish is not None:
+            size = wish.size
+            coordination.run(lambda c: quorum.check_possible(c, acting.archive, size))
+        coordination.run(lambda c: log.take_source(c, acting, source, run))
+        with _renewed(coordination, acting, source, run):
+            try:
+                settle(replica, source, say=say)
+            except QuorumFailedError as error:  # of an earlier run, which has said so itself
+                say(f"the last backup of {source} does not count: {error}")
+            replica.catch_up()
+            yield lambda: _settle_between(replica, source, say)
+
+
+def _settle_between(replica: ReplicatedArchive, source: str, say: Say) -> None:
+    from holdfast.replication.work.quorum_wait import settle
+
+    settle(replica, source, say=say)
+    replica.catch_up()
+
+
+@contextmanager
+def _renewed(coordination: CoordinationStore, acting: Acting, source: str, run: str) -> Iterator[None]:
+    """Renew the leases of a source and of the replica while the block runs, and give the source's back then."""
+    from holdfast.replication.log import log
+
+    def renew() -> None:
+        coordination.run(lambda c: log.take_source(c, acting, source, run))
+
+    try:
+        with renewing(renew, every=_RENEW_S, name="source lease"):
+            yield
+    finally:
+        with suppress(HoldfastError):  # it ends with its lease
+            coordination.run(lambda c: log.release_source(c, acting, source, run))

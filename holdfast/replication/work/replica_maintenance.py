@@ -1,0 +1,76 @@
+"""What maintenance of a replica does beside what that of every archive does.
+
+Most archives are at one place: what talks to a coordination store is imported only where there is one.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.maintenance.vacuum_guard import Permit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.archive.format.state import State
+    from holdfast.storage import ObjectStore
+
+
+@contextmanager
+def opened_to_lead(store: ObjectStore, *, check: Callable[[], None]) -> Iterator[Archive]:
+    """Open an archive to compact or truncate it. Through a replica that is done by who leads, from the log's head on.
+
+    :param check: raises if this work must not go on.
+    :raises BusyError: another replica leads; names it.
+    :raises UsageError: it is a replica, and nothing says where its log is.
+    """
+    archive = Archive.open(store)
+    if archive.state.log is None:
+        yield archive
+        return
+    from holdfast.replication.log.store import opened
+    from holdfast.replication.work.leader_work import leading
+    from holdfast.replication.work.replica import ReplicatedArchive
+
+    with opened(None) as coordination, leading(ReplicatedArchive.begin(store, coordination)) as replica:
+        replica.catch_up(check=check)
+        yield replica
+
+
+def state_to_plan(archive: Archive) -> State:
+    """Return the state by which compactions and truncations of an archive plan: for dry runs, which change nothing.
+
+    :raises HoldfastError: it is a replica, and its coordination store cannot be reached.
+    :raises UsageError: it is a replica, and nothing says where its log is.
+    """
+    if archive.state.log is None:
+        return archive.settled()
+    from holdfast.replication.log.store import opened
+    from holdfast.replication.work.replica import settled
+
+    with opened(None) as coordination:
+        return settled(archive, coordination)
+
+
+@contextmanager
+def vacuum_permit(store: ObjectStore, *, dry_run: bool = False) -> Iterator[Permit]:
+    """Return what a vacuum of an archive asks before files go.
+
+    :param dry_run: nothing is to be changed, in the coordination store either.
+    :raises HoldfastError: it is a replica, and its coordination store cannot be reached.
+    :raises LostReplicaError, OldStoreError: the replica has to be recovered first, or the store is another one.
+    :raises UsageError: it is a replica, and nothing says where its log is.
+    """
+    archive = Archive.open(store)
+    if archive.state.log is None:
+        yield Permit()
+        return
+    from holdfast.replication.log.store import opened
+    from holdfast.replication.work.replica import ReplicatedArchive
+    from holdfast.replication.work.replica_vacuum import ReplicaPermit
+
+    with opened(None) as coordination:
+        acting = None if dry_run else ReplicatedArchive.begin(store, coordination).in_use()[1]
+        yield ReplicaPermit(coordination, archive.identity.id, acting)

@@ -1,0 +1,233 @@
+"""What the replicas of an archive tell by themselves, and what would become of each where the log went on from one.
+
+A replica's commits name the entries that it has executed. So the one that has come furthest tells how far the log was;
+another one can be made equal to it where its commits, or else its blocks, show that it has nothing that this one lacks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from holdfast.archive.archive import IDENTITY_KEY, Archive
+from holdfast.common.errors import RefusedError, UsageError, sentence
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from holdfast.archive.format.model import LogPlace
+    from holdfast.archive.format.state import State
+    from holdfast.storage import ObjectStore
+
+
+@dataclass(frozen=True)
+class Readable:
+    """A replica whose archive could be read.
+
+    :param place: where it says that it stands.
+    """
+
+    name: str
+    url: str
+    archive: Archive
+    place: LogPlace
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A replica whose archive could not be read, or at whose place something else lies: `problem` says what."""
+
+    name: str
+    url: str
+    problem: str
+
+
+Told = Readable | Unreadable
+
+_NONE_LOST: Mapping[str, str] = MappingProxyType({})
+
+
+def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[Told]:
+    """Read what lies at the places of replicas.
+
+    :param urls: by name.
+    """
+    return [_ask(name, urls[name], places) for name in sorted(urls)]
+
+
+def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> Told:
+    try:
+        store = places(url)
+        store.head(IDENTITY_KEY)
+        archive = Archive.open(store, recovering=True)
+    except ObjectNotFound:
+        return Unreadable(name, url, f"there is no {IDENTITY_KEY}, so no archive")
+    except Exception as error:  # noqa: BLE001 - whatever is the matter with one, the others are told
+        return Unreadable(name, url, sentence(error))
+    place = archive.state.log
+    if place is not None and place.replica == name:
+        return Readable(name, archive.store.url, archive, place)
+    what = f"replica {place.replica}" if place else "an archive at one place"
+    return Unreadable(name, url, f"{what} lies there ({archive.identity.name}, {archive.identity.id})")
+
+
+def of_archive(told: Sequence[Told], archive: str) -> list[Told]:
+    """Return what was told; of replicas of other archives, only that they are such.
+
+    :param archive: the id of the one that is meant.
+    """
+
+    def look(each: Told) -> Told:
+        if isinstance(each, Unreadable) or each.archive.identity.id == archive:
+            return each
+        identity = each.archive.identity
+        return Unreadable(each.name, each.url, f"a replica of {identity.name} ({identity.id}) lies there")
+
+    return [look(each) for each in told]
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a replica.
+
+    :param lost: why it has to be made anew; "": the log goes on with it as it is.
+    :param was_lost: that is what the store said before.
+    :param objection: what it may have that no other one has, and how to say that this is meant; "": nothing.
+    """
+
+    told: Told
+    lost: str = ""
+    objection: str = ""
+    was_lost: bool = False
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What would become of the replicas of an archive.
+
+    :param source: the replica that the log goes on from.
+    """
+
+    source: Readable
+    fates: tuple[Fate, ...]
+
+    @property
+    def objections(self) -> tuple[str, ...]:
+        """Return what somebody has to say first."""
+        return tuple(fate.objection for fate in self.fates if fate.objection)
+
+    def check(self) -> None:
+        """Make sure that no replica has what would be lost without somebody having said so.
+
+        :raises RefusedError: one has, or may have.
+        """
+        if self.objections:
+            raise RefusedError("; ".join(self.objections))
+
+
+def decide(
+    told: Sequence[Told],
+    *,
+    source: str | None = None,
+    without: Collection[str] = (),
+    lost: Mapping[str, str] = _NONE_LOST,
+) -> Survey:
+    """Choose the replica that the log goes on from, and tell what becomes of each.
+
+    :param source: its name; None: of those that are not lost, the one that has come furthest.
+    :param without: names of replicas that are left out, whatever they have.
+    :param lost: why the store says that replicas are lost, by name. Commits do not tell that files are damaged: so they
+        stay lost, and the log goes on from one of them only where `source` names it.
+    :raises UsageError: there is no replica of such a name.
+    :raises RefusedError: the log could go on from none of them.
+    """
+    names = {each.name for each in told}
+    for name in (*without, *([source] if source else ())):
+        if name not in names:
+            raise UsageError(f"there is no replica {name} among these: {', '.join(sorted(names)) or 'none'}")
+    usable = [each for each in told if isinstance(each, Readable) and not each.place.recovering]
+    chosen = [each for each in usable if each.name not in without and source in (None, each.name)]
+    if not chosen:
+        said = "; ".join(f"{each.name}: {_why_not(each)}" for each in told)
+        raise RefusedError(f"there is no replica that the log could go on from ({said}): mend the place of one")
+    best = max(
+        chosen,
+        key=lambda each: (each.name not in lost, each.place.index, len(each.archive.state.blocks), each.name),
+    )
+    fates = (
+        _still_lost(_fate(each, best, source is not None, without), best, source is not None, lost) for each in told
+    )
+    return Survey(best, tuple(fates))
+
+
+def _why_not(told: Told) -> str:
+    if isinstance(told, Unreadable):
+        return told.problem
+    return "it is being recovered" if told.place.recovering else "it was not chosen"
+
+
+def _still_lost(fate: Fate, best: Readable, is_chosen: bool, lost: Mapping[str, str]) -> Fate:
+    why = lost.get(fate.told.name)
+    if why is None:
+        return fate
+    if fate.told is not best:
+        return replace(fate, lost=why, was_lost=True)
+    sure = f"{best.name} is lost ({why}), and so are all that could be read: say by --from {best.name} that it is right"
+    return fate if is_chosen else replace(fate, objection=sure)
+
+
+def _fate(told: Told, best: Readable, is_chosen: bool, without: Collection[str]) -> Fate:
+    if told is best:
+        return Fate(told)
+    if told.name in without:
+        return Fate(told, lost=told.problem if isinstance(told, Unreadable) else "it was left out")
+    if isinstance(told, Unreadable):
+        may_have = f"{told.name} ({told.url}) cannot be read: {told.problem}. It may have what no other replica has"
+        return Fate(told, told.problem, f"{may_have}: mend that, or leave it out by --without {told.name}")
+    if told.place.recovering:
+        return Fate(told, lost="it was not recovered to its end")
+    if more := _more(told, best):
+        contradicts = f"{told.name} {more}: say by --from which of both the log goes on from"
+        return Fate(told, lost=f"it {more}", objection="" if is_chosen else contradicts)
+    return Fate(told, lost=_lack(told, best))
+
+
+def _more(told: Readable, best: Readable) -> str:
+    """Return what a replica has that another one has not; "" where it could be made equal to that one."""
+    index = told.place.index
+    if index > best.place.index:
+        return f"has entries up to {index}, and {best.name} up to {best.place.index}"
+    mine, its = _entry_at(told.archive, index), _entry_at(best.archive, index)
+    if mine and its and mine != its:
+        return f"has executed another entry {index} than {best.name}"
+    if mine and its and index < best.place.index:  # what was there then, the other one had, too
+        return ""
+    theirs = best.archive.state
+    blocks = told.archive.state.blocks.keys() - theirs.blocks.keys() - theirs.removed.keys()
+    return f"has {len(blocks)} blocks at entry {index} that {best.name} has not" if blocks else ""
+
+
+def _lack(told: Readable, best: Readable) -> str:
+    """Return what a replica has to be given to be what another one is."""
+    if told.place.index < best.place.index:
+        return f"it ends at entry {told.place.index}, and {best.name} at {best.place.index}"
+    if _content(told.archive.state) != _content(best.archive.state):
+        return f"it has not all that {best.name} has at entry {best.place.index}"
+    return ""
+
+
+def _content(state: State) -> tuple[object, ...]:
+    return (state.blocks.keys(), state.holds.keys(), state.ends, state.streams)
+
+
+def _entry_at(archive: Archive, index: int) -> str:
+    """Return the id of an entry that a replica has executed, by its commits; "" where they do not tell."""
+    for sequence in range(archive.state.sequence, 0, -1):
+        place = archive.commit(sequence).log
+        if place is None or place.index < index:
+            return ""
+        if place.index == index and place.entry and not place.recovering:
+            return place.entry
+    return ""

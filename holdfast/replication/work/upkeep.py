@@ -1,0 +1,173 @@
+"""What keeps replicas equal from day to day: schedulers and people start it, as often as they like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive import locks
+from holdfast.archive.archive import IDENTITY_KEY
+from holdfast.common.errors import BusyError, DamagedError, HoldfastError, UsageError, sentence
+from holdfast.replication.log.consistency_check import open_replica
+from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.replicas import log_states, lost, mark_lost, replicas
+from holdfast.replication.log.store import opened
+from holdfast.replication.work.abandon import give_up_in_time
+from holdfast.replication.work.replica import ReplicatedArchive, Synced
+from holdfast.storage import open_store
+from locking import LockError, Owner
+from locking.store import ObjectNotFound, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from datetime import timedelta
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.archive import Archive
+    from holdfast.replication.log.replicas import LogState, ReplicaRow
+    from holdfast.replication.log.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+
+def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
+    """Return the log of the archive that has replicas at these places.
+
+    :raises UsageError: none has.
+    """
+
+    def look(connection: Connection) -> LogState | None:
+        for log in log_states(connection):
+            if any(row.url in urls for row in replicas(connection, log.archive)):
+                return log
+        return None
+
+    if (found := coordination.run(look)) is None:
+        raise UsageError(
+            f"{coordination.url} knows no replica at {', '.join(sorted(urls))}: 'holdfast replica add' makes the first "
+            "one"
+        )
+    return found
+
+
+def report_damage(archive: Archive, damaged: int, *, address: str | None) -> None:
+    """Say that files of a replica are damaged or missing: it has to be made anew, which fetches these alone.
+
+    :param archive: of the replica.
+    :param damaged: how many files: only of those that another replica may have as they were written.
+    :param address: of the coordination store; None for what the environment says.
+    :raises UsageError: it is no replica, or nobody says where the store is.
+    :raises RefusedError: no other replica is left that is not lost.
+    """
+    place = archive.state.log
+    if place is None:
+        raise UsageError(f"{archive.store.url} is no replica: nobody else has its files")
+    reason = f"verification has found {damaged} files that are damaged or missing"
+    with opened(address) as coordination:
+        coordination.run(lambda c: mark_lost(c, archive.identity.id, place.replica, reason))
+
+
+def sync_replica(
+    coordination: CoordinationStore,
+    archive: str,
+    row: ReplicaRow,
+    *,
+    wait: float,
+    gap_after: timedelta | None = None,
+    places: Callable[[str], ObjectStore] = open_store,
+    execute: Callable[[ObjectStore], Synced] | None = None,
+) -> Synced:
+    """Bring a replica to the head of its log, under the locks that this needs.
+
+    :param archive: its id.
+    :param wait: seconds for locks that others hold.
+    :param gap_after: entries whose files nobody has had for so long are given up; None: only a person gives them up.
+    :param execute: takes those locks at the replica's place, and executes the log there; None: this process does.
+    :raises LostReplicaError: it has to be recovered first.
+    :raises DamagedError: it is not at its place, or nobody has what an entry adds.
+    """
+    execute = execute or partial(_execute_here, coordination, row, wait, places)
+    given_up: tuple[int, ...] = ()
+    before = 0
+    while True:
+        try:
+            return replace(execute(_place(archive, row, places)), given_up=given_up)
+        except MissingFilesError as error:
+            if gap_after is None or error.index <= before:
+                raise
+            before = error.index
+            try:
+                given_up += _give_up(coordination, archive, error, gap_after, wait, places)
+            except DamagedError as why:
+                if not given_up:
+                    raise
+                said = ", ".join(map(str, given_up))
+                raise DamagedError(f"entries {said} are given up: nobody has had their files for long; {why}") from why
+
+
+def _give_up(
+    coordination: CoordinationStore,
+    archive: str,
+    missing: MissingFilesError,
+    after: timedelta,
+    wait: float,
+    places: Callable[[str], ObjectStore],
+) -> tuple[int, ...]:
+    """Give an entry up once its time is over; until then, say how long that is still to be, or what is in the way.
+
+    :return: indexes of the entries that are given up with it; none where somebody else has done so meanwhile.
+    :raises DamagedError: it is not given up.
+    :raises BusyError, LockBusy: somebody works on a replica.
+    """
+    try:
+        left, given_up = give_up_in_time(coordination, archive, missing.index, after=after, wait=wait, places=places)
+    except UsageError:
+        return ()
+    except (BusyError, LockError):
+        raise
+    except (HoldfastError, StoreError) as why:
+        raise DamagedError(f"{missing}. It is not given up by itself: {sentence(why)}") from why
+    if left:
+        raise DamagedError(
+            f"{missing}. All replicas were asked: it is given up by itself by a sync in "
+            f"{left.total_seconds() / 3600:.1f} h"
+        )
+    return given_up
+
+
+def _place(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> ObjectStore:
+    """Return a replica's place; nothing is written, not even a lock, where it is not."""
+    if row.is_lost:
+        raise lost(row)
+    place = places(row.url)
+    try:
+        place.head(IDENTITY_KEY)
+    except ObjectNotFound as error:
+        raise DamagedError(
+            f"there is no archive at {row.url}, where replica {row.name} is to be. Is the disk there, and the bucket? "
+            f"If it is gone: 'holdfast replica remove {row.name}', then 'holdfast replica add' with an empty place"
+        ) from error
+    open_replica(place, archive, row.name)
+    return place
+
+
+def _execute_here(
+    coordination: CoordinationStore,
+    row: ReplicaRow,
+    wait: float,
+    places: Callable[[str], ObjectStore],
+    place: ObjectStore,
+) -> Synced:
+    with locks.acquire(place, "sync", owner=Owner(), purpose=f"sync of replica {row.name}", wait=wait) as held:
+        return ReplicatedArchive.begin(place, coordination, places).sync(check=held.check, fence=held.fence)
+
+
+def told_by_job(result: Mapping[str, Any]) -> Synced:
+    """Return what a job has done that executed the log, by its result.
+
+    :raises MissingFilesError: it ended at an entry whose files nobody has.
+    """
+    if missing := result.get("missing"):
+        raise MissingFilesError(missing["why"], missing["entry"])
+    return Synced(result["replica"], result["index"], result["entries"], result["files"], result["bytes"])

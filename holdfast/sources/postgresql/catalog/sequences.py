@@ -1,0 +1,125 @@
+"""Where sequences stand: as each backup records it, and what is known of a moment between two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.sources.postgresql.catalog.record import Record
+from holdfast.sources.postgresql.connection.sql import qualified
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_AT_ONCE = 100
+"""Sequences that one query reads: each is a relation that it locks."""
+
+
+class Reading(Record):
+    """What a sequence showed: the number that it gave last, or gives first where it is not called yet."""
+
+    last_value: int
+    is_called: bool
+
+
+class SequenceValue(Reading):
+    """Where a sequence stands; never older than the snapshot.
+
+    :param oid: of the sequence; 0 where a release did not record it.
+    :param extension: which it belongs to; "" where it belongs to none.
+    """
+
+    sequence_schema: str
+    name: str
+    oid: int = 0
+    extension: str = ""
+
+
+class SequenceBetween(SequenceValue):
+    """Where a sequence stood at a moment between two backups: it shows what the later one found.
+
+    :param earlier: what the earlier one found; None where it had no such sequence.
+    :param is_past: the later one had no such sequence any more, and this shows what the earlier one found.
+    """
+
+    earlier: Reading | None
+    is_past: bool
+
+
+def read_sequences(session: Connection, names: Sequence[tuple[Any, ...]]) -> Iterator[SequenceValue]:
+    """Read where sequences stand.
+
+    :param names: oid, schema and name of each, and its extension.
+    """
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        queries = (
+            f"select {place}, last_value, is_called from {qualified(schema, name)}"
+            for place, (_, schema, name, _) in enumerate(some)
+        )
+        for place, last_value, is_called in session.execute(" union all ".join(queries).encode()):
+            oid, schema, name, extension = some[place]
+            yield SequenceValue(
+                oid=oid,
+                sequence_schema=schema,
+                name=name,
+                extension=extension,
+                last_value=last_value,
+                is_called=is_called,
+            )
+
+
+def at_end(wanted: Iterable[SequenceValue], recorded: Iterable[SequenceValue]) -> Iterator[SequenceValue]:
+    """Yield where sequences stood at the end of a backup.
+
+    :param wanted: those that there are, as the moment's schema calls them.
+    :param recorded: by the backup.
+    """
+    found = _Recorded(recorded)
+    for each in wanted:
+        reading = found.of(each) or each
+        yield each.model_copy(update={"last_value": reading.last_value, "is_called": reading.is_called})
+
+
+def between(
+    wanted: Iterable[SequenceValue], earlier: Sequence[SequenceValue], later: Sequence[SequenceValue] | None
+) -> Iterator[SequenceValue]:
+    """Yield what is known of sequences at a moment between two backups, as `at_end` does of one.
+
+    :param wanted: those that there are, as the moment's schema calls them.
+    :param earlier: what the last backup before the moment recorded.
+    :param later: what the next one did; None: there is none that tells.
+    """
+    before, after = _Recorded(earlier), _Recorded(later or ())
+    for each in wanted:
+        known, shown = before.of(each), after.of(each)
+        reading = shown or known or each
+        yield SequenceBetween(
+            sequence_schema=each.sequence_schema,
+            name=each.name,
+            oid=each.oid,
+            extension=each.extension,
+            last_value=reading.last_value,
+            is_called=reading.is_called,
+            earlier=known,
+            is_past=shown is None,
+        )
+
+
+class _Recorded:
+    """Finds what a backup recorded of a sequence, whatever that was called then, if its oid is known."""
+
+    def __init__(self, values: Iterable[SequenceValue]) -> None:
+        self._by_oid: dict[int, SequenceValue] = {}
+        self._by_name: dict[tuple[str, str], SequenceValue] = {}
+        for value in values:
+            self._by_oid[value.oid] = self._by_name[value.sequence_schema, value.name] = value
+
+    def of(self, wanted: SequenceValue) -> SequenceValue | None:
+        if wanted.oid and wanted.oid in self._by_oid:
+            return self._by_oid[wanted.oid]
+        named = self._by_name.get((wanted.sequence_schema, wanted.name))
+        return None if named is not None and wanted.oid and named.oid else named

@@ -1,0 +1,151 @@
+"""A session that returns what a query finds as Arrow, through ADBC's driver.
+
+The driver is used without its DB-API layer, whose import costs each Spark worker a third of a second for
+pandas and the dataset API, neither of which is used here.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import adbc_driver_postgresql
+import pyarrow as pa
+from adbc_driver_manager import AdbcConnection, AdbcStatement
+from adbc_driver_manager import Error as DriverError
+
+from holdfast.common.cleanup import tidied, tidy
+from holdfast.common.errors import HoldfastError
+from holdfast.sources.postgresql.connection.outages import words
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from types import TracebackType
+    from typing import Self
+
+    from holdfast.sources.postgresql.connection.address import Address
+
+BATCH_BYTES = 8 << 20
+"""How much the driver collects before it hands over a batch."""
+
+
+class SessionError(HoldfastError):
+    """The server refused a statement, or could not be reached.
+
+    :param sqlstate: the server's code; None where it gave none.
+    """
+
+    def __init__(self, message: str, sqlstate: str | None) -> None:
+        super().__init__(message, sqlstate)
+        self.message = message
+        self.sqlstate = sqlstate
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class BrokenOffError(Exception):
+    """A query that had begun did not come to its end: the connection was lost, or the server ended it.
+
+    Tried again it may succeed, so it is none of the errors that end a job at once.
+    """
+
+
+class ArrowSession:
+    """A session in autocommit mode; a context manager that closes it.
+
+    The driver looks for the server's version and its types as soon as it is connected: under the settings of the
+    address, as all that follows.
+
+    :raises SessionError: it could not be opened.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._reading: WeakSet[Generator[pa.RecordBatch, None, None]] = WeakSet()
+        with self._named_errors(), ExitStack() as opened:
+            self._database = opened.enter_context(adbc_driver_postgresql.connect(address.conninfo()))
+            self._connection = opened.enter_context(AdbcConnection(self._database))
+            opened.pop_all()
+
+    def execute(self, statement: str) -> None:
+        """Run a statement that returns nothing.
+
+        :raises SessionError: the server refused it.
+        """
+        with self._statement() as prepared, self._named_errors():
+            prepared.set_sql_query(statement)
+            prepared.execute_update()
+
+    def value(self, query: str) -> Any:
+        """Return the first column of a query's only row.
+
+        :raises SessionError: the server refused it.
+        """
+        (batch,) = self.batches(query)
+        return batch.column(0)[0].as_py()
+
+    def batches(self, query: str) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows of a query in batches of about BATCH_BYTES.
+
+        :raises SessionError: the server refused it.
+        :raises BrokenOffError: it did not come to its end.
+        """
+        reading = self._batches(query)
+        self._reading.add(reading)
+        return reading
+
+    def _batches(self, query: str) -> Generator[pa.RecordBatch, None, None]:
+        with self._statement() as prepared:
+            with self._named_errors():
+                prepared.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
+                prepared.set_sql_query(query)
+                stream, _ = prepared.execute_query()
+            reader = pa.RecordBatchReader.from_stream(stream)
+            with tidied(reader.close):
+                while (batch := self._next(reader)) is not None:
+                    yield batch
+                    del batch  # or it would be kept while the next one is read
+
+    def _next(self, reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+        try:
+            return reader.read_next_batch()
+        except StopIteration:
+            return None
+        except (OSError, pa.ArrowException) as error:
+            raise BrokenOffError(f"reading from {self._address.url} broke off: {self._said(error)}") from error
+
+    @contextmanager
+    def _statement(self) -> Iterator[AdbcStatement]:
+        prepared = AdbcStatement(self._connection)
+        with tidied(prepared.close):
+            yield prepared
+
+    def close(self) -> None:
+        """End the session, with the queries whose end nobody has waited for: the driver closes nothing before them."""
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        tidy(error, *(reading.close for reading in list(self._reading)), self._connection.close, self._database.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(error)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Make one sentence of what the driver says; its message may not repeat the connection's password."""
+        try:
+            yield
+        except DriverError as error:
+            message = f"reading from {self._address.url} failed: {self._said(error)}"
+            raise SessionError(message, error.sqlstate) from error
+
+    def _said(self, error: Exception) -> str:
+        said = words(error)
+        return (said.replace(self._address.password, "***") if self._address.password else said)[:600]

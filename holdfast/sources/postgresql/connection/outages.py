@@ -1,0 +1,49 @@
+"""What happened to a server in the middle of the work, in one sentence that says what to do."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.common.errors import HoldfastError, RefusedError
+
+_ENDED = ("57P01", "57P02", "57P03", "57P05", "25P03")
+"""Shut down, crashed, starting, or set to end sessions that are idle. Source: PostgreSQL manual, 'Error Codes'."""
+
+_DISK_FULL = "53100"
+_READ_ONLY = "25006"
+
+_GUESS = re.compile(
+    r"\s*This probably means the server terminated abnormally before or while processing the request\.?"
+)
+
+
+def words(error: BaseException) -> str:
+    """Return what a driver says on one line, without libpq's guesses."""
+    return _GUESS.sub("", " ".join(str(error).split())).removesuffix(".")
+
+
+def remedy(error: BaseException) -> str:
+    """Return what to do about an error of the driver; nothing where it is no outage."""
+    import psycopg  # what works on an archive alone asks here, too, where it fails
+
+    if not isinstance(error, psycopg.Error):
+        return ""
+    if error.sqlstate == _DISK_FULL:
+        return "make room on the server's disk, then start again"
+    if error.sqlstate == _READ_ONLY:
+        return "the server is a standby, or set read-only: name another one"
+    if error.sqlstate in _ENDED or (error.sqlstate is None and isinstance(error, psycopg.OperationalError)):
+        return "start again when the server is up and can be reached"
+    return ""
+
+
+def explained(error: BaseException, url: str) -> HoldfastError | None:
+    """Return an error of the driver as one that says what to do; None where it is no outage.
+
+    :param url: of the database, without a password.
+    """
+    what_to_do = remedy(error)
+    if not what_to_do:
+        return None
+    kind = RefusedError if getattr(error, "sqlstate", None) == _READ_ONLY else HoldfastError
+    return kind(f"the work in {url} ended: {words(error)}: {what_to_do}")

@@ -1,0 +1,48 @@
+"""What a source's objects are at a moment of now, with their definitions as pg_dump writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.sources.postgresql.dump.dump import dump_schema
+from holdfast.sources.postgresql.dump.schema_digest import schema_digest
+from holdfast.sources.postgresql.logical import stream as streams
+from holdfast.sources.postgresql.snapshot.export import export_plain
+from holdfast.sources.postgresql.snapshot.snapshot import open_snapshot
+
+if TYPE_CHECKING:
+    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.sources.postgresql.connection.address import Address
+
+
+@dataclass(frozen=True)
+class ObjectsRead:
+    """A source's objects, all of one snapshot.
+
+    :param version: as `schema_fingerprint` returns it.
+    :param dump: as pg_dump wrote it; None where the version is one that is known, as its digest is then.
+    :param seen: what makes later changes of them known.
+    """
+
+    catalog: Catalog
+    version: str
+    dump: bytes | None
+    digest: str
+    not_included: tuple[str, ...]
+    seen: streams.Seen
+
+
+def read_objects(address: Address, known: str = "") -> ObjectsRead:
+    """Read a source's objects.
+
+    :param known: a version whose definitions the caller has.
+    """
+    with export_plain(address) as snapshot, open_snapshot(address, snapshot) as held:
+        version, seen = streams.schema_fingerprint(held.session), streams.seen(held.session)
+        catalog, not_included = held.catalog, held.not_included
+        if version == known:
+            return ObjectsRead(catalog, version, None, "", not_included, seen)
+        dump, warnings = dump_schema(address, snapshot, server_version=catalog.server_version)
+    digest = schema_digest(catalog, dump)
+    return ObjectsRead(catalog, version, dump, digest, not_included + warnings, seen)

@@ -1,0 +1,92 @@
+"""Rows in messages of pgoutput: where the text of each value stands, column by column over many rows.
+
+Source: PostgreSQL manual, 'Logical Replication Message Formats', TupleData.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.common.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.sources.postgresql.values.arrow import Bools
+    from holdfast.sources.postgresql.values.pg_hash import Int64s, UInt8s
+
+_NULL, _UNCHANGED, _TEXT = b"nut"
+
+
+class ProtocolError(HoldfastError):
+    """The stream holds what this release does not understand: nothing of it may be kept."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the stream of changes holds {what}, which this release does not understand: "
+            "update Holdfast, or take a full backup"
+        )
+
+
+_BIG: Final = {2: ">u2", 4: ">u4", 8: ">i8"}
+
+
+def integers(octets: UInt8s, at: Int64s, width: int) -> Int64s:
+    """Return the big-endian integers of 2, 4 (without sign) or 8 bytes (with one) that begin at `at`."""
+    if not len(at):
+        return np.zeros(0, np.int64)
+    everywhere: npt.NDArray[np.generic] = np.ndarray((len(octets) - width + 1,), _BIG[width], octets, strides=(1,))
+    try:
+        return everywhere[at].astype(np.int64)
+    except IndexError as error:
+        raise ProtocolError("a message that is cut off") from error
+
+
+class Cells(NamedTuple):
+    """The values of one column in many tuples, as places in the buffer.
+
+    :param start, length: of the text; where there is none, an empty place.
+    :param text: which are there.
+    :param unchanged: which did not change and are not in the log; None where all are told.
+    """
+
+    start: Int64s
+    length: Int64s
+    text: Bools
+    unchanged: Bools | None
+
+    def of(self, rows: Int64s | Bools) -> Cells:
+        """Return those of some rows."""
+        unchanged = None if self.unchanged is None else self.unchanged[rows]
+        return Cells(self.start[rows], self.length[rows], self.text[rows], unchanged)
+
+
+def tuples(octets: UInt8s, at: Int64s, columns: int) -> tuple[list[Cells], Int64s]:
+    """Read the tuples that begin at `at`; return their columns, and where each ends.
+
+    :raises ProtocolError: they do not have so many columns, or are none.
+    """
+    if (integers(octets, at, 2) != columns).any():
+        raise ProtocolError("rows of another number of columns than their table")
+    at = at + 2
+    cells = []
+    for _ in range(columns):
+        flags = octets.take(at, mode="clip")
+        text = flags == _TEXT
+        if text.all():
+            length = integers(octets, at + 1, 4)
+            start = at + 5
+            unchanged = None
+        else:
+            length = np.zeros(len(at), np.int64)
+            length[text] = integers(octets, at[text] + 1, 4)
+            start = at + np.where(text, 5, 1)
+            unchanged = flags == _UNCHANGED
+            if not (text | unchanged | (flags == _NULL)).all():
+                raise ProtocolError("values in another format than text")
+            if not unchanged.any():
+                unchanged = None
+        cells.append(Cells(start, length, text, unchanged))
+        at = start + length
+    return cells, at

@@ -1,0 +1,292 @@
+"""Create the objects of a plan: those that rows need first, the others when the rows are there.
+
+Each step is done once, whoever tries it again (`ledger.once`), so a restore that was ended goes on from any point.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.sources.postgresql.catalog.own_objects import LEDGER
+from holdfast.sources.postgresql.connection.outages import words
+from holdfast.sources.postgresql.connection.session import is_refusal, server_error
+from holdfast.sources.postgresql.dump.toc import TABLES
+from holdfast.sources.postgresql.restore.objects.large_object_definitions import create_large_objects
+from holdfast.sources.postgresql.restore.plan.plan import NotRestored
+from holdfast.sources.postgresql.restore.plan.progress import (
+    drop_ledger,
+    end_ledger,
+    note_result,
+    noted,
+    once,
+    read_result,
+)
+from holdfast.sources.postgresql.restore.plan.relaxed_constraints import NOT_VALID, refusal_of
+from holdfast.sources.postgresql.restore.plan.selection import ATTACHED, FOLLOWERS
+from holdfast.sources.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages
+from holdfast.sources.postgresql.restore.rights.inlined import lend_to_read
+from holdfast.sources.postgresql.restore.rights.restricted_operation import is_compared_by_code, run_as_owner, runs_code
+from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.sources.postgresql.connection.parallel import Sessions
+    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+LOCK_WAIT_S = 60.0
+"""How long a foreign key waits for a table that others use, while their writers queue behind it."""
+
+_BATCH = 500
+"""Entries in one transaction: it keeps the lock of each table, and a server has room for a few thousand."""
+
+_OWNER = "owner of "
+
+SETTINGS = "set check_function_bodies = off; set xmloption = content; set client_min_messages = warning"
+"""What pg_dump sets for what it writes; the rest of its settings are those of every session."""
+
+# A table of this transaction has privileges already only where the target has defaults for new objects.
+_GRANTED_BY_DEFAULT = """
+select distinct case c.relkind when 'S' then 'sequence' else 'table' end, c.oid::regclass::text,
+  case a.grantee when 0 then 'public' else pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) end
+from holdfast_restore.created n join pg_catalog.pg_class c on n.class = 'pg_catalog.pg_class'::regclass
+  and (c.oid = n.object or c.oid in (select d.objid from pg_catalog.pg_depend d where d.refobjid = n.object
+    and d.classid = 'pg_catalog.pg_class'::regclass and d.refclassid = 'pg_catalog.pg_class'::regclass
+    and d.deptype in ('a', 'i'))),
+  pg_catalog.aclexplode(c.relacl) a
+where a.grantee <> c.relowner and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
+"""
+
+
+def create_tables(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
+    """Create everything that rows need.
+
+    :param sessions: with `SETTINGS`.
+    :return: what a role that is no superuser could not, and what needs that, unless rows need it.
+    :raises HoldfastError: something could not be created. Beside other things, nothing is, then.
+    """
+    entries = [entry for entry in plan.entries if entry.section == "pre-data"]
+    size = len(entries) if plan.beside else _BATCH
+
+    def create(session: Connection, start: int) -> list[NotRestored]:
+        step = f"create {start}"
+        with once(session, step) as is_new:
+            if not is_new:
+                return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
+            left = (_create_beside if plan.beside else _create)(session, plan, entries[start : start + size])
+            if left:
+                note_result(session, step, json.dumps([each.describe() for each in left]))
+            return left
+
+    created = sessions.run(range(0, len(entries), size or 1), create, at_once=1)
+    left = sessions.run([each for some in created for each in some], _give_once_more)
+    defined = sessions.run(plan.large_objects, create_large_objects)
+    return (*filter(None, left), *(each for some in defined for each in some))
+
+
+def _give_once_more(session: Connection, left: NotRestored) -> NotRestored | None:
+    """Give a thing to an owner who got the right to create in its schema only behind it; return what is still left."""
+    if not left.what.startswith(_OWNER):
+        return left
+    step = f"again: {left.what}"
+    with once(session, step) as is_new:
+        if is_new and (why := refusal_of(session, left.statement)) is not None:
+            note_result(session, step, json.dumps(replace(left, reason=words(why)).describe()))
+    return _noted(session, step)
+
+
+def _create(session: Connection, plan: RestorePlan, entries: Sequence[Entry]) -> list[NotRestored]:
+    left: list[NotRestored] = []
+    known = {entry.id: entry for entry in plan.entries}
+    for entry in entries:
+        if not plan.is_strict:
+            lend_to_read(session, entry, known)
+        if plan.is_limited and not plan.is_strict:
+            _create_as_allowed(session, plan, entry, left)
+        else:
+            _run(session, plan, entry)
+    return left
+
+
+def _create_as_allowed(session: Connection, plan: RestorePlan, entry: Entry, left: list[NotRestored]) -> None:
+    """Create an entry, or as much of it as the server allows: without its owner, or not at all unless it is a table."""
+    try:
+        with session.transaction():
+            _run(session, plan, entry)
+        return
+    except HoldfastError as error:
+        if not is_refusal(session, error.__cause__):
+            raise
+        refused = error
+    owners = [statement for statement, _ in owner_statements(plan.sql_of(entry))]
+    bare = plan.sql_of(entry)
+    for statement in owners:
+        bare = bare.replace(statement, "", 1)
+    if owners and refusal_of(session, f"{entry.settings} {bare}") is None:
+        tried = ((statement, refusal_of(session, statement)) for statement in owners)
+        left += [NotRestored(f"{_OWNER}{entry.label}", words(why), each) for each, why in tried if why is not None]
+    elif entry.kind in TABLES:
+        before = (f"; before that, {each.what}: {each.reason}" for each in left[-1:])
+        raise RefusedError("".join((str(refused), *before))) from refused.__cause__
+    else:
+        left.append(_left_out(entry, refused))
+
+
+def _create_beside(session: Connection, plan: RestorePlan, entries: Sequence[Entry]) -> list[NotRestored]:
+    with noted(session):
+        left = _create(session, plan, [entry for entry in entries if entry.kind != "ACL"])
+    for kind, name, role in session.execute(_GRANTED_BY_DEFAULT).fetchall():
+        session.execute(f"revoke all on {kind} {name} from {role}".encode())
+    return [*left, *_create(session, plan, [entry for entry in entries if entry.kind == "ACL"])]
+
+
+def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
+    """Create indexes, constraints and whatever else follows the rows, but for what hides rows or acts on us.
+
+    Rows are right by now, so what the server refuses is left out, with what needs it, and returned with its words:
+    unless the plan is strict. A foreign key that rows break is there then, but `NOT VALID`, so that new ones are
+    checked, where the server takes that: before version 18 not on a partitioned table.
+
+    One that leads to a table which the target had before, and keys and indexes of a table whose rows are of another
+    moment, give way in any case, and are left out.
+
+    :param sessions: with `SETTINGS`; indexes and keys use all of them.
+    :raises HoldfastError: something else could not be created.
+    """
+    left: list[NotRestored | None] = []
+    for stage in stages(plan.entries):
+        at_once = None if stage.is_parallel else 1
+        left += sessions.run(
+            stage.entries, partial(_create_once, plan), at_once=at_once, after=after(stage, plan.entries)
+        )
+    return tuple(filter(None, left))
+
+
+def hide_rows(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
+    """Let policies apply, also to owners who are to obey them: nobody may read all rows from then on."""
+    return tuple(filter(None, sessions.run(hiding(plan.entries), partial(_create_once, plan), at_once=1)))
+
+
+def finish(session: Connection, plan: RestorePlan) -> tuple[NotRestored, ...]:
+    """Remove what was ours from the target and, in the same transaction, create what may act on what is done there.
+
+    :return: what of it the server refused.
+    """
+    left: list[NotRestored | None] = []
+    with session.transaction():
+        left.append(_drop_ledger(session))
+        left += [_create_acting(session, plan, entry) for entry in acting(plan.entries)]
+    return tuple(filter(None, left))
+
+
+def _drop_ledger(session: Connection) -> NotRestored | None:
+    try:
+        with session.transaction():
+            drop_ledger(session)
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        end_ledger(session)
+        return NotRestored(f"(left behind) schema {LEDGER}", words(error), f"drop schema {LEDGER} cascade;")
+    return None
+
+
+def _create_acting(session: Connection, plan: RestorePlan, entry: Entry) -> NotRestored | None:
+    try:
+        with session.transaction():
+            _run(session, plan, entry)
+    except HoldfastError as error:
+        if plan.is_strict or not is_refusal(session, error.__cause__):
+            raise
+        return _left_out(entry, error)
+    return None
+
+
+def _create_once(plan: RestorePlan, session: Connection, entry: Entry) -> NotRestored | None:
+    borrowed, is_key = entry.id in plan.borrowed, entry.kind == FOREIGN_KEY
+    is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
+    step = f"create {entry.id} {entry.kind}"
+    if is_key and plan.login and is_compared_by_code(session, entry):
+        return _not_checked(session, plan, entry, step)
+    try:
+        with once(session, step) as is_new:
+            if not is_new:
+                return _noted(session, step)
+            if borrowed and is_key:
+                session.execute(f"set local lock_timeout = {int(LOCK_WAIT_S * 1000)}")
+            with noted(session) if is_object else nullcontext():
+                _run(session, plan, entry)
+    except HoldfastError as error:
+        gives_way = borrowed or not plan.is_strict
+        if session.broken or not ((borrowed and is_key) or (gives_way and is_refusal(session, error.__cause__))):
+            raise
+        return _not_valid(session, entry, step, error) if is_key and not borrowed else _left_out(entry, error)
+    return None
+
+
+def _not_checked(session: Connection, plan: RestorePlan, entry: Entry, step: str) -> NotRestored:
+    """Create a foreign key that a cast of the source would check: not with the rights of whoever restores."""
+    refused = RefusedError("a cast of the source compares its columns: let nobody validate it who is a superuser")
+    if plan.is_strict:
+        raise RefusedError(f"{entry.label} could not be created: {refused}") from refused
+    return _left_out(entry, refused) if entry.id in plan.borrowed else _not_valid(session, entry, step, refused)
+
+
+_ADDED = """
+select conrelid::regclass::text, pg_catalog.quote_ident(conname) from pg_catalog.pg_constraint
+where contype = 'f' and conparentid = 0 and not convalidated
+  and xmin::text = pg_catalog.pg_current_xact_id()::xid::text
+"""
+
+
+def _not_valid(session: Connection, entry: Entry, step: str, refused: HoldfastError) -> NotRestored:
+    """Create a foreign key that new rows must satisfy, and those that are there need not; else leave it out.
+
+    :param refused: what the server said to the key as it was.
+    """
+    try:
+        with once(session, step) as is_new:
+            if not is_new:
+                return _noted(session, step) or _left_out(entry, refused)
+            session.execute(f"{entry.settings} {entry.sql.rstrip().removesuffix(';')} NOT VALID;".encode())
+            table, name = session.execute(_ADDED).fetchone() or ("", "")
+            reason = f"{NOT_VALID}{words(refused.__cause__ or refused)}"
+            left = NotRestored(entry.label, reason, f"alter table {table} validate constraint {name};")
+            note_result(session, step, json.dumps(left.describe()))
+            return left
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise server_error(f"{entry.label} could not be created", error) from error
+        return _left_out(entry, refused)
+
+
+def _noted(session: Connection, step: str) -> NotRestored | None:
+    """Return what an earlier try of the restore has noted of a step."""
+    result = read_result(session, step)
+    return NotRestored.from_dict(json.loads(result)) if result else None
+
+
+def _left_out(entry: Entry, error: HoldfastError) -> NotRestored:
+    return NotRestored(entry.label, words(error.__cause__ or error), entry.sql)
+
+
+def _run(session: Connection, plan: RestorePlan, entry: Entry) -> None:
+    try:
+        if plan.login and runs_code(session, entry):
+            session.execute(entry.settings.encode())
+            run_as_owner(session, plan, entry)
+            return
+        # Names that all databases of a server share may be in no encoding at all.
+        session.execute(f"{entry.settings} {plan.sql_of(entry)}".encode("utf-8", "surrogateescape"))
+    except psycopg.Error as error:
+        raise server_error(f"{entry.label} could not be created", error) from error

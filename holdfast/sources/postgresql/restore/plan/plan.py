@@ -1,0 +1,448 @@
+"""The plan of a restore that chooses or renames: made before anything is changed, from what is known by then."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from holdfast.common.errors import RefusedError, UsageError
+from holdfast.sources.postgresql.catalog.own_objects import LEDGER
+from holdfast.sources.postgresql.connection.sql import ident, qualified
+from holdfast.sources.postgresql.dump.sqltext import tokens
+from holdfast.sources.postgresql.dump.toc import Entry
+from holdfast.sources.postgresql.restore.plan.naming import name_everything
+from holdfast.sources.postgresql.restore.plan.rename import Maps, check_routines, mentions
+from holdfast.sources.postgresql.restore.plan.selection import ATTACHED, Selection
+from holdfast.sources.postgresql.restore.plan.tablespace_choice import leave_tablespaces, used_by
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from holdfast.sources.postgresql.catalog.catalog import Catalog, Relation
+    from holdfast.sources.postgresql.catalog.extension_rows import Configuration
+    from holdfast.sources.postgresql.catalog.large_objects import LargeObjectGroup
+    from holdfast.sources.postgresql.catalog.sequences import SequenceValue
+    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.sources.postgresql.restore.plan.rename import Name, Names
+    from holdfast.sources.postgresql.restore.plan.target_state import Target
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """A table that will be created, and loaded where it has rows of its own.
+
+    :param source: as it is in the archive.
+    :param target: as it will be called; its columns name types as they will be called.
+    :param rows: in the archive; 0 for a table without rows of its own.
+    """
+
+    source: Table
+    target: Table
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class NotRestored:
+    """What will not be restored, and why; `statement` would add it later, where that can be."""
+
+    what: str
+    reason: str
+    statement: str = ""
+
+    def describe(self) -> dict[str, str]:
+        """Return it for scripts."""
+        return {"object": self.what, "reason": self.reason, "statement": self.statement}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, str]) -> NotRestored:
+        """Return what `describe` described."""
+        return cls(told["object"], told["reason"], told["statement"])
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """All that a restore will do to its target, and what it will not.
+
+    :param entries: what is created, with its SQL as it will run, in this order.
+    :param borrowed: numbers of those that rows may not satisfy: foreign keys that lead to tables the target has
+        already, keys and indexes of tables whose rows are of another moment, and what needs one of these.
+    :param renamed: indexes, sequences and statistics whose names are taken or follow their table's.
+    :param touches: what of the target's own is locked or changed, in words.
+    :param unchanged: what speaks of mapped names in texts that are not rewritten.
+    :param beside: other things may be in the target, so what is created must be told from them.
+    :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed, which ends the restore
+        when all else is done.
+    :param runs: what is run of entries that the role may not run as they are, by their numbers.
+    :param is_limited: the role is no superuser, and may meet more that it may not.
+    :param is_loaded_apart: rows come in by a log-in of the restore's own, to which things belong meanwhile.
+    :param login: its name, once it is there: code of the source must not have the rights of whoever creates things.
+    """
+
+    tables: tuple[PlannedTable, ...]
+    entries: tuple[Entry, ...]
+    sequences: tuple[SequenceValue, ...]
+    materialized_views: tuple[Relation, ...]
+    roles: tuple[str, ...]
+    borrowed: frozenset[int] = frozenset()
+    renamed: tuple[tuple[str, str], ...] = ()
+    skipped_existing: tuple[str, ...] = ()
+    not_restored: tuple[NotRestored, ...] = ()
+    touches: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    beside: bool = True
+    large_objects: tuple[LargeObjectGroup, ...] = ()
+    configuration: tuple[Configuration, ...] = ()
+    is_strict: bool = False
+    runs: Mapping[int, str] = field(default_factory=dict)
+    is_limited: bool = False
+    is_loaded_apart: bool = False
+    login: str = ""
+
+    @cached_property
+    def by_id(self) -> Mapping[int, Entry]:
+        """The entries by their numbers."""
+        return {entry.id: entry for entry in self.entries}
+
+    @cached_property
+    def digest(self) -> str:
+        """Return what tells it from a plan that creates anything else, or in another order."""
+        texts = ((entry.id, entry.settings, entry.sql) for entry in self.entries)
+        owned = ["owned by a log-in meanwhile"] if self.is_loaded_apart else []
+        return hashlib.sha256(json.dumps([*texts, *owned]).encode()).hexdigest()
+
+    def sql_of(self, entry: Entry) -> str:
+        """Return what is run of an entry."""
+        return self.runs.get(entry.id, entry.sql)
+
+    def to_analyze(self) -> list[Name]:
+        """Return the relations to gather statistics of; a partitioned table's include its partitions'.
+
+        Those of a table with a foreign one below it would include what that one's server says.
+        """
+        reaching = {table.oid for table in self._above_foreign}
+        near = [each for each in self.tables if each.source.kind != "f" and each.source.oid not in reaching]
+        roots = {each.source.oid for each in near if each.source.kind == "p"}
+        tables = [
+            (each.target.table_schema, each.target.name) for each in near if not roots.intersection(each.source.parents)
+        ]
+        return [*tables, *((view.relation_schema, view.name) for view in self.materialized_views)]
+
+    def not_analyzed(self) -> tuple[NotRestored, ...]:
+        """Return the tables that have no statistics, since gathering them would ask foreign servers."""
+        names = [qualified(table.table_schema, table.name) for table in self._above_foreign]
+        reason = "a foreign table is below it, whose server is not asked"
+        return tuple(NotRestored(f"statistics of {name}", reason, f"analyze {name};") for name in names)
+
+    @cached_property
+    def _above_foreign(self) -> tuple[Table, ...]:
+        """The tables, as they are created, that foreign ones are partitions of or inherit from."""
+        parents = {each.source.oid: each.source.parents for each in self.tables}
+        found: set[int] = set()
+        waiting = [parent for each in self.tables if each.source.kind == "f" for parent in each.source.parents]
+        while waiting:
+            found.add(oid := waiting.pop())
+            waiting += [parent for parent in parents.get(oid, ()) if parent not in found]
+        return tuple(each.target for each in self.tables if each.source.oid in found and each.source.kind != "f")
+
+    def describe(self) -> dict[str, Any]:
+        """Return the plan for people and scripts; the keys are part of the public surface."""
+        return {
+            "tables": [
+                {"from": each.source.label, "to": each.target.label, "rows": each.rows, "bytes": each.size}
+                for each in self.tables
+            ],
+            "objects": [
+                {"kind": entry.word, "name": entry.full_name} for entry in self.entries if not Selection.is_table(entry)
+            ],
+            "renamed": [{"from": old, "to": new} for old, new in self.renamed],
+            "skipped_existing": list(self.skipped_existing),
+            "not_restored": [each.describe() for each in self.not_restored],
+            "touches": list(self.touches),
+            "unchanged": list(self.unchanged),
+        }
+
+
+_LEDGER_LEFT = NotRestored(f"schema {LEDGER}", "a restore that had not come to its end had left it in the source")
+
+
+def make_plan(
+    catalog: Catalog,
+    entries: Sequence[Entry],
+    target: Target,
+    *,
+    globs: Sequence[str] = (),
+    maps: Maps | None = None,
+    stored: Mapping[int, tuple[int, int]],
+) -> RestorePlan:
+    """Plan a restore of the tables that match `globs` (none: of everything), renamed by `maps`.
+
+    Everything under its own names comes as it is in the dump, whatever the target has: that must be empty.
+
+    :param stored: rows and bytes in the archive, by the table's oid.
+    :raises UsageError: a glob or a map is about nothing.
+    :raises RefusedError: it cannot work in this target; says what to do.
+    """
+    maps = maps or Maps()
+    if catalog.holds_ledger:
+        plan = make_plan(catalog.without_ledger(), entries, target, globs=globs, maps=maps, stored=stored)
+        return plan if globs else replace(plan, not_restored=(*plan.not_restored, _LEDGER_LEFT))
+    if not globs and not maps:
+        tables = [*catalog.tables, *([catalog.large_objects] if catalog.large_objects else [])]
+        return RestorePlan(
+            tables=tuple(PlannedTable(table, table, *stored.get(table.oid, (0, 0))) for table in tables),
+            entries=tuple(entries),
+            sequences=tuple(catalog.sequences),
+            materialized_views=tuple(catalog.materialized_views),
+            roles=tuple(catalog.roles),
+            beside=False,
+            large_objects=catalog.large_object_groups,
+            configuration=catalog.configuration,
+        )
+    check_routines(entries, maps)
+    chosen = _choose(catalog, globs)
+    selection = Selection(entries, catalog, target, maps, chosen, whole=not globs)
+    selection.run()
+    created = [entry for entry in entries if entry.id in selection.created]
+    oids = {entry.oid for entry in created if selection.is_table(entry)}
+    tables = [table for table in catalog.tables if table.oid in oids]
+    _check(tables, created, maps, target, stored, chosen=bool(globs))
+    names, renamed = name_everything(selection, created, maps)
+    created = _without_unused_schemas(selection, created, names, whole=not globs)
+    extensions = {entry.name for entry in created if entry.kind == "EXTENSION"}
+    final = [_renamed(selection, entry, names) for entry in created]
+    return RestorePlan(
+        tables=tuple(_planned(table, names, stored) for table in tables),
+        entries=(*_missing_schemas(created, final, names, target), *final),
+        borrowed=frozenset(entry.id for entry, _ in selection.references()),
+        sequences=tuple(_sequences(catalog, created, names, extensions)),
+        materialized_views=tuple(_views(catalog, created, names)),
+        roles=_roles(catalog, final),
+        renamed=tuple(renamed),
+        skipped_existing=tuple(sorted(entry.label for entry in selection.existing.values() if _is_worth_naming(entry))),
+        not_restored=(*_not_restored(selection, names), *_large_objects(catalog), *_kept(catalog, selection)),
+        configuration=tuple(each for each in catalog.configuration if each.extension in extensions),
+        touches=tuple(_touches(selection, names)),
+        unchanged=tuple(entry.label for entry in created if maps and mentions(entry, maps, names)),
+    )
+
+
+def _choose(catalog: Catalog, globs: Sequence[str]) -> Collection[int]:
+    """Return the oids of the tables that match, with the partitions of each."""
+    chosen = {table.oid for table in catalog.matching(globs)}
+    while more := {
+        table.oid
+        for table in catalog.tables
+        if table.bound is not None and table.oid not in chosen and chosen.intersection(table.parents)
+    }:
+        chosen |= more
+    return chosen
+
+
+def _check(
+    tables: Sequence[Table],
+    created: Sequence[Entry],
+    maps: Maps,
+    target: Target,
+    stored: Mapping[int, tuple[int, int]],
+    *,
+    chosen: bool,
+) -> None:
+    _check_maps(tables, created, maps)
+    if chosen and (lacking := [each.label for each in tables if each.has_rows and each.oid not in stored]):
+        raise RefusedError(
+            f"there are no rows of {_some(lacking)} for this moment, or none that fit what it is then: take another "
+            "one ('holdfast points' lists them, and when a table was not followed), or choose other tables"
+        )
+    places: dict[tuple[str, str], str] = {}
+    for table in tables:
+        place = maps.of_table(table.table_schema, table.name)
+        if place in places:
+            raise RefusedError(
+                f"{places[place]} and {table.label} would both become {'.'.join(place)}: map one elsewhere"
+            )
+        places[place] = table.label
+    if there := [place for place in places if target.has("TABLE", *place)]:
+        example = f"{places[there[0]]}={'.'.join(there[0])}_restored"
+        raise RefusedError(
+            f"the target has {_some(['.'.join(place) for place in there])} already: restore under another name "
+            f"(--map {example}), or rename what is there"
+        )
+    _check_extensions(created, maps, target)
+
+
+def _check_maps(tables: Sequence[Table], created: Sequence[Entry], maps: Maps) -> None:
+    schemas = {entry.schema for entry in created} | {entry.name for entry in created if entry.kind == "SCHEMA"}
+    if unknown := [schema for schema in maps.schemas if schema not in schemas]:
+        raise UsageError(f"--map {unknown[0]}=…: nothing that is restored is in a schema {unknown[0]}")
+    known = {(table.table_schema, table.name) for table in tables}
+    if lost := [name for name in maps.tables if name not in known]:
+        raise UsageError(f"--map {'.'.join(lost[0])}=…: that table is not among those that are restored")
+
+
+def _check_extensions(created: Sequence[Entry], maps: Maps, target: Target) -> None:
+    schemas = {entry.id: entry.name for entry in created if entry.kind == "SCHEMA"}
+    for entry in created:
+        for schema in (schemas[each] for each in entry.needs if entry.kind == "EXTENSION" and each in schemas):
+            if schema in maps.schemas and not target.has("SCHEMA", "", schema):
+                raise RefusedError(
+                    f"extension {entry.name} stays in schema {schema}, which --map moves: create both in the target "
+                    "first"
+                )
+
+
+def _is_worth_naming(entry: Entry) -> bool:
+    """Say whether something that the target has is named for itself, and not with its table or all that is in it."""
+    return entry.kind == "SEQUENCE" or entry.kind not in ATTACHED | {"SCHEMA"}
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _table_of(selection: Selection, entry: Entry) -> tuple[str, str] | None:
+    """Return the old name of the table that an entry belongs to, through whatever lies between."""
+    owner = entry
+    while (above := selection.owner(owner)) is not None:
+        owner = above
+    return (owner.schema, owner.name) if owner.is_relation else None
+
+
+def _renamed(selection: Selection, entry: Entry, names: Names) -> Entry:
+    return replace(entry, sql=names.rewrite(entry, _table_of(selection, entry)))
+
+
+def _without_unused_schemas(
+    selection: Selection, created: Sequence[Entry], names: Names, *, whole: bool
+) -> list[Entry]:
+    """Leave out the schema of a table that goes to another one, where nothing else is in it."""
+    used = {_place(entry, names)[0] for entry in created}
+    needed = {each for entry in created if entry.kind == "EXTENSION" for each in entry.needs}
+    unused = {
+        entry.id
+        for entry in created
+        if entry.kind == "SCHEMA"
+        and not whole
+        and names.schemas.get(entry.name, entry.name) not in used
+        and entry.id not in needed
+    }
+    owners = {entry.id: owner.id for entry in created if (owner := selection.owner(entry)) is not None}
+    return [entry for entry in created if entry.id not in unused and owners.get(entry.id) not in unused]
+
+
+def _place(entry: Entry, names: Names) -> tuple[str, str]:
+    return names.of((entry.schema, entry.bare_name))
+
+
+def _missing_schemas(created: Sequence[Entry], final: Sequence[Entry], names: Names, target: Target) -> Iterator[Entry]:
+    made = {
+        names.schemas.get(entry.name, entry.name)
+        for entry in final
+        if entry.kind == "SCHEMA" and entry.sql.startswith("CREATE SCHEMA")
+    }
+    wanted = {_place(entry, names)[0] for entry in created if entry.schema}
+    for number, schema in enumerate(sorted(wanted - made - set(target.names("SCHEMA", "")))):
+        sql = f"CREATE SCHEMA {ident(schema)};"
+        yield Entry(-1 - number, "pre-data", "SCHEMA", 0, 0, "", schema, (), sql)
+
+
+def _planned(table: Table, names: Names, stored: Mapping[int, tuple[int, int]]) -> PlannedTable:
+    schema, name = names.of((table.table_schema, table.name))
+    columns = table.columns
+    if names.objects:
+        columns = tuple(
+            replace(
+                column,
+                base_schema=names.of_type((column.base_schema, column.base))[0],
+                base=names.of_type((column.base_schema, column.base))[1],
+                output=names.rewrite_text(column.output),
+            )
+            for column in columns
+        )
+    renamed = table.model_copy(update={"table_schema": schema, "name": name, "columns": columns})
+    rows, size = stored.get(table.oid, (0, 0))
+    return PlannedTable(table, renamed, rows, size)
+
+
+def _kept(catalog: Catalog, selection: Selection) -> Iterator[NotRestored]:
+    """Yield the rows of extensions that the target has already."""
+    there = {entry.name for entry in selection.existing.values() if entry.kind == "EXTENSION"}
+    for each in catalog.configuration:
+        if each.extension in there and each.rows:
+            yield NotRestored(each.label, f"the target has extension {each.extension} already, with rows of its own")
+
+
+def _sequences(
+    catalog: Catalog, created: Iterable[Entry], names: Names, extensions: Collection[str]
+) -> Iterator[SequenceValue]:
+    made = {(entry.schema, entry.name) for entry in created if entry.kind == "SEQUENCE"}
+    for value in catalog.sequences:
+        if value.extension:
+            if value.extension in extensions:
+                yield value
+        elif (value.sequence_schema, value.name) in made:
+            schema, name = names.of((value.sequence_schema, value.name))
+            yield value.model_copy(update={"sequence_schema": schema, "name": name})
+
+
+def _views(catalog: Catalog, created: Iterable[Entry], names: Names) -> Iterator[Relation]:
+    made = {(entry.schema, entry.name) for entry in created if entry.kind == "MATERIALIZED VIEW"}
+    for view in catalog.materialized_views:
+        if (view.relation_schema, view.name) in made:
+            schema, name = names.of((view.relation_schema, view.name))
+            yield view.model_copy(update={"relation_schema": schema, "name": name})
+
+
+def _roles(catalog: Catalog, entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the roles that own or may use what is created."""
+    wanted = set(catalog.roles)
+    named = {token.identifier for entry in entries for token in tokens(entry.sql)} if wanted else set()
+    return tuple(sorted(wanted & named))
+
+
+def _not_restored(selection: Selection, names: Names) -> Iterator[NotRestored]:
+    for left in sorted(selection.left_out.values(), key=lambda each: each.entry.id):
+        if left.entry.kind == "INDEX ATTACH":  # goes with what is said of its table
+            continue
+        statement = names.rewrite(left.entry, _table_of(selection, left.entry)) if left.add_later else ""
+        yield NotRestored(left.entry.label, left.reason, statement)
+
+
+def _large_objects(catalog: Catalog) -> Iterator[NotRestored]:
+    if count := sum(group.count for group in catalog.large_object_groups):
+        yield NotRestored(f"{count} large objects", "they come with everything only, under its own names")
+
+
+_OWNED_BY_SUPERUSERS = re.compile(
+    r"^ALTER (EVENT TRIGGER|FOREIGN DATA WRAPPER|PUBLICATION|SUBSCRIPTION) .* OWNER TO .*;$", re.MULTILINE
+)
+
+
+def without_superusers(plan: RestorePlan) -> RestorePlan:
+    """Return a plan in which what only superusers may own belongs to whoever restores, where no other is one."""
+    entries = tuple(replace(entry, sql=_OWNED_BY_SUPERUSERS.sub("", entry.sql)) for entry in plan.entries)
+    return replace(plan, entries=entries)
+
+
+def without_tablespaces(plan: RestorePlan) -> RestorePlan:
+    """Return a plan that creates everything in the target's own tablespace, and says so."""
+    used = used_by(plan.entries)
+    reason = "what was in it is created in the tablespace of the target's database"
+    dropped = tuple(NotRestored(f"tablespace {name}", reason) for name in used)
+    return replace(plan, entries=leave_tablespaces(plan.entries), not_restored=(*plan.not_restored, *dropped))
+
+
+def _touches(selection: Selection, names: Names) -> Iterator[str]:
+    for key, table in selection.references():
+        place = ".".join(names.of((table.schema, table.name)))
+        yield f"{place}: writes to it wait while {key.label} is checked; from then on it is bound by that key"
+    for child, table in selection.inherited():
+        place = ".".join(names.of((table.schema, table.name)))
+        yield f"{place}: it shows the rows of {child.label}, which inherits from it"

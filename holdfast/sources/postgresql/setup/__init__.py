@@ -1,0 +1,6 @@
+"""Setting up a source: readiness, grants, the role for backups (`holdfast source`).
+
+Imports all other packages of a source but `restore`.
+"""
+
+from __future__ import annotations

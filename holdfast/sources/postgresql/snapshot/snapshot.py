@@ -1,0 +1,238 @@
+"""One moment of a database, held still while many sessions read it.
+
+The rules come from failing runs: a TRUNCATE or a rewriting ALTER that commits between the export of a
+snapshot and the first read makes that read return *no rows without an error*; so a second session
+imports the snapshot, locks every table, and compares what the catalog said of each in the snapshot with
+what it says now. From then on this one session both exports the snapshot and keeps the locks: as long as
+the snapshot can be imported, nobody has changed a table.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from holdfast.common.errors import BusyError, HoldfastError
+from holdfast.sources.postgresql.catalog.catalog import (
+    NO_EXTENSION,
+    USER_SCHEMA,
+    Catalog,
+    left_out,
+    read_catalog,
+    read_tables,
+)
+from holdfast.sources.postgresql.catalog.extension_rows import CONFIGURED, READABLE
+from holdfast.sources.postgresql.connection.outages import words
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.snapshot.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
+from holdfast.sources.postgresql.snapshot.preconditions import obstacles, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.sources.postgresql.snapshot.export import Snapshot
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+LOCK_WAIT_S = 60.0
+_ATTEMPTS = 5
+QUEUE_WAIT_S = 10.0
+"""How long a session of a running backup waits behind somebody who waits for this backup: a deadlock that
+PostgreSQL cannot see. A migration with a lock_timeout gives way first; one without is let through by an end."""
+
+_LOCK_BATCH = 200
+
+_USER_TIMEOUT_MS = 60_000
+"""Of the session that holds a snapshot and sends next to nothing: when the server is gone it is not waited for.
+Source: PostgreSQL manual, 'Parameter Key Words', tcp_user_timeout."""
+
+
+@dataclass(frozen=True)
+class HeldSnapshot:
+    """A snapshot, and a session in it."""
+
+    snapshot: Snapshot
+    session: Connection
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """Return the record of the database's objects, as they are in the snapshot."""
+        return read_catalog(self.session, read_tables(self.session))
+
+    @cached_property
+    def not_included(self) -> tuple[str, ...]:
+        """Name what a backup does not hold, each with its reason."""
+        unread = (f"{each.label}: {each.failed}" for each in self.catalog.configuration if each.failed)
+        return (*left_out(self.session), *unread)
+
+    def check_labels(self, now: Connection) -> None:
+        """Make sure that values of enums were read as they are in the snapshot: the server shows today's labels.
+
+        No lock keeps anybody from renaming one.
+
+        :param now: a session outside of the snapshot.
+        :raises HoldfastError: names the types of those that were renamed.
+        """
+        today = {oid: label for oid, label, _ in now.execute(_LABELS)}
+        if renamed := {kind for oid, label, kind in self.session.execute(_LABELS) if today.get(oid, label) != label}:
+            raise HoldfastError(
+                f"labels of {', '.join(sorted(renamed))} were renamed while rows were read, which may hold old and new "
+                "ones now: back up again"
+            )
+
+    def why_gone(self) -> str:
+        """Return why the session has ended, in libpq's words, and with it what it held; empty: it has not."""
+        try:
+            self.session.execute("select 1")
+        except psycopg.Error as error:
+            return words(error) or type(error).__name__
+        return ""
+
+
+_LABELS = "select oid::int8, enumlabel::text, enumtypid::regtype::text from pg_catalog.pg_enum"
+
+
+class _TablesChangedError(Exception):
+    """A table was truncated, altered or renamed between the snapshot and its lock: take another snapshot."""
+
+
+@contextmanager
+def hold_snapshot(
+    address: Address,
+    *,
+    slot_wait: float = SLOT_WAIT_S,
+    after_export: Callable[[Snapshot], None] = lambda snapshot: None,
+) -> Iterator[HeldSnapshot]:
+    """Export a snapshot, lock every table in it and prove that it can be read; hold it until the block ends.
+
+    One session holds it all: other ones, of other processes too, can read in the snapshot as long as it lives.
+
+    :param slot_wait: seconds to wait for a logical slot's consistent point.
+    :param after_export: called between export and locking (tests provoke races there).
+    :raises RefusedError: something could not be read whole; `obstacles` says what that may be.
+    :raises BusyError: somebody keeps a table locked.
+    """
+    for _attempt in range(_ATTEMPTS):
+        patience = {} if "tcp_user_timeout" in address.url else {"tcp_user_timeout": _USER_TIMEOUT_MS}
+        session = connect(address, **patience)
+        try:
+            with export_snapshot(address, slot_wait=slot_wait) as snapshot:
+                after_export(snapshot)
+                try:
+                    held = _lock_and_check(address, session, snapshot)
+                except (_TablesChangedError, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                    continue
+                except psycopg.errors.LockNotAvailable as error:
+                    raise locked_by_others(address, LOCK_WAIT_S) from error
+            yield held
+            return
+        finally:
+            session.close()
+    raise HoldfastError(
+        f"tables of {address.url} were truncated, altered or dropped each time a snapshot was taken "
+        f"({_ATTEMPTS} times): back up when no such job runs"
+    )
+
+
+@contextmanager
+def open_snapshot(address: Address, snapshot: Snapshot) -> Iterator[HeldSnapshot]:
+    """Read in a snapshot that another session holds, which proves that it still does.
+
+    :raises SnapshotGoneError: it does not.
+    :raises BusyError: somebody waits to change a table, and does not give way in QUEUE_WAIT_S.
+    """
+    with connect(address) as session:
+        enter_snapshot(session, snapshot)
+        # Already looking up a table's size waits for its lock.
+        session.execute(f"SET LOCAL lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
+        try:
+            yield HeldSnapshot(snapshot, session)
+        except psycopg.errors.LockNotAvailable as error:
+            raise queued_behind(address) from error
+        session.execute("ROLLBACK")
+
+
+def _lock_and_check(address: Address, session: Connection, snapshot: Snapshot) -> HeldSnapshot:
+    enter_snapshot(session, snapshot)
+    session.execute(f"SET LOCAL lock_timeout = {int(LOCK_WAIT_S * 1000)}")
+    refuse(obstacles(session))
+    tables = session.execute(_TO_LOCK).fetchall()
+    _lock([sql.Identifier(schema, name) for _, schema, name in tables], session)
+    oids = [oid for oid, _, _ in tables]
+    with connect(address) as now:
+        if _versions(now, oids) != _versions(session, oids):
+            raise _TablesChangedError
+    # What was imported can be exported again: from here on this session alone holds the snapshot with its locks.
+    exported = session.execute("select pg_catalog.pg_export_snapshot()").fetchone()
+    if exported is None:
+        raise HoldfastError("the server exported no snapshot")
+    return HeldSnapshot(replace(snapshot, name=exported[0]), session)
+
+
+_TO_LOCK = f"""
+select c.oid::int8, n.nspname, c.relname
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and {USER_SCHEMA} and {NO_EXTENSION}
+  or c.relkind = 'r' and {CONFIGURED} and {READABLE}
+  or c.oid = 'pg_catalog.pg_largeobject'::regclass and exists (select from pg_catalog.pg_largeobject_metadata)
+order by 2, 3
+"""
+
+
+# The row versions of what the catalog says of tables: whoever changes a table makes new ones. A query looks columns
+# and storage up as they are now, in whatever snapshot it reads.
+_VERSIONS = """
+select count(*), sum(pg_catalog.hashtextextended(pg_catalog.concat_ws(' ', c.oid, c.xmin, a.attnum, a.xmin), 0))
+from pg_catalog.pg_class c left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+where c.oid = any(%s::oid[])
+"""
+
+
+def _versions(session: Connection, oids: list[int]) -> tuple[Any, ...] | None:
+    return session.execute(_VERSIONS, (oids,)).fetchone()
+
+
+def _lock(tables: list[sql.Identifier], session: Connection) -> None:
+    for start in range(0, len(tables), _LOCK_BATCH):
+        names = sql.SQL(", ").join(sql.SQL("ONLY ") + table for table in tables[start : start + _LOCK_BATCH])
+        session.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
+
+
+_LOCKED = """
+select format('%%s by pid %%s (%%s)', l.relation::regclass, l.pid, coalesce(a.application_name, '?'))
+from pg_catalog.pg_locks l left join pg_catalog.pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'relation' and l.mode = 'AccessExclusiveLock' and l.granted = %s and l.relation >= 16384
+  and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
+"""
+
+
+def locked_by_others(address: Address, waited: float) -> BusyError:
+    """Say who keeps a table locked.
+
+    :param waited: seconds.
+    """
+    with connect(address) as session:
+        locked = (
+            "; ".join(row[0] for row in session.execute(_LOCKED, (True,))) or "a table whose lock is free again now"
+        )
+    return BusyError(
+        f"tables stayed locked for {waited:.0f} s by an ACCESS EXCLUSIVE lock: {locked}. "
+        "Let it finish, then back up again"
+    )
+
+
+def queued_behind(address: Address) -> BusyError:
+    """Say who waits to change a table that is being backed up, and so keeps the backup's own readers waiting."""
+    with connect(address) as session:
+        waiting = "; ".join(row[0] for row in session.execute(_LOCKED, (False,))) or "nobody any more"
+    return BusyError(
+        f"somebody waits for this backup to change a table (ALTER, DROP, TRUNCATE, VACUUM FULL), and for "
+        f"{QUEUE_WAIT_S:.0f} s every new reader queued behind: {waiting}. The backup has given way; "
+        "start it again after it"
+    )

@@ -1,0 +1,6 @@
+"""Azure Blob Storage.
+
+Imports `contract`.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,132 @@
+"""Which Azure storage account the environment names, and how to get in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import requests
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.pipeline.transport import RequestsTransport
+from azure.storage.blob import BlobServiceClient
+
+from holdfast.common.errors import UsageError
+from holdfast.storage.contract.connections import CONNECT_TIMEOUT, READ_TIMEOUT, Connections, address_of
+
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+    from azure.storage.blob import ContainerClient
+    from pyarrow.fs import FileSystem
+
+AZURE_DOMAINS = (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net", ".storage.azure.net")
+"""What the names of Microsoft's own servers end in."""
+
+
+@dataclass(frozen=True)
+class AzureAccount:
+    """A storage account.
+
+    :param endpoint: of its blob service, without a secret
+    :param key: of the account; with neither this nor ``sas``, ``azure.identity.DefaultAzureCredential`` finds who
+        we are
+    :param sas: shared access signature
+    """
+
+    name: str
+    endpoint: str
+    key: str = ""
+    sas: str = ""
+
+    def __repr__(self) -> str:
+        return f"AzureAccount({self.name!r}, {self.endpoint!r})"
+
+    @classmethod
+    def from_environment(cls) -> AzureAccount:
+        """The account that the variables of the ``az`` command name.
+
+        :raises UsageError: they name none
+        """
+        if text := os.environ.get("AZURE_STORAGE_CONNECTION_STRING"):
+            return cls._from_connection_string(text)
+        name = os.environ.get("AZURE_STORAGE_ACCOUNT", "")
+        endpoint = os.environ.get("AZURE_STORAGE_SERVICE_ENDPOINT", "")
+        if not name and not endpoint:
+            raise UsageError(
+                "No Azure storage account is named: set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT and "
+                "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN."
+            )
+        return cls(
+            name=name or _account_of(endpoint),
+            endpoint=address_of(endpoint or f"https://{name}.blob.core.windows.net"),
+            key=os.environ.get("AZURE_STORAGE_KEY", ""),
+            sas=os.environ.get("AZURE_STORAGE_SAS_TOKEN", "").lstrip("?"),
+        )
+
+    @classmethod
+    def _from_connection_string(cls, text: str) -> AzureAccount:
+        """Read ``Name=value;…`` as Microsoft's "Configure Azure Storage connection strings" describes it."""
+        values = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+        name = values.get("AccountName", "")
+        endpoint = values.get("BlobEndpoint", "")
+        if not name and not endpoint:
+            raise UsageError("AZURE_STORAGE_CONNECTION_STRING has neither AccountName nor BlobEndpoint in it.")
+        scheme, suffix = (
+            values.get("DefaultEndpointsProtocol", "https"),
+            values.get("EndpointSuffix", "core.windows.net"),
+        )
+        return cls(
+            name=name or _account_of(endpoint),
+            endpoint=address_of(endpoint or f"{scheme}://{name}.blob.{suffix}"),
+            key=values.get("AccountKey", ""),
+            sas=values.get("SharedAccessSignature", "").lstrip("?"),
+        )
+
+    @property
+    def is_azure(self) -> bool:
+        """Whether Microsoft's servers are behind the endpoint."""
+        return (urlsplit(self.endpoint).hostname or "").endswith(AZURE_DOMAINS)
+
+    def container(self, name: str, connections: Connections) -> ContainerClient:
+        """A client that sends every request once."""
+        session = requests.Session()
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, connections)
+        transport = RequestsTransport(session=session, connection_timeout=CONNECT_TIMEOUT, read_timeout=READ_TIMEOUT)
+        service = BlobServiceClient(self.endpoint, credential=self._credential(), transport=transport, retry_total=0)
+        return service.get_container_client(name)
+
+    def filesystem(self) -> FileSystem:
+        """The same account for pyarrow, whose root holds the containers."""
+        from pyarrow.fs import AzureFileSystem
+
+        options: dict[str, Any] = {"account_key": self.key} if self.key else {}
+        if self.sas and not self.key:
+            options["sas_token"] = f"?{self.sas}"  # it is put behind the URL as it is
+        server = urlsplit(self.endpoint)
+        if not (server.hostname or "").endswith(".blob.core.windows.net"):
+            # An account's own name goes before the domain, or, on an emulator, into the path.
+            authority = server.netloc.removeprefix(self.name)
+            options |= {"blob_storage_authority": authority, "blob_storage_scheme": server.scheme}
+            options |= {
+                "dfs_storage_authority": authority.replace(".blob.", ".dfs."),
+                "dfs_storage_scheme": server.scheme,
+            }
+        return AzureFileSystem(self.name, **options)
+
+    def _credential(self) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential:
+        if self.key:
+            return AzureNamedKeyCredential(self.name, self.key)
+        if self.sas:
+            return AzureSasCredential(self.sas)
+        # It loads much that a key does not need.
+        from azure.identity import DefaultAzureCredential
+
+        return DefaultAzureCredential()
+
+
+def _account_of(endpoint: str) -> str:
+    """The account's name in the address of its blob service: the path of an emulator's, or the first label."""
+    parts = urlsplit(endpoint)
+    return parts.path.strip("/") or (parts.hostname or "").partition(".")[0]

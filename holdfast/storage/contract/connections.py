@@ -1,0 +1,155 @@
+"""HTTP connections of the clients that are built on requests: those of Azure and of Google Cloud Storage."""
+
+from __future__ import annotations
+
+import re
+import threading
+from contextlib import contextmanager
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from requests.adapters import HTTPAdapter
+from requests.exceptions import ConnectTimeout
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
+
+from holdfast.storage.contract.gated_body import GatedBody
+from locking.store import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+
+    from requests import PreparedRequest, Response
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds to wait for a connection."""
+
+READ_TIMEOUT = 30.0
+"""Seconds to wait for the next bytes of an answer."""
+
+ATTEMPTS = 4
+"""How often a request that may be repeated is tried."""
+
+FIRST_PAUSE = 0.5
+"""Seconds, at most, before the second try; doubles from try to try."""
+
+POOL_CONNECTIONS = 32
+"""Connections that threads sharing one store may use at once."""
+
+_NEVER_SENT = (NewConnectionError, ConnectTimeoutError, ProxyError)
+
+# urllib3 says first which of its objects speaks.
+_SPEAKER = re.compile(r"^\w+\(.*?\): ")
+
+# A shared access signature in a query, and the session of a resumable upload, let anybody in who reads them.
+_SECRETS = re.compile(r"\b(sig|upload_id)=[^&\s'\")]+")
+
+
+class Connections(HTTPAdapter):
+    """Connections for many threads, that send each request once.
+
+    Each thread can look at the answers it gets, and can hold its requests back before their last byte.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(pool_maxsize=POOL_CONNECTIONS, max_retries=0)
+        self._thread = _Thread()
+
+    @contextmanager
+    def watch(self) -> Iterator[list[Response]]:
+        """Give a list that fills with this thread's answers."""
+        answers: list[Response] = []
+        self._thread.answers = answers
+        try:
+            yield answers
+        finally:
+            self._thread.answers = None
+
+    @contextmanager
+    def hold(self, gate: Callable[[], None] | None) -> Iterator[None]:
+        """Call ``gate`` before the last byte of each body that this thread sends."""
+        self._thread.gate = gate
+        try:
+            yield
+        finally:
+            self._thread.gate = None
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        if self._thread.gate is not None and isinstance(request.body, bytes):
+            body = GatedBody(request.body, self._thread.gate)
+            body.armed = True
+            request.body = body
+        response = super().send(request, *args, **kwargs)
+        if self._thread.answers is not None:
+            self._thread.answers.append(response)
+        return response
+
+
+class _Thread(threading.local):
+    answers: list[Response] | None = None
+    gate: Callable[[], None] | None = None
+
+
+def patiently(request: Callable[[], T], repeat: Callable[[BaseException], bool] | None = None) -> T:
+    """Make a request, and again while it may be repeated; a read may when the store was unavailable."""
+    retrying = Retrying(
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_random_exponential(multiplier=FIRST_PAUSE, max=FIRST_PAUSE * 2**ATTEMPTS),
+        retry=retry_if_exception(repeat or _is_unavailable),
+        reraise=True,
+    )
+    return retrying(request)
+
+
+def never_sent(error: BaseException | None) -> bool:
+    """Whether an error of requests or urllib3 says that there was no connection to send the request on."""
+    return isinstance(_innermost(error), (*_NEVER_SENT, ConnectTimeout))
+
+
+def in_words(error: BaseException | None) -> str:
+    """What went wrong with a connection, without what lets anybody in."""
+    return without_secrets(_SPEAKER.sub("", str(_innermost(error))))
+
+
+def without_secrets(text: str) -> str:
+    """What an answer or an error says, which may be a URL, without what lets anybody in."""
+    return _SECRETS.sub(r"\1=…", text)
+
+
+def clock_of(answers: list[Response]) -> datetime:
+    """The server's clock as the first good one of its answers tells it.
+
+    :raises StoreError: it does not
+    """
+    for answer in answers:
+        if answer.ok:
+            return _date(answer.headers)
+    raise StoreUnavailable("The listing had no answer.")
+
+
+def address_of(endpoint: str) -> str:
+    """An endpoint without user, password and query, any of which may be a secret."""
+    parts = urlsplit(endpoint)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
+def _innermost(error: BaseException | None) -> BaseException | None:
+    """What urllib3 met, below what it and requests have wrapped around it."""
+    inner = getattr(error, "reason", None) or next(iter(getattr(error, "args", ())), None)
+    return _innermost(inner) if isinstance(inner, BaseException) else error
+
+
+def _is_unavailable(error: BaseException) -> bool:
+    return isinstance(error, StoreUnavailable)
+
+
+def _date(headers: Mapping[str, str]) -> datetime:
+    try:
+        return parsedate_to_datetime(headers["Date"]).astimezone(UTC)
+    except (KeyError, ValueError) as error:
+        raise StoreError("The server's answers carry no valid Date; leases need its clock.") from error

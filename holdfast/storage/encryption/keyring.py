@@ -1,0 +1,251 @@
+"""The data keys of an archive, sealed by a key that is kept elsewhere: `keys/<n>.json`, each written once.
+
+The newest of these documents counts; its last data key seals what is written. The wrapping key wraps a root key, which
+seals the data keys together with everything else that the document says: nobody without it can change their order, or
+pass an older document off as a newer one. Whoever has lost the wrapping key and its copies has lost the archive.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError
+from holdfast.storage.encryption.key_source import find_key, shown
+from holdfast.storage.encryption.sealing import KEY_BYTES, KEY_ID_BYTES, DataKey
+from locking.store import ObjectExists, ObjectNotFound, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.encryption.key_source import WrappingKey
+
+KEYS = "keys/"
+_NAME = re.compile(rf"{KEYS}[0-9]{{8}}\.json")
+_LOOKS = 5
+_NONCE_BYTES = 12
+
+
+class KnownKey(BaseModel):
+    """What is told of a data key.
+
+    :param id: what sealed objects name it by, in hexadecimal.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str = Field(pattern=rf"^[0-9a-f]{{{KEY_ID_BYTES * 2}}}$")
+    created: AwareDatetime
+
+
+class RingDocument(BaseModel):
+    """What a ring of keys is stored as; nothing in it is secret.
+
+    :param ring: an id of its own; copies of an archive may share a ring.
+    :param number: of this document; each is written once.
+    :param wrapped_by: fingerprint of the wrapping key; empty where a service wraps.
+    :param keys: oldest first.
+    :param root: the root key, wrapped, in base64.
+    :param sealed: the data keys one after the other, sealed by the root key with all of the above, in base64.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = Field(default=1, ge=1, le=1)
+    ring: str
+    number: int = Field(ge=1)
+    created: AwareDatetime
+    wrapped_by: str
+    keys: tuple[KnownKey, ...] = Field(min_length=1)
+    root: str
+    sealed: str
+
+    @property
+    def name(self) -> str:
+        """Key in the store."""
+        return f"{KEYS}{self.number:08d}.json"
+
+
+@dataclass(frozen=True)
+class KeyRing:
+    """The opened data keys of an archive."""
+
+    document: RingDocument
+    keys: Mapping[bytes, DataKey]
+
+    @property
+    def newest(self) -> DataKey:
+        """What is written now is sealed with it."""
+        return self.keys[bytes.fromhex(self.document.keys[-1].id)]
+
+
+def document_names(store: ObjectStore) -> list[str]:
+    """Return the keys of all ring documents, oldest first: more than one where a rotation was ended too early."""
+    return [found.key for found in store.list(KEYS).objects if _NAME.fullmatch(found.key)]
+
+
+def read_document(store: ObjectStore) -> RingDocument | None:
+    """Return the ring as it is stored; None for an archive that is not encrypted.
+
+    :raises DamagedError: it is not what was written.
+    :raises StoreUnavailable: it is exchanged again and again meanwhile.
+    """
+    for _ in range(_LOOKS):
+        names = document_names(store)
+        if not names:
+            return None
+        try:
+            document = RingDocument.model_validate_json(store.get(names[-1]))
+        except ObjectNotFound:  # a rotation was just here
+            continue
+        except ValidationError:
+            raise _damaged(names[-1], store.url) from None
+        if document.name != names[-1]:
+            raise _damaged(names[-1], store.url)
+        return document
+    raise StoreUnavailable(f"Could not read the keys of {store.url}: they are just being exchanged.")
+
+
+def _damaged(name: str, place: str) -> DamagedError:
+    return DamagedError(
+        f"{name} in {place} is damaged, and without it nothing of the archive can be read: put back what was there, or "
+        "the document that 'holdfast key show --json' has printed"
+    )
+
+
+@lru_cache(maxsize=16)
+def open_ring(document: RingDocument, address: str, place: str) -> KeyRing:
+    """Open the keys of a ring; asks for the wrapping key once in a process.
+
+    :param address: of the wrapping key.
+    :param place: the archive's URL, for the message.
+    :raises UsageError: there is no such key, or it is another.
+    :raises DamagedError: the document is not what was written.
+    """
+    return _open(document, find_key(address), place)
+
+
+def _open(document: RingDocument, key: WrappingKey, place: str) -> KeyRing:
+    if document.wrapped_by != key.fingerprint:
+        found = f"has the fingerprint {key.fingerprint}" if key.fingerprint else "is that of a service"
+        wanted = f"the one with {document.wrapped_by}" if document.wrapped_by else "that of a service"
+        raise UsageError(f"the key at {shown(key.address)} {found}, but {place} is opened by {wanted}")
+    try:
+        root = key.unwrap(base64.b64decode(document.root, validate=True), _purpose(document.ring, document.number))
+        sealed = base64.b64decode(document.sealed, validate=True)
+        secrets = AESGCM(root).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _told(document))
+    except (InvalidTag, ValueError, UsageError) as error:  # binascii.Error is a ValueError
+        raise _damaged(document.name, place) from error
+    ids = [bytes.fromhex(each.id) for each in document.keys]
+    if len(secrets) != KEY_BYTES * len(ids):
+        raise _damaged(document.name, place)
+    parts = [secrets[at : at + KEY_BYTES] for at in range(0, len(secrets), KEY_BYTES)]
+    return KeyRing(document, {each: DataKey(each, secret) for each, secret in zip(ids, parts, strict=True)})
+
+
+def create_ring(store: ObjectStore, address: str) -> RingDocument:
+    """Make the first keys of a place that becomes an encrypted archive.
+
+    :param address: of the wrapping key.
+    :raises RefusedError: it has keys.
+    :raises HoldfastError: the wrapping key does not open what it has wrapped; nothing is written.
+    """
+    return _make(store, address, str(uuid.uuid4()), 1, (), {})
+
+
+def renew_ring(store: ObjectStore, ring: KeyRing, address: str) -> RingDocument:
+    """Add a data key, which seals what is written from now on, and exchange the wrapping key; remove older documents.
+
+    What was sealed before stays readable: its data key stays.
+
+    :param address: of the wrapping key from now on; may be the present one.
+    :raises RefusedError: somebody else has just done so, or an older document is still there.
+    :raises HoldfastError: the wrapping key does not open what it has wrapped; nothing is changed.
+    """
+    before = ring.document
+    secrets = {each.hex(): data_key.secret for each, data_key in ring.keys.items()}
+    document = _make(store, address, before.ring, before.number + 1, before.keys, secrets)
+    older = [name for name in document_names(store) if name < document.name]
+    for left, error in store.delete_many(older).items():
+        raise RefusedError(
+            f"the new keys are in force, but the old key still opens {left}, which could not be removed: {error}"
+        )
+    return document
+
+
+def store_document(store: ObjectStore, document: RingDocument) -> None:
+    """Write a ring where there is none of its number.
+
+    :raises RefusedError: there is.
+    """
+    try:
+        store.create(document.name, document.model_dump_json(indent=2).encode() + b"\n")
+    except ObjectExists:
+        raise RefusedError(
+            f"somebody else has just made {document.name} in {store.url}: see 'holdfast key show'"
+        ) from None
+
+
+def _make(
+    store: ObjectStore,
+    address: str,
+    ring: str,
+    number: int,
+    known: tuple[KnownKey, ...],
+    secrets: Mapping[str, bytes],
+) -> RingDocument:
+    """Make and store a document with one data key more, once it is proved that it can be opened."""
+    key = find_key(address)
+    now = store.list(KEYS).now
+    new = os.urandom(KEY_ID_BYTES).hex()
+    while new in secrets:
+        new = os.urandom(KEY_ID_BYTES).hex()
+    secrets = {**secrets, new: os.urandom(KEY_BYTES)}
+    keys = (*known, KnownKey(id=new, created=now))
+    root, nonce = os.urandom(KEY_BYTES), os.urandom(_NONCE_BYTES)
+    document = RingDocument(
+        ring=ring,
+        number=number,
+        created=now,
+        wrapped_by=key.fingerprint,
+        keys=keys,
+        root=base64.b64encode(key.wrap(root, _purpose(ring, number))).decode(),
+        sealed="",
+    )
+    sealed = nonce + AESGCM(root).encrypt(nonce, b"".join(secrets[each.id] for each in keys), _told(document))
+    document = document.model_copy(update={"sealed": base64.b64encode(sealed).decode()})
+    try:  # with the key as it is found anew: commands and services may give another answer
+        opened = {
+            each.hex(): found.secret for each, found in _open(document, find_key(address), store.url).keys.items()
+        }
+    except (DamagedError, UsageError) as error:
+        raise HoldfastError(_NOT_OPENED.format(address=shown(address))) from error
+    if opened != secrets:
+        raise HoldfastError(_NOT_OPENED.format(address=shown(address)))
+    store_document(store, document)
+    return document
+
+
+_NOT_OPENED = "the key at {address} does not open what it has just wrapped, so nothing was changed: look at its command"
+
+
+def _purpose(ring: str, number: int) -> str:
+    """Return what a root key is wrapped for."""
+    return f"holdfast keys {number} of {ring}"
+
+
+def _told(document: RingDocument) -> bytes:
+    """Return what a document says in the clear, which is sealed with its data keys."""
+    told = document.model_dump(mode="json", exclude={"root", "sealed"})
+    return json.dumps(told, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,255 @@
+"""A store whose archive may be encrypted: what is written through it is sealed, what is read is opened.
+
+Whether an archive is encrypted is asked of the place itself, when the first object is touched that would be sealed. So
+nobody who has a URL alone can write to an encrypted archive in the clear, or takes it for a damaged one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import replace as with_changes
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from holdfast.common.cleanup import tidy
+from holdfast.common.errors import DamagedError, UsageError
+from holdfast.storage.contract.base import ObjectStore
+from holdfast.storage.contract.keys import check_key
+from holdfast.storage.contract.parts import AHEAD_BYTES, RangeReader
+from holdfast.storage.encryption.key_source import ENVIRONMENT, shown
+from holdfast.storage.encryption.keyring import (
+    KEYS,
+    KeyRing,
+    create_ring,
+    open_ring,
+    read_document,
+    renew_ring,
+    store_document,
+)
+from holdfast.storage.encryption.sealing import (
+    HEADER_BYTES,
+    SealingWriter,
+    Unsealer,
+    content_size,
+    key_id,
+    seal,
+    unseal,
+)
+from holdfast.storage.url import open_place
+from locking.store import Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyarrow.fs import FileSystem
+
+    from holdfast.storage.encryption.sealing import DataKey
+    from locking.store import ObjectInfo, StoreError
+
+IN_THE_CLEAR = ("archive.json", KEYS, "locks/", "probes/")
+"""Which archive it is and what opens it, and who works on it: needed by those who hold no key, too."""
+
+
+class SealedStore(ObjectStore):
+    """Another store, through which an encrypted archive looks like one that is not.
+
+    Sizes are those of contents. Everything may raise :class:`UsageError` where the archive is encrypted and the key is
+    not there or another, and :class:`DamagedError` where an object is not what was written under its name.
+
+    :param key: address of the key that opens the archive; None for what `HOLDFAST_KEY` says. Where there is one, an
+        archive that is not encrypted is refused.
+    """
+
+    def __init__(self, inner: ObjectStore, key: str | None = None) -> None:
+        self._inner = inner
+        self.url = inner.url
+        self.endpoint = inner.endpoint
+        self.clock_source = inner.clock_source
+        self.key = key or os.environ.get(ENVIRONMENT) or None
+        self._loading = threading.Lock()
+        self._ring: KeyRing | None = None
+        self._loaded = False
+
+    @property
+    def listing_is_ordered(self) -> bool:  # type: ignore[override]
+        return self._inner.listing_is_ordered
+
+    def ring(self, *, anew: bool = False) -> KeyRing | None:
+        """Return the archive's keys; None where it is not encrypted.
+
+        :param anew: look at the store again.
+        """
+        with self._loading:
+            if anew or not self._loaded:
+                self._ring = self._load()
+                self._loaded = True
+            return self._ring
+
+    def _load(self) -> KeyRing | None:
+        document = read_document(self._inner)
+        if document is None:
+            if self.key is not None and self._inner.first("archive.json", 1):
+                raise UsageError(
+                    f"{self.url} is not encrypted, but there is a key for it ({shown(self.key)}): look whether this is "
+                    f"the archive you mean, or leave the key out ({ENVIRONMENT}, or encryption in archives.yaml)"
+                )
+            return None
+        if self.key is None:
+            raise UsageError(
+                f"{self.url} is encrypted: say where its key is in {ENVIRONMENT}, or with 'encryption: key:' in "
+                "archives.yaml"
+            )
+        return open_ring(document, self.key, self.url)
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.ring() is not None
+
+    def begin(self, like: ObjectStore | None = None) -> None:
+        if self.key is not None and self.ring(anew=True) is None:
+            theirs = like.ring() if isinstance(like, SealedStore) and like.key == self.key else None
+            if theirs is not None:
+                store_document(self._inner, theirs.document)
+            else:
+                create_ring(self._inner, self.key)
+            self.ring(anew=True)
+
+    def renew(self, key: str) -> KeyRing:
+        """Seal what is written from now on with a new data key, and let only this wrapping key open the archive.
+
+        :param key: its address; may be the present one.
+        :raises UsageError: the archive is not encrypted.
+        :raises RefusedError: somebody else has just done so, or what the former key opens could not be removed.
+        """
+        ring = self.ring(anew=True)
+        if ring is None:
+            raise UsageError(f"{self.url} is not encrypted: 'holdfast copy' makes an encrypted copy of an archive")
+        document = renew_ring(self._inner, ring, key)
+        with self._loading:
+            self.key, self._ring = key, open_ring(document, key, self.url)
+            return self._ring
+
+    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+        self._ring_of(prefix)  # who has not the key is told so even where there is nothing yet
+        found = self._inner.list(prefix, start_after=start_after)
+        return Listing(tuple(map(self._info, found.objects)), found.now)
+
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        self._ring_of(prefix)
+        return tuple(map(self._info, self._inner.first(prefix, count)))
+
+    def head(self, key: str) -> ObjectInfo:
+        return self._info(self._inner.head(key))
+
+    def _info(self, info: ObjectInfo) -> ObjectInfo:
+        return with_changes(info, size=content_size(info.size)) if self._ring_of(info.key) else info
+
+    def get(self, key: str) -> bytes:
+        body = self._inner.get(key)
+        return unseal(body, self._key_of(body, key), key) if self._ring_of(key) else body
+
+    def put(self, key: str, body: bytes) -> None:
+        self._inner.put(key, self._seal(key, body))
+
+    def create(self, key: str, body: bytes) -> None:
+        self._inner.create(key, self._seal(key, body))
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        self._inner.replace(key, self._seal(key, body), etag)
+
+    def gated(self, gate: Callable[[], None]) -> ObjectStore:
+        gated = self._inner.gated(gate)
+        return self if gated is self._inner else SealedStore(gated, self.key)
+
+    def touch(self, key: str, body: bytes) -> None:
+        self._inner.touch(key, self._seal(key, body))
+
+    def delete(self, key: str) -> None:
+        self._inner.delete(key)
+
+    def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        return self._inner.delete_many(keys)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        if self.ring() is None:
+            return self._inner.filesystem()
+        from holdfast.storage.contract.reading import (
+            ReadOnly,  # pyarrow starts threads: see sparkjobs/executors/daemon.py
+        )
+
+        return ReadOnly.over(self), ""
+
+    @contextmanager
+    def open_write(self, key: str) -> Iterator[IO[bytes]]:
+        with self._inner.open_write(key) as file:
+            ring = self._ring_of(key)
+            if ring is None:
+                yield file
+                return
+            with SealingWriter(file.write, ring.newest, key) as sealing:
+                yield cast("IO[bytes]", sealing)
+                sealing.finish()
+
+    def open_read(self, key: str) -> IO[bytes]:
+        file = self._inner.open_read(key)
+        if self._ring_of(key) is None:
+            return file
+        try:
+            return cast("IO[bytes]", io.BufferedReader(self._opened(file, key), AHEAD_BYTES))
+        except BaseException as error:
+            tidy(error, file.close)
+            raise
+
+    def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
+        theirs = source if isinstance(source, SealedStore) else None
+        if self._ring_of(key) is not None or theirs is None or theirs._ring_of(key) is not None:
+            return False  # the checksum is that of the content, and the store knows only what it is sealed to
+        return self._inner.copy_from(theirs._inner, key, size, sha256)
+
+    def _opened(self, file: IO[bytes], key: str) -> io.RawIOBase:
+        header = file.read(HEADER_BYTES)
+        size = file.seek(0, io.SEEK_END)
+
+        def fetch(offset: int, length: int) -> bytes:
+            file.seek(offset)
+            return file.read(length)
+
+        unsealer = Unsealer(header, size, self._key_of(header, key), key, fetch)
+        return _Opened(unsealer, file)
+
+    def _ring_of(self, key: str) -> KeyRing | None:
+        """Return the keys that an object is sealed with; None where it is in the clear."""
+        return None if key.startswith(IN_THE_CLEAR) else self.ring()
+
+    def _seal(self, key: str, body: bytes) -> bytes:
+        ring = self._ring_of(key)
+        return seal(body, ring.newest, check_key(key)) if ring else body
+
+    def _key_of(self, header: bytes, name: str) -> DataKey:
+        """Return the key that an object is sealed with; a ring that was renewed meanwhile is read again."""
+        wanted = key_id(header, name)
+        for anew in (False, True):
+            ring = self.ring(anew=anew)
+            if ring is not None and wanted in ring.keys:
+                return ring.keys[wanted]
+        raise DamagedError(f"{name} is sealed with the key {wanted.hex()}, which this archive does not have")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SealedStore, (self._inner, self.key)  # other processes find the key themselves
+
+    @classmethod
+    def from_url(cls, url: str) -> SealedStore:
+        return cls(open_place(url))
+
+
+class _Opened(RangeReader):
+    """The content of a sealed file."""
+
+    def __init__(self, unsealer: Unsealer, file: IO[bytes]) -> None:
+        super().__init__(unsealer.size, unsealer.fetch)
+        self._file = file
+
+    def close(self) -> None:
+        tidy(None, self._file.close, super().close)

@@ -1,0 +1,6 @@
+"""Google Cloud Storage.
+
+Imports `contract`.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,243 @@
+"""An object store in a bucket of Google Cloud Storage."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+from typing import IO, TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from google.cloud.storage import Client
+from google.cloud.storage.fileio import BlobWriter
+from google.cloud.storage.retry import DEFAULT_RETRY
+
+from holdfast.storage.contract import settings
+from holdfast.storage.contract.base import ObjectChanged, ObjectStore
+from holdfast.storage.contract.connections import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    Connections,
+    address_of,
+    clock_of,
+    patiently,
+)
+from holdfast.storage.contract.keys import check_key, check_prefix
+from holdfast.storage.contract.parts import AHEAD_BYTES, PART_BYTES, PartWriter, RangeReader
+from holdfast.storage.gcs.errors import Throttled, gcs_errors
+from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from google.cloud.storage import Blob, Bucket
+    from pyarrow.fs import FileSystem
+
+ONCE = {"timeout": (CONNECT_TIMEOUT, READ_TIMEOUT), "retry": None}
+"""How the client sends every request; what may be tried again, we try again."""
+
+LISTED = "items(name,size,timeCreated,generation),nextPageToken"
+
+PART_PATIENCE = 60.0
+"""Seconds for which a part of a large object is sent again."""
+
+GOOGLE = "https://storage.googleapis.com"
+
+
+class GcsStore(ObjectStore):
+    """Each object is an object of the bucket, below the prefix; an object's generation is its etag.
+
+    Credentials are those that google-auth finds; ``STORAGE_EMULATOR_HOST`` leads to an emulator, without any. Reads
+    are tried again. A write is sent exactly once, because a repeated one may land when the caller has moved on; but
+    again where the server refused it as one too many.
+
+    :param listing_is_ordered: whether the server's listing reads names in key order. Google's does ("ordered in the
+        list lexicographically by name", List objects); any other counts as unordered.
+    """
+
+    clock_source = "the Date of the server's answers"
+
+    def __init__(self, bucket: str, prefix: str = "", *, listing_is_ordered: bool | None = None) -> None:
+        self.url = f"gs://{bucket}/{prefix}".rstrip("/")
+        self._name = bucket
+        self._root = f"{check_key(prefix)}/" if prefix else ""
+        self._emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
+        self._connections = Connections()
+        self._gate: Callable[[], None] | None = None
+        self.endpoint = address_of(self._emulator or GOOGLE)
+        told = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
+        self.listing_is_ordered = not self._emulator if told is None else told
+
+    @classmethod
+    def from_url(cls, url: str) -> GcsStore:
+        parts = urlsplit(url)
+        return cls(parts.netloc, parts.path.strip("/"))
+
+    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+        start = self._root + check_prefix(prefix)
+        return patiently(lambda: self._list(prefix, start, self._root + start_after if start_after else ""))
+
+    def _list(self, prefix: str, start: str, after: str) -> Listing:
+        errors = gcs_errors("list", prefix, writes=False, needs_object=False)
+        with errors, self._connections.watch() as answers:
+            blobs = self._bucket.list_blobs(prefix=start or None, start_offset=after or None, fields=LISTED, **ONCE)
+            # The offset itself is listed, too.
+            found = [self._info(blob) for blob in blobs if blob.name > after]
+        return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
+
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        start = self._root + check_prefix(prefix)
+
+        def look() -> tuple[ObjectInfo, ...]:
+            with gcs_errors("list", prefix, writes=False, needs_object=False):
+                blobs = self._bucket.list_blobs(prefix=start or None, max_results=count, fields=LISTED, **ONCE)
+                return tuple(self._info(blob) for blob in blobs)
+
+        return patiently(look)
+
+    def head(self, key: str) -> ObjectInfo:
+        path = self._path(key)
+
+        def look() -> ObjectInfo:
+            with gcs_errors("look at", key, writes=False):
+                blob = self._bucket.blob(path)
+                blob.reload(**ONCE)
+                return self._info(blob)
+
+        return patiently(look)
+
+    def get(self, key: str) -> bytes:
+        path = self._path(key)
+        return patiently(lambda: self._read(key, path))
+
+    def _read(self, key: str, path: str, generation: int | None = None, **part: int) -> bytes:
+        with gcs_errors("read", key, writes=False):
+            # Raw: as it was written, also where somebody gave the object a Content-Encoding.
+            blob = self._bucket.blob(path, generation=generation)
+            content: bytes = blob.download_as_bytes(raw_download=True, **part, **ONCE)
+        return content
+
+    def put(self, key: str, body: bytes) -> None:
+        self._upload("write", key, body)
+
+    def create(self, key: str, body: bytes) -> None:
+        try:
+            self._upload("create", key, body, if_generation_match=0)
+        except ObjectChanged:
+            raise ObjectExists(f"{key} is there already.") from None
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        try:
+            self._upload("replace", key, body, if_generation_match=int(etag))
+        except ObjectChanged:
+            self.head(key)  # tells one that is gone from one that is another
+            raise
+
+    def gated(self, gate: Callable[[], None]) -> GcsStore:
+        # Not by copy(), which opens the URL anew: the twin shares our connections.
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, _bucket=self._bucket, _gate=gate)
+        return twin
+
+    def touch(self, key: str, body: bytes) -> None:
+        self.put(key, body)
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+
+        def remove() -> None:
+            with gcs_errors("delete", key, writes=True):
+                self._bucket.blob(path).delete(**ONCE)
+
+        with contextlib.suppress(ObjectNotFound):
+            patiently(remove, _is_throttled)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        from pyarrow.fs import GcsFileSystem
+
+        server = urlsplit(self._emulator)
+        options = {"anonymous": True, "scheme": server.scheme, "endpoint_override": server.netloc}
+        return GcsFileSystem(**(options if self._emulator else {})), f"{self._name}/{self._root}".rstrip("/")
+
+    @contextlib.contextmanager
+    def open_write(self, key: str) -> Iterator[IO[bytes]]:
+        # A resumable upload shows nothing before it is complete, and what it is sent twice it takes once.
+        upload = _Upload(
+            self._bucket.blob(self._path(key)),
+            chunk_size=PART_BYTES,
+            retry=DEFAULT_RETRY.with_timeout(PART_PATIENCE),
+            timeout=ONCE["timeout"],
+            if_generation_match=0,
+        )
+
+        def send(part: bytes) -> None:
+            with gcs_errors("write", key, writes=False, needs_object=False):
+                upload.write(part)
+
+        file = PartWriter(send)
+        try:
+            yield cast("IO[bytes]", file)
+            file.finish()
+            with gcs_errors("write", key, writes=True, needs_object=False):
+                upload.close()
+        except BaseException as error:
+            with contextlib.suppress(StoreError), gcs_errors("give up", key, writes=True):
+                upload.terminate()
+            if isinstance(error, ObjectChanged):
+                raise ObjectExists(f"{key} is there already.") from None
+            raise
+
+    def open_read(self, key: str) -> IO[bytes]:
+        path = self._path(key)
+        found = self.head(key)
+
+        def read(offset: int, length: int) -> bytes:
+            last = offset + length - 1
+            return patiently(lambda: self._read(key, path, int(found.etag), start=offset, end=last))
+
+        return io.BufferedReader(RangeReader(found.size, read), AHEAD_BYTES)
+
+    def _upload(self, action: str, key: str, body: bytes, **condition: int) -> None:
+        path = self._path(key)
+
+        def send() -> None:
+            errors = gcs_errors(action, key, writes=True, needs_object=False)
+            with errors, self._connections.hold(self._gate):
+                self._bucket.blob(path).upload_from_string(body, "application/octet-stream", **condition, **ONCE)
+
+        patiently(send, _is_throttled)
+
+    @functools.cached_property
+    def _bucket(self) -> Bucket:
+        """The client, made when it is needed: it looks for credentials, also on the network."""
+        with gcs_errors("ask for", self._name, writes=False):
+            client = Client(project=None)  # a bucket's objects need none
+        for scheme in ("https://", "http://"):
+            client._http.mount(scheme, self._connections)
+        # For traces, it would ask for the bucket from a thread of its own.
+        client._bucket_metadata_cache = None
+        return client.bucket(self._name)
+
+    def _path(self, key: str) -> str:
+        return self._root + check_key(key)
+
+    def _info(self, blob: Blob) -> ObjectInfo:
+        # Not "updated", which changes with the metadata, too.
+        return ObjectInfo(
+            key=blob.name.removeprefix(self._root),
+            size=blob.size,
+            modified=blob.time_created,
+            etag=str(blob.generation),
+        )
+
+
+class _Upload(BlobWriter):  # type: ignore[misc]  # it has no types
+    """A large object that is being written."""
+
+    def __del__(self) -> None:
+        """Do nothing: a file's own would close it, and so complete what was given up."""
+
+
+def _is_throttled(error: BaseException) -> bool:
+    return isinstance(error, Throttled)

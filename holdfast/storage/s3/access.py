@@ -1,0 +1,145 @@
+"""Which server an S3 store talks to, how it names buckets there, and how often it tries."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import os
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import ProfileNotFound
+from botocore.loaders import Loader, create_loader
+
+from holdfast.common.errors import UsageError
+from holdfast.storage.s3.settings import S3Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from pyarrow.fs import FileSystem
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds to wait for a connection."""
+
+READ_TIMEOUT = 30.0
+"""Seconds to wait for the next bytes of an answer."""
+
+READ_ATTEMPTS = 4
+"""How often a request that changes nothing is tried."""
+
+POOL_CONNECTIONS = 32
+"""Connections that threads sharing one store may use at once."""
+
+_MAKES_AN_OBJECT = ("PutObject", "CreateMultipartUpload")
+
+_HAS_CONTENT = ("PutObject", "UploadPart", "DeleteObjects")
+"""Requests that S3 wants a checksum of: of objects, where the bucket locks them. Older servers know only this one.
+
+Source: Amazon S3 API reference, 'PutObject' (Content-MD5), 'DeleteObjects'.
+"""
+
+
+class S3Access:
+    """Makes clients of one server.
+
+    :raises UsageError: the environment names a profile that is not there, or an addressing style that is none
+    """
+
+    def __init__(self, settings: S3Settings) -> None:
+        core = botocore.session.Session()
+        try:
+            self._session = boto3.session.Session(botocore_session=core)
+            configured = core.get_scoped_config().get("s3") or {}
+            core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
+        except ProfileNotFound as error:
+            raise UsageError(f"{error}; AWS_PROFILE names it.") from error
+        self._endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+        self._region = os.environ.get("AWS_REGION") or self._session.region_name or "us-east-1"
+        self._settings = settings
+        self._addressing = settings.addressing or S3Settings(configured.get("addressing_style", "")).addressing
+
+    @cached_property
+    def endpoint(self) -> str:
+        """The server's address, wherever it was configured; never contains a secret."""
+        parts = urlsplit(self.reader.meta.endpoint_url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+    @property
+    def is_amazon(self) -> bool:
+        host = urlsplit(self.endpoint).hostname or ""
+        return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+    @cached_property
+    def reader(self) -> S3Client:
+        """For requests that may be repeated."""
+        return self._client(READ_ATTEMPTS)
+
+    @cached_property
+    def writer(self) -> S3Client:
+        """For requests that are sent exactly once."""
+        return self._client(1)
+
+    @cached_property
+    def filesystem(self) -> FileSystem:
+        """The same server for bulk data. It cannot ask for encryption."""
+        from pyarrow.fs import S3FileSystem
+
+        options: dict[str, object] = {"region": self._region}
+        # Without an address, pyarrow always names buckets by host.
+        if self._endpoint or self._addressing == "path" or not self.is_amazon:
+            server = urlsplit(self.endpoint)
+            options |= {"endpoint_override": server.netloc, "scheme": server.scheme}
+        if bundle := os.environ.get("AWS_CA_BUNDLE"):
+            options["tls_ca_file_path"] = bundle
+        return S3FileSystem(
+            **options,
+            force_virtual_addressing=self._addressing == "virtual",
+            connect_timeout=CONNECT_TIMEOUT,
+            request_timeout=READ_TIMEOUT,
+        )
+
+    def _client(self, attempts: int) -> S3Client:
+        # A server of one's own seldom has a name for each bucket.
+        style = self._addressing or ("path" if self._endpoint else "auto")
+        client: S3Client = self._session.client(
+            "s3",
+            region_name=self._region,
+            endpoint_url=self._endpoint,
+            config=Config(
+                retries={"total_max_attempts": attempts, "mode": "standard"},
+                connect_timeout=CONNECT_TIMEOUT,
+                read_timeout=READ_TIMEOUT,
+                max_pool_connections=POOL_CONNECTIONS,
+                s3=cast("Any", {"addressing_style": style}),
+                # Servers other than Amazon's may not know the newer checksums.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            ),
+        )
+        for operation in _MAKES_AN_OBJECT:
+            client.meta.events.register(f"before-parameter-build.s3.{operation}", self._settings.encrypt)
+        for operation in _HAS_CONTENT:
+            client.meta.events.register(f"before-call.s3.{operation}", _add_content_md5)
+        return client
+
+
+@cache
+def _loader(data_path: str | None) -> Loader:
+    """Return what reads botocore's descriptions of services, and keeps them.
+
+    Sessions have one each by default: then each store reads those of S3 anew, four fifths of the time to make a client.
+    """
+    return create_loader(data_path)
+
+
+def _add_content_md5(params: dict[str, Any], **others: object) -> None:
+    """Handle botocore's event ``before-call``."""
+    del others
+    body = params["body"]
+    digest = hashlib.md5(body.getvalue() if isinstance(body, io.BytesIO) else body, usedforsecurity=False).digest()
+    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()

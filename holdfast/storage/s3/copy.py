@@ -1,0 +1,72 @@
+"""An object that the server copies itself, from key to key; it appears only with the bytes that are expected."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from typing import TYPE_CHECKING
+
+from holdfast.storage.contract.base import ConditionNotSupported
+from holdfast.storage.s3.errors import s3_errors
+from locking.store import ObjectNotFound, StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
+
+MOST_BYTES = 5 << 30
+"""Larger ones take several parts, and their checksum is another one. Source: Amazon S3's limits of a part."""
+
+
+def copy_object(
+    client: S3Client, once: S3Client, source: tuple[str, str], target: tuple[str, str], sha256: str
+) -> bool | None:
+    """Let the server copy an object as the only part of an upload, and complete that if the part is what it should be.
+
+    :param client: may repeat requests: a part that is sent again replaces itself.
+    :param once: sends each request once.
+    :param source: bucket and key; `target` likewise.
+    :param sha256: of the object, in hex.
+    :return: True: it is there; False: nothing appeared, since other bytes or none were found, or there was no time;
+        None: the server does not do this, or not for us.
+    :raises ObjectExists: there is one already; nothing was changed.
+    :raises StoreOutcomeUnknown: it may be there.
+    """
+    bucket, key = target
+    upload = ""
+    try:
+        with s3_errors("copy", key, writes=True):
+            upload = client.create_multipart_upload(Bucket=bucket, Key=key, ChecksumAlgorithm="SHA256")["UploadId"]
+            copied = client.upload_part_copy(
+                Bucket=bucket,
+                Key=key,
+                UploadId=upload,
+                PartNumber=1,
+                CopySource={"Bucket": source[0], "Key": source[1]},
+            )["CopyPartResult"]
+    except StoreError as error:  # who sends the bytes is told more
+        _give_up(client, bucket, key, upload)
+        return False if isinstance(error, (ObjectNotFound, StoreUnavailable)) else None
+    found = copied.get("ChecksumSHA256")
+    if found is None or base64.b64decode(found).hex() != sha256:
+        _give_up(client, bucket, key, upload)
+        return None if found is None else False
+    part: CompletedPartTypeDef = {"PartNumber": 1, "ETag": copied["ETag"], "ChecksumSHA256": found}
+    try:
+        with s3_errors("write", key, writes=True):
+            once.complete_multipart_upload(
+                Bucket=bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": [part]}, IfNoneMatch="*"
+            )
+    except ConditionNotSupported:
+        _give_up(client, bucket, key, upload)
+        return None
+    except StoreError:
+        _give_up(client, bucket, key, upload)
+        raise
+    return True
+
+
+def _give_up(client: S3Client, bucket: str, key: str, upload: str) -> None:
+    if upload:
+        with contextlib.suppress(StoreError), s3_errors("give up", key, writes=True):
+            client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload)

@@ -1,0 +1,169 @@
+"""Many objects of a bucket deleted by few requests, with all their versions where the bucket keeps versions.
+
+Requests and answers: Amazon S3's API reference, DeleteObjects, ListObjectVersions, HeadObject.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from holdfast.storage.contract.base import ConditionNotSupported, ObjectRetained
+from holdfast.storage.s3.errors import s3_errors
+from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ErrorTypeDef, ObjectIdentifierTypeDef
+
+MOST_AT_ONCE = 1000
+"""Objects that one request may name: S3's own limit."""
+
+_ASKED_AT_ONCE = 8
+_NOT_OFFERED = {"NotImplemented", "MethodNotAllowed", "501", "405"}
+_GONE = {"NoSuchKey", "NoSuchVersion"}
+_REFUSED = {"AccessDenied", "InvalidRequest", "ObjectLocked"}
+_NOT_DONE = {"SlowDown", "ServiceUnavailable", "OperationAborted", "RequestTimeout", "Throttling"}
+
+
+def keeps_versions(client: S3Client, bucket: str) -> bool:
+    """Say whether what is deleted in a bucket, or was, stays as an older version.
+
+    :raises StoreDenied: we may not ask; to guess could leave everything where it is
+    """
+    try:
+        with s3_errors("ask for the versioning of", bucket, writes=False):
+            try:
+                answer = client.get_bucket_versioning(Bucket=bucket)
+            except ClientError as error:
+                if error.response.get("Error", {}).get("Code") in _NOT_OFFERED:
+                    return False
+                raise
+    except StoreDenied as error:
+        raise StoreDenied(f"{error} It takes s3:GetBucketVersioning to delete for good.") from error
+    return answer.get("Status") in ("Enabled", "Suspended")
+
+
+def delete_all(client: S3Client, bucket: str, keys: Sequence[str], *, versions: bool) -> dict[str, StoreError]:
+    """Delete objects; return those that may still be there, each with why.
+
+    :param client: may repeat requests
+    :param versions: delete every version and every delete marker
+    """
+    wanted, errors = _all_versions(client, bucket, keys) if versions else ([{"Key": key} for key in keys], {})
+    for first in range(0, len(wanted), MOST_AT_ONCE):
+        for key, error in _delete(client, bucket, wanted[first : first + MOST_AT_ONCE]):
+            errors.setdefault(key, error)
+    return errors
+
+
+def _all_versions(
+    client: S3Client, bucket: str, keys: Sequence[str]
+) -> tuple[list[ObjectIdentifierTypeDef], dict[str, StoreError]]:
+    """Return all versions of objects; one listing for each folder they are in."""
+    folders: dict[str, set[str]] = {}
+    for key in keys:
+        folders.setdefault(key.rpartition("/")[0], set()).add(key)
+
+    def look(folder: str) -> tuple[list[ObjectIdentifierTypeDef], dict[str, StoreError]]:
+        asked = folders[folder]
+        try:
+            return [each for each in _versions(client, bucket, f"{folder}/") if each["Key"] in asked], {}
+        except StoreError as error:
+            return [], dict.fromkeys(asked, error)
+
+    found: list[ObjectIdentifierTypeDef] = []
+    errors: dict[str, StoreError] = {}
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        for some, failed in pool.map(look, folders):
+            found += some
+            errors |= failed
+    return found, errors
+
+
+def _versions(client: S3Client, bucket: str, prefix: str) -> Iterator[ObjectIdentifierTypeDef]:
+    with s3_errors("list", prefix, writes=False):
+        for page in client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=prefix):
+            for version in (*page.get("Versions", []), *page.get("DeleteMarkers", [])):
+                yield {"Key": version["Key"], "VersionId": version["VersionId"]}
+
+
+def _delete(
+    client: S3Client, bucket: str, objects: Sequence[ObjectIdentifierTypeDef]
+) -> Iterator[tuple[str, StoreError]]:
+    """Delete what one request may name; yield what was not."""
+    try:
+        with s3_errors("delete", f"{objects[0]['Key']} and {len(objects) - 1} more", writes=True):
+            answer = client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+    except ConditionNotSupported:
+        yield from _delete_singly(client, bucket, objects)
+        return
+    except StoreError as error:
+        yield from ((each["Key"], error) for each in objects)
+        return
+    failed = [each for each in answer.get("Errors", []) if each.get("Code") not in _GONE]
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        yield from pool.map(lambda each: (each.get("Key", ""), _meaning(client, bucket, each)), failed)
+
+
+def _delete_singly(
+    client: S3Client, bucket: str, objects: Sequence[ObjectIdentifierTypeDef]
+) -> Iterator[tuple[str, StoreError]]:
+    """Delete by a request for each, for servers that do not know the one for many."""
+
+    def remove(each: ObjectIdentifierTypeDef) -> tuple[str, StoreError] | None:
+        which: dict[str, Any] = {"Key": each["Key"]}
+        if "VersionId" in each:
+            which["VersionId"] = each["VersionId"]
+        try:
+            with suppress(ObjectNotFound), s3_errors("delete", each["Key"], writes=True):
+                client.delete_object(Bucket=bucket, **which)
+        except StoreDenied as error:
+            refused: ErrorTypeDef = {**which, "Code": "AccessDenied", "Message": str(error)}  # type: ignore[typeddict-item]
+            return each["Key"], _meaning(client, bucket, refused)
+        except StoreError as error:
+            return each["Key"], error
+        return None
+
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        yield from filter(None, pool.map(remove, objects))
+
+
+def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:
+    """Return what the server's refusal to delete one object means."""
+    code, key = failed.get("Code", ""), failed.get("Key", "")
+    said = f"Could not delete {key!r}: {failed.get('Message') or code} ({code})."
+    if code in _REFUSED:
+        until, is_held = _retention(client, bucket, failed)
+        if until:
+            return ObjectRetained(
+                f"{key} is kept by its object lock until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC.", until
+            )
+        if is_held:
+            return ObjectRetained(f"{key} is kept by a legal hold.")
+        if "object lock" in said.lower():  # not every server, and not to everybody, tells until when
+            return ObjectRetained(f"{key} is kept by its object lock; until when is not told ({said})")
+        return StoreDenied(f"{said} Deleting takes s3:DeleteObject, and of versions s3:DeleteObjectVersion.")
+    if code in _NOT_DONE:
+        return StoreUnavailable(said)
+    return StoreOutcomeUnknown(said) if code == "InternalError" else StoreError(said)
+
+
+def _retention(client: S3Client, bucket: str, failed: ErrorTypeDef) -> tuple[datetime | None, bool]:
+    """Return until when an object is locked, and whether it is held; neither where we may not ask."""
+    which: dict[str, Any] = {"Key": failed.get("Key", "")}
+    if failed.get("VersionId"):
+        which["VersionId"] = failed["VersionId"]
+    try:
+        found = client.head_object(Bucket=bucket, **which)
+    except (ClientError, BotoCoreError):
+        return None, False
+    until = found.get("ObjectLockRetainUntilDate")
+    is_locked = until is not None and until > datetime.now(UTC)
+    return until if is_locked else None, found.get("ObjectLockLegalHoldStatus") == "ON"

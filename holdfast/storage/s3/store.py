@@ -1,0 +1,270 @@
+"""An object store in a bucket of S3 or of a server that speaks its protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import time
+from dataclasses import replace
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import IO, TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from holdfast.common.errors import UsageError
+from holdfast.storage.contract.base import ObjectChanged, ObjectStore
+from holdfast.storage.contract.file_errors import TranslatingFile
+from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
+from holdfast.storage.contract.keys import check_key, check_prefix
+from holdfast.storage.s3.access import S3Access
+from holdfast.storage.s3.copy import MOST_BYTES, copy_object
+from holdfast.storage.s3.delete import delete_all, keeps_versions
+from holdfast.storage.s3.errors import s3_errors
+from holdfast.storage.s3.settings import SSE, S3Settings
+from holdfast.storage.s3.upload import upload
+from locking.store import (
+    Listing,
+    ObjectExists,
+    ObjectInfo,
+    ObjectNotFound,
+    StoreDenied,
+    StoreError,
+    StoreOutcomeUnknown,
+    StoreUnavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    from mypy_boto3_s3.type_defs import ObjectTypeDef
+    from pyarrow.fs import FileSystem
+
+CREATE_ATTEMPTS = 5
+"""How often a create is tried that the server says it did nothing for: a rival's was under way (409)."""
+
+_NOT_THERE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
+"""What pyarrow's filesystem says of an object that went while it was read."""
+
+CREATE_PAUSE = 0.05
+"""Seconds, at most, before the second try of a create; doubles from try to try."""
+
+
+class S3Store(ObjectStore):
+    """Each object is an object of the bucket, below the prefix.
+
+    Credentials, region and endpoint come from the usual ``AWS_*`` variables. Reads are retried by the
+    SDK; a write is sent exactly once, because a repeated one may land when the caller has moved on. Only bulk
+    data, each under a key of its own, is sent again.
+
+    :param listing_is_ordered: whether the server's listing reads names in key order. Amazon's does; a
+        server on top of a file system may not, so by default any other counts as unordered.
+    :param settings: what else can be set; by default what the environment says. They are pickled with the store.
+    :raises UsageError: a setting is none
+    """
+
+    clock_source = "the Date of the server's answers"
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        listing_is_ordered: bool | None = None,
+        settings: S3Settings | None = None,
+    ) -> None:
+        settings = settings or S3Settings.from_environment()
+        if listing_is_ordered is not None:
+            settings = replace(settings, listing_is_ordered=listing_is_ordered)
+        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._bucket = bucket
+        self._prefix = prefix
+        self._root = f"{check_key(prefix)}/" if prefix else ""
+        self._settings = settings
+        self._access = S3Access(settings)
+        # A client of its own for writes: attempts are a property of the client.
+        self._reader = self._access.reader
+        self._writer = self._access.writer
+        self._writer.meta.events.register_last("before-call.s3.PutObject", skip_expect)
+        self._writer.meta.events.register("before-send.s3.PutObject", arm)
+        self._gate: Callable[[], None] | None = None
+        self._can_copy = True
+        self.endpoint = self._access.endpoint
+        ordered = settings.listing_is_ordered
+        self.listing_is_ordered = self._access.is_amazon if ordered is None else ordered
+
+    @classmethod
+    def from_url(cls, url: str) -> S3Store:
+        parts = urlsplit(url)
+        return cls(parts.netloc, parts.path.strip("/"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(type(self), settings=self._settings), (self._bucket, self._prefix)
+
+    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+        pages = self._reader.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket,
+            Prefix=self._root + check_prefix(prefix),
+            StartAfter=self._root + start_after if start_after else "",
+        )
+        now: datetime | None = None
+        found: list[ObjectInfo] = []
+        with s3_errors("list", prefix, writes=False):
+            for page in pages:
+                now = now or _date(page["ResponseMetadata"]["HTTPHeaders"])
+                found += [self._info(item) for item in page.get("Contents", [])]
+        if now is None:
+            raise StoreUnavailable(f"The listing of {prefix!r} had no answer.")
+        return Listing(tuple(sorted(found, key=lambda info: info.key)), now)
+
+    def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
+        with s3_errors("list", prefix, writes=False):
+            answer = self._reader.list_objects_v2(
+                Bucket=self._bucket, Prefix=self._root + check_prefix(prefix), MaxKeys=count
+            )
+        return tuple(sorted((self._info(item) for item in answer.get("Contents", [])), key=lambda info: info.key))
+
+    def head(self, key: str) -> ObjectInfo:
+        with s3_errors("look at", key, writes=False):
+            answer = self._reader.head_object(Bucket=self._bucket, Key=self._key(key))
+        return ObjectInfo(
+            key=key,
+            size=answer["ContentLength"],
+            modified=answer["LastModified"],
+            etag=answer["ETag"].strip('"'),
+        )
+
+    def get(self, key: str) -> bytes:
+        with s3_errors("read", key, writes=False):
+            answer = self._reader.get_object(Bucket=self._bucket, Key=self._key(key))
+            return answer["Body"].read()
+
+    def put(self, key: str, body: bytes) -> None:
+        with s3_errors("write", key, writes=True):
+            self._writer.put_object(Bucket=self._bucket, Key=self._key(key), Body=body)
+
+    def create(self, key: str, body: bytes) -> None:
+        for attempt in range(CREATE_ATTEMPTS):
+            try:
+                with s3_errors("create", key, writes=True):
+                    self._writer.put_object(
+                        Bucket=self._bucket, Key=self._key(key), Body=self._body(body), IfNoneMatch="*"
+                    )
+                return
+            except StoreUnavailable:
+                if attempt + 1 == CREATE_ATTEMPTS:
+                    raise
+                time.sleep(random.uniform(0, CREATE_PAUSE * 2**attempt))  # noqa: S311 - only spreads the tries
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        try:
+            with s3_errors("replace", key, writes=True):
+                self._writer.put_object(Bucket=self._bucket, Key=self._key(key), Body=self._body(body), IfMatch=etag)
+        except ObjectExists as error:
+            raise ObjectChanged(f"{key} is not what it was.") from error
+
+    def gated(self, gate: Callable[[], None]) -> S3Store:
+        # Not by copy(), which opens the URL anew: the twin shares our connections.
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, _gate=gate)
+        return twin
+
+    def touch(self, key: str, body: bytes) -> None:
+        self.put(key, body)
+
+    def delete(self, key: str) -> None:
+        with contextlib.suppress(ObjectNotFound), s3_errors("delete", key, writes=True):
+            self._writer.delete_object(Bucket=self._bucket, Key=self._key(key))
+
+    def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        """Remove objects for good, a thousand at a time; of a versioned bucket, every version of them.
+
+        :raises StoreDenied: it cannot be asked whether the bucket is versioned
+        """
+        errors = delete_all(self._reader, self._bucket, [self._key(key) for key in keys], versions=self._has_versions)
+        return {key.removeprefix(self._root): error for key, error in errors.items()}
+
+    @functools.cached_property
+    def _has_versions(self) -> bool:
+        return keeps_versions(self._reader, self._bucket)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        if self._settings.sse:
+            raise UsageError(f"pyarrow would write to {self.url} without the encryption that {SSE} asks for.")
+        return self._access.filesystem, f"{self._bucket}/{self._root}".rstrip("/")
+
+    def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
+        if self._settings.sse:
+            return cast("AbstractContextManager[IO[bytes]]", upload(self._reader, self._bucket, self._key(key)))
+        return self._open_arrow(key)
+
+    @contextlib.contextmanager
+    def _open_arrow(self, key: str) -> Iterator[IO[bytes]]:
+        path = f"{self._bucket}/{self._key(key)}"
+        errors = functools.partial(_arrow_errors, "write", key, StoreOutcomeUnknown)
+        with errors():
+            file = TranslatingFile(self._access.filesystem.open_output_stream(path), errors)
+        try:
+            yield cast("IO[bytes]", file)
+        except BaseException:
+            # pyarrow has no way to give an upload up: it completes it, also when it is only dropped.
+            with contextlib.suppress(StoreError):
+                file.close()
+            with contextlib.suppress(StoreError):
+                self.delete(key)
+            raise
+        file.close()
+
+    def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
+        if not (self._can_copy and isinstance(source, S3Store) and source.endpoint == self.endpoint):
+            return False
+        if not 0 < size <= MOST_BYTES:
+            return False
+        here, there = (self._bucket, self._key(key)), (source._bucket, source._key(key))
+        done = copy_object(self._reader, self._writer, there, here, sha256)
+        if done is None:  # nor is it asked again for each of many objects
+            self._can_copy = False
+        return bool(done)
+
+    def open_read(self, key: str) -> IO[bytes]:
+        errors = functools.partial(_arrow_errors, "read", key, StoreUnavailable)
+        with errors():
+            file = self._access.filesystem.open_input_file(f"{self._bucket}/{self._key(key)}")
+        return cast("IO[bytes]", TranslatingFile(file, errors))
+
+    def _body(self, body: bytes) -> bytes | GatedBody:
+        return GatedBody(body, self._gate) if self._gate else body
+
+    def _key(self, key: str) -> str:
+        return self._root + check_key(key)
+
+    def _info(self, item: ObjectTypeDef) -> ObjectInfo:
+        return ObjectInfo(
+            key=item["Key"].removeprefix(self._root),
+            size=item["Size"],
+            modified=item["LastModified"],
+            etag=item["ETag"].strip('"'),
+        )
+
+
+def _date(headers: Mapping[str, str]) -> datetime:
+    """The server's clock as its answer tells it."""
+    try:
+        return parsedate_to_datetime(headers["date"]).astimezone(UTC)
+    except (KeyError, ValueError) as error:
+        raise StoreError("The S3 server's answers carry no valid Date; leases need its clock.") from error
+
+
+@contextlib.contextmanager
+def _arrow_errors(action: str, key: str, otherwise: type[StoreError]) -> Iterator[None]:
+    """Turn the errors of pyarrow's filesystem into the store's; most come as OSError with a text."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or any(each in str(error) for each in _NOT_THERE):
+            raise ObjectNotFound(f"{key} is not there.") from error
+        if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error):
+            raise StoreDenied(f"Not allowed to {action} {key!r}: {error}") from error
+        raise otherwise(f"Could not {action} {key!r} for certain: {error}") from error

@@ -1,0 +1,309 @@
+"""What every application's driver does: work under its parent's locks, tell how it goes, end well.
+
+The process that started the application holds the locks and renews them. A driver whose parent is gone
+or whose locks are lost cancels its tasks and ends; whether it wrote anything is decided by its one
+commit, never by how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive.format.runs import RunLog
+from holdfast.archive.locks import AttachedLocks, attach
+from holdfast.common.cleanup import tidied
+from holdfast.common.errors import HoldfastError, SparkNeededError, UsageError, exit_code_of, sentence
+from holdfast.operations.executor_choice import HAND_OVER, INLINE_STORED_BYTES, JOB_VARIABLE
+from holdfast.operations.job_process import (
+    LOCAL_VARIABLE,
+    LOCKS_VARIABLE,
+    PARENT_VARIABLE,
+    RECORDS_VARIABLE,
+    URL_VARIABLES,
+    process_start,
+)
+from holdfast.replication.work.replica_backup import open_to_write
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.outages import explained
+from holdfast.storage import open_store
+from locking import LockError, LockStateUnknown
+from locking.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+    from holdfast.archive import Archive
+    from holdfast.replication.log.settings import Wish
+    from holdfast.storage import ObjectStore
+    from sparkjobs.executors import Executor, Tally, Work
+
+_WATCH_S = 1.0
+_SHOW_S = 15.0
+_ABORT_SIGNAL = signal.SIGUSR1
+_CHECK_LOCKS_EVERY = 20
+
+
+class Job:
+    """One run of an application: its store, locks, log and executor."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        run: str,
+        operation: str,
+        locks: AttachedLocks,
+        executor: Executor,
+        *,
+        records: ObjectStore | None = None,
+    ) -> None:
+        """:param records: where the run's records go; None: into the archive."""
+        self.store = store
+        self.run = run
+        self.locks = locks
+        self.log = RunLog(records or store, run, operation)
+        self._executor = executor
+        self._claimed: int | None = None
+        self._shown = time.monotonic()
+        self._stopping = threading.Event()
+        self._guard = threading.Lock()
+        self._abort: BaseException | None = None
+        self._parent = os.environ.get(PARENT_VARIABLE)
+
+    @property
+    def cores(self) -> int:
+        """Return how many tasks run at a time."""
+        return self._executor.cores
+
+    @property
+    def is_bounded(self) -> bool:
+        """Say whether only small work may be done here, and the rest is Spark's."""
+        return self._executor.is_bounded
+
+    def start(self, *modules: str) -> None:
+        """Have the executor begin with what tasks need; does not wait for it."""
+        self._executor.start(modules)
+
+    def check(self) -> None:
+        """Raise if this work must not go on: the parent is gone or a lock is lost."""
+        if self._abort is not None:
+            raise self._abort
+        self._check_parent()
+        self.locks.check()
+
+    def open_archive(self, wish: Wish | None = None) -> Archive:
+        """Open the archive to add to it; a replica goes on by the update log, which it is brought to the head of.
+
+        :param wish: the quorum that backups need which are added; None: none.
+        """
+        return open_to_write(self.store, check=self.check, wish=wish)
+
+    def say(self, *words: str) -> None:
+        """Tell people something: in the run's record, and in the log of whoever runs Spark."""
+        self.log.say(*words)
+        for each in words:
+            print(f"holdfast: {each}", file=sys.stderr)  # noqa: T201
+
+    def map(
+        self,
+        step: str,
+        tasks: Sequence[Any],
+        work: Work,
+        *,
+        estimated_rows: int,
+        at_once: int | None = None,
+        on_results: Callable[[Sequence[Any]], None] | None = None,
+    ) -> list[Any]:
+        """Run `work(task, report)` for every task, and return all results.
+
+        :param at_once: so many tasks at a time, at most; None leaves that to the executor.
+        :param on_results: is told the results of tasks soon after they end, each once, also where the job fails.
+        :param work: yields small results; calls `report(rows, bytes)` as it goes on. A HoldfastError
+            it raises ends the whole job at once; anything else is tried again.
+        :raises SparkNeededError: this job is bounded, and what the tasks read was not claimed.
+        """
+        if not tasks:
+            return []
+        self.check()
+        if self.is_bounded and self._claimed is None:
+            raise SparkNeededError(f"{step} is no small work")
+        told = 0
+
+        def watch(seen: Tally) -> None:
+            nonlocal told
+            if on_results and (found := seen.results[told:]):
+                told += len(found)
+                on_results(found)
+            self.log.progress(step, rows=seen.rows, size=seen.size, estimated_rows=estimated_rows)
+            self._show()
+
+        tells_results = on_results is not None
+        try:
+            return self._executor.run(tasks, work, watch=watch, tells_results=tells_results, at_once=at_once)
+        except Exception:
+            if self._abort is not None:
+                raise self._abort from None
+            raise
+
+    def claim(self, size: int) -> None:
+        """Make sure that tasks may run here which read so many stored bytes, before anything of theirs is committed.
+
+        :raises SparkNeededError: they may not, beside those of before.
+        """
+        self._claimed = (self._claimed or 0) + size
+        if self.is_bounded and self._claimed > INLINE_STORED_BYTES:
+            raise SparkNeededError(f"more than {INLINE_STORED_BYTES >> 20} MiB of stored files are to be read")
+
+    def _show(self) -> None:
+        """Print where the job is now and then, for the log of whoever runs Spark."""
+        now = time.monotonic()
+        if self.log.last is not None and now - self._shown >= _SHOW_S:
+            self._shown = now
+            print(f"holdfast: {self.log.last.describe()}", file=sys.stderr)  # noqa: T201
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the parent and the locks while the block runs, and end it where they are lost; stop tasks after it."""
+        thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        before = signal.signal(_ABORT_SIGNAL, self._raise_abort)
+        thread.start()
+        with tidied(lambda: signal.signal(_ABORT_SIGNAL, before), thread.join, self._executor.stop):
+            try:
+                try:
+                    yield
+                finally:
+                    with self._guard:
+                        self._stopping.set()
+            except BaseException:
+                if self._abort is not None:
+                    raise self._abort from None
+                raise
+
+    @contextmanager
+    def last_step(self) -> Iterator[None]:
+        """Let nothing interrupt the block, nor what follows it: whether a commit was made must be known.
+
+        The commit asks for parent and locks itself, just before it is written.
+        """
+        with self._guard:
+            yield
+            self._stopping.set()
+
+    def _watch(self) -> None:
+        turns = 0
+        while not self._stopping.wait(_WATCH_S):
+            turns += 1
+            try:
+                self._check_parent()
+                if turns % _CHECK_LOCKS_EVERY == 0:
+                    self.locks.check()
+            except (LockStateUnknown, StoreError):
+                continue  # the store did not answer: the commit will ask again, and nothing relies on the lock before
+            except (HoldfastError, LockError) as error:
+                self._end_work(error)
+                return
+
+    def _end_work(self, error: HoldfastError | LockError) -> None:
+        """Interrupt the work, whatever it waits for: Spark, the database, pg_restore."""
+        with self._guard:
+            if self._stopping.is_set():
+                return
+            self._abort = error
+            signal.pthread_kill(threading.main_thread().ident or 0, _ABORT_SIGNAL)
+
+    def _raise_abort(self, number: int, frame: FrameType | None) -> None:
+        if self._abort is not None:
+            raise self._abort
+
+    def _check_parent(self) -> None:
+        if self._parent is None:
+            return
+        pid, _, start = self._parent.partition(":")
+        if process_start(int(pid)) != start:
+            raise HoldfastError("the process that started this job is gone, and with it the locks: ending")
+
+
+def run_application(
+    operation: str,
+    *,
+    archive: str,
+    run: str,
+    work: Callable[[Job], dict[str, Any]],
+    unlocked: bool = False,
+    has_tasks: bool = True,
+) -> int:
+    """Run an application's work and return its exit code; nothing but words goes to stderr.
+
+    :param unlocked: it only reads the archive, and was told to do so without locks.
+    :param has_tasks: the driver does not do all by itself.
+    """
+    try:
+        store = open_store(archive)
+        handles, records = os.environ.get(LOCKS_VARIABLE), os.environ.get(RECORDS_VARIABLE)
+        if handles is None and not (unlocked and records):
+            raise UsageError("start this job by command or operator: it needs their locks")
+        locks = AttachedLocks(store, ()) if handles is None else attach(store, handles)
+        executor = make_executor(operation)
+        if has_tasks and LOCAL_VARIABLE in os.environ:
+            executor.prepare()
+        job = Job(store, run, operation, locks, executor, records=open_store(records) if records else None)
+        with job.log as log, job.watched(), _outages_explained():
+            job.check()
+            log.result = work(job)
+    except SparkNeededError as error:
+        print(f"holdfast: going over to Spark: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        return HAND_OVER
+    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
+        code = exit_code_of(error)
+        print(f"holdfast {operation}: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        return code
+    return 0
+
+
+def make_executor(operation: str) -> Executor:
+    """Return the executor that this job's parent has decided on; Spark where it said nothing.
+
+    :raises UsageError: there is no such executor.
+    """
+    chosen = os.environ.get(JOB_VARIABLE, "spark")
+    if chosen == "spark":
+        from sparkjobs.executors.spark import SparkExecutor  # it loads PySpark
+
+        return SparkExecutor(operation)
+    from sparkjobs.executors.inline import InlineExecutor
+
+    if chosen not in ("inline", "bounded"):
+        raise UsageError(f"{JOB_VARIABLE} is {chosen!r}: start jobs by command or operator")
+    return InlineExecutor(bounded=chosen == "bounded")
+
+
+@contextmanager
+def _outages_explained() -> Iterator[None]:
+    """Say what to do about a server that was lost, or cannot be written."""
+    try:
+        yield
+    except Exception as error:
+        url = next((os.environ[name] for name in URL_VARIABLES.values() if name in os.environ), "the database")
+        if (told := explained(error, url)) is not None:
+            raise told from error
+        raise
+
+
+def database_address(role: str) -> Address:
+    """Return the database this job works on, as its parent said it.
+
+    :param role: "source" or "target".
+    """
+    url = os.environ.get(URL_VARIABLES[role])
+    if url is None:
+        raise UsageError(f"{URL_VARIABLES[role]} is not set: start this job by command or operator")
+    return Address.parse(url, os.environ.get("PGPASSWORD"))
+
+
+__all__ = ["Job", "database_address", "run_application"]

@@ -1,0 +1,573 @@
+"""Back up the changes of a source that is followed: window by window, each archived, committed, and then let go of.
+
+Only after its commit is a window's log given back to the server, so that a crash repeats work and loses nothing; what
+was committed before a crash is let go of first by the next run.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.format.model import BORN_IN, PACKED_SINCE, Block, Coverage, summary
+from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
+from holdfast.common.errors import (
+    HoldfastError,
+    RefusedError,
+    SparkEndedError,
+    SparkNeededError,
+    TooMuchError,
+    sentence,
+)
+from holdfast.common.lsn import between_records, parse_position, show_position
+from holdfast.operations import marks
+from holdfast.operations.backup_decision import Postponed, newest_with_stream
+from holdfast.operations.executor_choice import INLINE_CHANGES
+from holdfast.operations.marks import MarkRecord
+from holdfast.replication.work.replica_backup import until_kept
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import stream as streams
+from holdfast.sources.postgresql.values.decode import max_value_bytes
+from sparkjobs.driver.application import Job, database_address
+from sparkjobs.driver.segments import Following, Segment, compare, known_cut, mark_segment, read_now, snapshot_segment
+from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
+from sparkjobs.driver.start_over import Restarted, SegmentEnd, as_waiting, put_off, tables_to_restart, why_not_joined
+from sparkjobs.tasks.changes import ChangeReader, Stretch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import Stream, Waiting
+    from holdfast.archive.history.timeline import Chain
+    from holdfast.operations.backup_decision import Decision
+    from holdfast.replication.log.settings import Wish
+    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.sources.postgresql.connection.address import Address
+    from sparkjobs.tasks.changes import FinishedWindow
+
+WINDOW_BYTES = 256 << 20
+"""Log that is one window: the server keeps what it decodes in a temporary file until it is all sent."""
+
+WINDOWS_AT_ONCE = 2
+"""Each has a session that decodes, and one that is sent what another decodes waits for it half of its time."""
+
+_MOST_WINDOW_BYTES = 16 << 30
+_LEAST_SHARE = 8
+"""Less of a window's log than this part of it is not read by two sessions."""
+
+_MOST_CHANGES = 2_000_000
+
+
+def follow(
+    job: Job, source: str, decision: Decision, wish: Wish | None = None, *, limits: Limits = NO_LIMITS
+) -> dict[str, Any]:
+    """Back up what has changed since the last backup, and return a summary.
+
+    Tables that begin anew need a snapshot. Where this job was given one, the changes up to it and the rows of those
+    tables are one commit. Where it was not, and little is to be read, nothing is done but to name them (`to_begin`):
+    the parent takes a snapshot then. Else the changes are backed up, and they are named with the result.
+
+    :param limits: its connections are sessions that read the log at a time, at most.
+    :param wish: the quorum that each of its commits needs; the parent waits for the last one's.
+    """
+    archive = job.open_archive(wish)
+    newest, end = newest_with_stream(archive.state, source), archive.state.streams.get(source)
+    if newest is None or end is None or decision.stream is None:
+        raise HoldfastError("this archive follows no stream of the source: start the backup again")
+    address = database_address("source")
+    job.start("sparkjobs.tasks.changes")
+    with connect(address) as session:
+        streams.wait_until_free(session, decision.stream.slot)
+        if parse_position(decision.stream.position) < parse_position(end):
+            until_kept(archive, source, end, check=job.check, say=job.say)
+            streams.advance(session, decision.stream.slot, end)
+        at_once = min(limits.connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE, job.cores)
+        if at_once > 1:
+            at_once = 1 + min(at_once - 1, streams.count_copies(session, decision.stream.slot, decision.stream.slot))
+    run = Run(job, source, archive, address, at_once, decision)
+    if decision.begins:
+        if run.is_done:
+            job.say("the commit was made before the job was ended")
+            return run.summary()
+        reader = run.reader(limits)
+        if reader is not None:
+            run.to_snapshot(reader, decision.stream, lets_go=wish is None)
+            return run.summary()
+    block = uuid.uuid4().hex
+    now = read_now(job, address, source, newest.block, block, decision.stream)
+    run.to_known_segments(now.end)
+    if not decision.begins and decision.postponed is None and (to_begin := run.foreseen(now)):
+        return {"to_begin": to_begin}
+    run.to(now, block, lets_go=wish is None)
+    run.forget_marks()
+    return run.summary()
+
+
+def _is_told(last: Block, segment: Segment) -> bool:
+    """Say whether the log tells of all changes of definitions since a block."""
+    told = last.stream.definitions if last.is_cut and last.stream else ""
+    return bool(told) and told == segment.cut.seen.definitions
+
+
+def _room(room: int, last: FinishedWindow, beside: int | None) -> int:
+    """Return how much log the next windows may have, by what came of the last one.
+
+    :param beside: bytes of its log, where another was read at the same time; None: it was alone.
+    """
+    if last.bounded:
+        # Or what is read beside the next one would be in vain, too.
+        return min(room, WINDOW_BYTES) if beside is None else max(min(beside, WINDOW_BYTES) // 2, WINDOW_BYTES // 64)
+    # Where little comes of much log, it is others' tables': no reason to take small steps.
+    stored = sum(file.size for table in last.tables for file in table.files)
+    if stored < WINDOW_BYTES // 16:
+        return min(2 * room, _MOST_WINDOW_BYTES)
+    return min(2 * room if 2 * last.messages < _MOST_CHANGES else room, WINDOW_BYTES)
+
+
+class Run:
+    """Archives segment after segment of a source's log.
+
+    :param at_once: windows that are read at a time, at most.
+    """
+
+    def __init__(
+        self, job: Job, source: str, archive: Archive, address: Address, at_once: int, decision: Decision
+    ) -> None:
+        self._job = job
+        self._database_oid = decision.database_oid
+        self._postponed = decision.postponed
+        self._source = source
+        self._archive = archive
+        self._address = address
+        self._at_once = at_once
+        self._done: list[Block] = []
+        self._catalog: tuple[str, Catalog] | None = None
+        self._to_begin: Mapping[str, str] = {}
+        self._marks: Mapping[str, MarkRecord | None] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether another driver of this run has committed the snapshot of what begins anew."""
+        return any(placed.block.kind == "snapshot" for placed in self._committed())
+
+    def reader(self, limits: Limits) -> SnapshotReader | None:
+        """Return what reads in the snapshot that the job was given; None where that cannot be: then tables wait."""
+        try:
+            return SnapshotReader(self._job, self._archive.state, self._source, limits)
+        except (HoldfastError, psycopg.Error) as error:
+            self._job.check()
+            self._postponed = Postponed.by(error)
+            self._job.say(f"the changes are backed up without the tables that begin anew: {self._postponed.reason}")
+            return None
+
+    def to_snapshot(self, reader: SnapshotReader, stream: Stream, *, lets_go: bool) -> None:
+        """Archive all up to a snapshot, and with it what begins anew.
+
+        :param lets_go: of the last window's log, as for `to`.
+        """
+        now = snapshot_segment(reader, stream)
+        self.to_known_segments(now.end - 1)
+        self.to(now, uuid.uuid4().hex, lets_go=lets_go, reader=reader)
+        self.forget_marks()
+
+    def to_known_segments(self, flushed: int) -> None:
+        """Archive all up to the last moment at which the objects are known, each in a block of its own."""
+        for segment in self._known_segments(flushed):
+            self.to(segment, uuid.uuid4().hex)
+
+    def forget_marks(self) -> None:
+        """Remove what marks have told that are archived."""
+        marks.forget(self._job.store, self._marks, self._newest().block)
+
+    def foreseen(self, now: Segment) -> dict[str, str]:
+        """Return the tables that need a snapshot, each with the reason, where nothing is to be read before that.
+
+        What the log alone tells, such as of a column that cannot be told, is not foreseen. Tables that could not be
+        read in a snapshot either are left out.
+        """
+        if now.end - self._position() > WINDOW_BYTES:
+            return {}
+        return _startable(self._waiting(now, self._compared(now, self._before())))
+
+    def _known_segments(self, flushed: int) -> Iterator[Segment]:
+        """Yield what ends where a full backup was taken since, or a mark set that has read the objects."""
+        found: list[tuple[int, Placed | MarkRecord]] = [(to_of(placed.block), placed) for placed in self._mine()]
+        self._marks = marks.pending(self._job.store, self._source)
+        found += [(parse_position(each.position), each) for each in self._marks.values() if each]
+        for end, known in sorted(found, key=lambda each: each[0]):
+            if self._position() < end <= flushed and (segment := self._segment(known)) is not None:
+                yield segment
+
+    def _segment(self, known: Placed | MarkRecord) -> Segment | None:
+        """Return the segment that ends with a full backup or a mark; None where that does not tell what is there."""
+        last = self._newest().block
+        if isinstance(known, MarkRecord):
+            return mark_segment(self._job, self._source, last, known) if known.follows(last) else None
+        block = known.block
+        if block.kind != "snapshot" or block.stream is None or not block.covers.exact:
+            return None
+        return Segment(to_of(block), block.covers.to_time, known_cut(self._job, block), block.stream)
+
+    def _before(self) -> Catalog:
+        """Return what the objects were where the archive's changes end; read once for each block."""
+        last = self._newest().block
+        if self._catalog is None or self._catalog[0] != last.catalog.path:
+            self._catalog = last.catalog.path, known_cut(self._job, last).catalog
+        return self._catalog[1]
+
+    def _compared(self, segment: Segment, before: Catalog) -> Following:
+        last = self._newest().block
+        begins = last.is_cut and self._archive.state.format >= BORN_IN
+        return compare(segment, self._followed_here(last), before, begins=begins)
+
+    def to(self, segment: Segment, block: str, *, lets_go: bool = True, reader: SnapshotReader | None = None) -> None:
+        """Archive window after window until the segment's end is reached.
+
+        :param lets_go: of the last one's log; else who waits for its quorum does that, or the next backup.
+        :param reader: reads the tables that begin anew in the snapshot that the segment ends with.
+        """
+        before = self._before()
+        following = self._compared(segment, before)
+        is_told = _is_told(self._newest().block, segment)
+        if is_told and following.until_changed.keys() - following.followed.keys():
+            self._to_first_change(segment, following)
+            is_told = False
+        last = self._newest()
+        room = WINDOW_BYTES
+        while True:
+            stretches = self._next(segment.end, room, block)
+            windows = self._read(stretches, before, segment, following)
+            if windows is None:
+                self._at_once = 1
+                continue
+            if is_told and any(window.uncertain for window in windows):
+                self._to_first_change(segment, following)
+                is_told, last, block = False, self._newest(), uuid.uuid4().hex
+                continue
+            for stretch, window in zip(stretches, windows, strict=True):
+                at = self._position()
+                if stretch.start is not None and parse_position(window.to_position) <= at:
+                    continue  # the transaction that ends the one before reaches as far
+                if stretch.start is not None and window.first and parse_position(window.first) < at:
+                    break  # it is archived: the windows have not met where they should
+                following = following.without(window.uncertain, segment.cut.catalog)
+                is_last = parse_position(window.to_position) >= segment.end
+                end = self._end(window, segment, following, reader) if is_last else None
+                self._archive_window(stretch.block, window, segment, last.block, following, end, lets_go=lets_go)
+                following = replace(following, born=())
+                if end:
+                    self._to_begin = end.to_begin
+                    return
+                room = _room(room, window, parse_position(stretch.upto) - at if len(stretches) > 1 else None)
+                if window.bounded or window.uncertain:
+                    break  # what was read beside it is not what follows, or is of tables that cannot be followed
+            block = uuid.uuid4().hex
+
+    def _to_first_change(self, segment: Segment, following: Following) -> None:
+        """Archive all up to the first transaction that changes a definition, with the tables that start over for it.
+
+        The log tells of it: up to there, all tables are what they were.
+
+        :param following: for the whole segment.
+        """
+        last = self._newest().block
+        known = last.stream.not_followed if last.stream else {}
+        until = Following(following.until_changed, known, ())
+        unchanged = replace(segment, cut=known_cut(self._job, last))
+        room = WINDOW_BYTES
+        while True:
+            upto = show_position(min(self._position() + room, segment.end))
+            window = self._commit_unchanged(upto, segment, unchanged, until)
+            if window is None:
+                return
+            room = _room(room, window, None)
+
+    def _commit_unchanged(
+        self, upto: str, segment: Segment, unchanged: Segment, following: Following
+    ) -> FinishedWindow | None:
+        """Archive a window in which no definition is changed, or what of it is before that.
+
+        :param unchanged: the same segment with the objects of its beginning.
+        :return: None where nothing of this kind is to follow.
+        """
+        at, block, last = self._position(), uuid.uuid4().hex, self._newest().block
+        (window,) = self._read([Stretch(block, upto)], unchanged.cut.catalog, unchanged, following) or (None,)
+        defined = window.defined if window else ()
+        if window and defined and parse_position(defined[0]) > at:
+            block = uuid.uuid4().hex
+            (window,) = self._read([Stretch(block, defined[0])], unchanged.cut.catalog, unchanged, following) or (None,)
+        elif defined or (window and parse_position(window.to_position) >= segment.end):
+            return None
+        if window is None or window.uncertain:
+            return None
+        self._archive_window(block, window, segment, last, following, None)
+        return None if defined else window
+
+    def _archive_window(
+        self,
+        block: str,
+        window: FinishedWindow,
+        segment: Segment,
+        last: Block,
+        following: Following,
+        end: SegmentEnd | None,
+        *,
+        lets_go: bool = True,
+    ) -> None:
+        """Commit a window, and give its log back, which of the last one somebody else may do."""
+        self._commit(window, show_position(self._position()), block, segment, last, following, end)
+        if lets_go or end is None:
+            self._let_go()
+
+    def _next(self, end: int, room: int, block: str) -> list[Stretch]:
+        """Cut what is next of the log into windows that are read at a time: the first by the slot, others by copies.
+
+        :param end: position where the segment ends, which a transaction may have overstepped.
+        :param room: bytes of log of one window, at most.
+        :param block: id of the first one's block.
+        """
+        at = self._position()
+        left = max(end - at, 0)
+        count = max(1, min(self._at_once, left * _LEAST_SHARE // WINDOW_BYTES))
+        room = min(room, -(-left // count))
+        *cuts, end = [min(at + number * room, at + left) for number in range(1, count + 1)]
+        # Who ends in the header of a page reads the record behind that, and who begins there does, too.
+        ends = sorted({end, *(cut for cut in map(between_records, cuts) if cut > at)})
+        beside = [
+            Stretch(uuid.uuid4().hex, upto=show_position(upto), start=show_position(start))
+            for start, upto in pairwise(ends)
+        ]
+        return [Stretch(block, upto=show_position(ends[0])), *beside]
+
+    def _mine(self) -> list[Placed]:
+        return [each for each in told(self._archive.state, self._source) if each.block.stream]
+
+    def _newest(self) -> Placed:
+        tip = stream_tip(self._archive.state, self._source)
+        if tip is None:
+            raise HoldfastError("this archive follows no stream of the source: start the backup again")
+        return tip
+
+    def _followed_here(self, last: Block) -> dict[int, int]:
+        """Return the tables of which everything up to here is in the archive, each with its publication entry."""
+        found = dict(last.stream.followed) if last.stream else {}
+        for placed in self._mine():
+            block = placed.block
+            if block.kind == "snapshot" and block.stream and to_of(block) == self._position():
+                begun = {int(table.id) for table in block.tables}
+                found.update((oid, entry) for oid, entry in block.stream.followed.items() if oid in begun)
+        return found
+
+    def _position(self) -> int:
+        return parse_position(self._archive.state.streams[self._source])
+
+    def _read(
+        self, stretches: Sequence[Stretch], before: Catalog, segment: Segment, following: Following
+    ) -> list[FinishedWindow] | None:
+        """Read windows at the same time; None: some could not be read, which may be due to that."""
+        reader = ChangeReader(
+            self._job.store,
+            self._address,
+            stream=segment.stream.slot,
+            source=self._source,
+            before=before,
+            after=segment.cut.catalog,
+            followed=frozenset(following.followed),
+            most_changes=_MOST_CHANGES,
+            max_value_bytes=max_value_bytes(),
+            packs=self._archive.state.format >= PACKED_SINCE,
+            refuse_above=INLINE_CHANGES if self._job.is_bounded else None,
+        )
+        try:
+            self._job.claim(0)  # no stored files: what is read of the log has a bound of its own
+            return self._job.map("reading changes", stretches, reader, estimated_rows=0)
+        except TooMuchError as error:
+            raise SparkNeededError(sentence(error)) from error
+        except SparkEndedError:
+            raise
+        except HoldfastError as error:
+            if len(stretches) == 1:
+                raise
+            self._job.check()
+            self._job.say(
+                f"from here on one window is read at a time, since of two one could not be: {sentence(error)}"
+            )
+            return None
+
+    def _commit(
+        self,
+        window: FinishedWindow,
+        at: str,
+        block: str,
+        segment: Segment,
+        last: Block,
+        following: Following,
+        end: SegmentEnd | None,
+    ) -> None:
+        """Commit a window, and with it the snapshot of what begins anew where it ends.
+
+        :param last: the block before the segment.
+        :param end: the segment ends with it; else its schema is told as that from before the segment.
+        """
+        reached = segment if end else None
+        before = self._newest().block.covers.to_time
+        time = reached.at if reached else window.transactions.last_time if window.transactions else before
+        cut = reached.cut if reached else known_cut(self._job, last)
+        stream = last.stream if reached is None else reached.stream
+        if stream is None:
+            raise HoldfastError("this archive follows no stream of the source: start the backup again")
+        added = Block(
+            id=block,
+            kind="changes",
+            run=self._job.run,
+            source=last.source.model_copy(
+                update={"version": str(cut.catalog.server_version), "database_oid": self._database_oid}
+            ),
+            covers=Coverage(
+                from_position=at,
+                to_position=window.to_position,
+                from_time=before,
+                to_time=max(before, time),
+            ),
+            tables=window.tables,
+            packs=window.packs,
+            catalog=cut.catalog_file,
+            schema_dump=cut.schema_dump,
+            sequences=segment.cut.sequences,  # never those from before: a restored sequence must not go back
+            schema_version=cut.version,
+            schema_digest=cut.digest,
+            not_included=cut.not_included,
+            whole=last.whole,
+            stream=stream.model_copy(
+                update={
+                    "position": at,
+                    "opened": False,
+                    "followed": following.followed,
+                    "not_followed": following.not_followed,
+                    **cut.seen._asdict(),
+                    "born": following.born,
+                    "dropped": following.dropped if reached else (),
+                    "waiting": end.waiting if end else last.stream.waiting if last.stream else {},
+                }
+            ),
+            transactions=window.transactions,
+            marks=window.marks,
+            ddl=window.ddl,
+            defined=window.defined,
+            is_cut=reached is not None,
+            schema_since=reached.since if reached else "",
+        )
+        with connect(self._address) as session:
+            streams.check_unchanged(session, stream.slot, stream.publication_oid, at)
+        self._job.log.progress("committing", rows=self.rows, size=self.size)
+        begun = (end.restarted.block(added, segment, following, end.waiting),) if end and end.restarted else ()
+        if self._archive.state.log is None:
+            self._add(added, *begun)
+            return
+        self._add(added)
+        for each in begun:  # each entry of an update log brings one block, which counts before the next one does
+            self._let_go()
+            self._add(each)
+
+    def _add(self, *blocks: Block) -> None:
+        """Add blocks to the archive by one commit."""
+        change = Change(kind="backup", add=blocks)
+        try:
+            self._archive.add(lambda state: change, check=self._job.check, fence=self._job.locks.fence)
+        except RefusedError:
+            # The last request of a driver that was killed may come late.
+            if blocks[0].id not in self._archive.state.blocks:
+                raise
+        self._done += [each for each in blocks if each.kind == "changes"]
+
+    def _let_go(self) -> None:
+        """Give the log back that is archived, once that counts."""
+        stream = self._done[-1].stream
+        if stream:
+            end = self._done[-1].covers.to_position
+            until_kept(self._archive, self._source, end, check=self._job.check, say=self._job.say)
+            with connect(self._address) as session:
+                streams.advance(session, stream.slot, end)
+
+    @property
+    def rows(self) -> int:
+        """Return how many changes were archived."""
+        return sum(block.rows for block in self._done)
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes were stored."""
+        return sum(block.size for block in self._done)
+
+    def _committed(self) -> list[Placed]:
+        """Return what this run has committed; this job may be its second part."""
+        return [placed for placed in self._mine() if placed.block.run == self._job.run]
+
+    def summary(self) -> dict[str, Any]:
+        """Return what is told of the whole run."""
+        committed = self._committed()
+        blocks = [placed.block for placed in committed]
+        last = max(committed, key=lambda each: (each.number, each.block.kind == "changes"))
+        waiting = last.block.stream.waiting if last.block.stream else {}
+        told: dict[str, Any] = {
+            "commit": last.number,
+            **summary(last.block),
+            "kind": "changes",
+            "rows": sum(block.rows for block in blocks),
+            "bytes": sum(block.size for block in blocks),
+            "transactions": sum(block.transactions.count for block in blocks if block.transactions),
+            "commits": len({placed.number for placed in committed}),
+            "seconds": round(self._job.log.elapsed_s, 3),
+            "waiting": [each.model_dump(mode="json") for each in waiting.values()],
+        }
+        if begun := [table.label for block in blocks if block.supplement for table in block.tables]:
+            return {**told, "begun": begun}
+        return {**told, "to_begin": dict(self._to_begin)}
+
+    def _end(
+        self, window: FinishedWindow, segment: Segment, following: Following, reader: SnapshotReader | None
+    ) -> SegmentEnd:
+        """Take snapshots of the tables that start over where a segment ends; those of which that fails wait on."""
+        waiting = self._waiting(segment, following)
+        if reader is None:
+            return SegmentEnd({} if self._postponed else _startable(waiting), waiting)
+        tables = [
+            table for table in segment.cut.catalog.with_rows() if table.oid in waiting and not waiting[table.oid].act
+        ]
+        if not tables:
+            return SegmentEnd({}, waiting)
+        if why := why_not_joined(window, reader):
+            return SegmentEnd({}, put_off(waiting, tables, Postponed(reason=why)))
+        try:
+            pieces = reader.read(tables)
+        except SparkEndedError:
+            raise
+        except (HoldfastError, psycopg.Error) as error:
+            self._job.check()
+            return SegmentEnd({}, put_off(waiting, tables, Postponed.by(error)))
+        read = {table.oid for table in tables}
+        left = {oid: each for oid, each in waiting.items() if oid not in read}
+        return SegmentEnd({}, left, Restarted(reader, tuple(tables), tuple(pieces)))
+
+    def _waiting(self, segment: Segment, following: Following) -> dict[int, Waiting]:
+        """Return the tables that need a snapshot where a segment ends."""
+        now = segment.cut.catalog
+        restart = tables_to_restart(self._job.store, following, now, lambda: self._chain().snapshots)
+        return as_waiting(now, restart, self._newest().block, self._postponed)
+
+    def _chain(self) -> Chain:
+        """Return the chain that the next changes are joined to."""
+        tip = self._newest()
+        every = chains(self._archive.state, self._source)
+        return next(chain for chain in every if tip in (*chain.changes, *chain.snapshots))
+
+
+def _startable(waiting: Mapping[int, Waiting]) -> dict[str, str]:
+    """Return the tables that a snapshot may help, by name, each with the reason."""
+    return {each.table: each.reason for each in waiting.values() if not each.act}

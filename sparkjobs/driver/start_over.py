@@ -1,0 +1,159 @@
+"""Tables that start over in an incremental backup: with a snapshot of their own, joined to the changes up to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.archive.files.data_files import read_file
+from holdfast.archive.format.model import Waiting
+from holdfast.archive.history.table_bases import Live
+from holdfast.common.lsn import parse_position
+from holdfast.point_in_time.recovery_target import fits
+from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.snapshot.preconditions import table_obstacles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.model import Block
+    from holdfast.archive.format.resume import FinishedPiece
+    from holdfast.operations.backup_decision import Postponed
+    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.storage import ObjectStore
+    from sparkjobs.driver.segments import Following, Segment
+    from sparkjobs.driver.snapshot_reader import SnapshotReader
+    from sparkjobs.tasks.changes import FinishedWindow
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """Tables that were read in a snapshot, and what came of it."""
+
+    reader: SnapshotReader
+    tables: tuple[Table, ...]
+    pieces: tuple[FinishedPiece, ...]
+
+    def block(self, changes: Block, segment: Segment, following: Following, waiting: Mapping[int, Waiting]) -> Block:
+        """Return the block of these tables' rows.
+
+        :param changes: the block that is committed with it, and ends at the snapshot; `segment` ends there, too.
+        :param waiting: the tables that still have no snapshot.
+        """
+        stream = segment.stream
+        oids, labels = {table.oid for table in self.tables}, {table.label for table in self.tables}
+        left = {
+            label: reason
+            for label, reason in following.not_followed.items()
+            if label not in labels or label in stream.not_followed
+        }
+        joined = stream.model_copy(
+            update={
+                "position": changes.covers.to_position,
+                "opened": False,
+                "followed": {
+                    **following.followed,
+                    **{oid: entry for oid, entry in stream.followed.items() if oid in oids},
+                },
+                "not_followed": left,
+                **segment.cut.seen._asdict(),
+                "born": (),
+                "waiting": waiting,
+            }
+        )
+        return self.reader.describe(self.pieces, joined, supplement=True)
+
+
+@dataclass(frozen=True)
+class SegmentEnd:
+    """Tables without a fitting snapshot where a segment of the log ends.
+
+    :param to_begin: those that the run takes a snapshot of next, by `schema.name`, each with the reason.
+    :param waiting: all that have none yet, by oid.
+    :param restarted: those that start over here.
+    """
+
+    to_begin: Mapping[str, str]
+    waiting: Mapping[int, Waiting]
+    restarted: Restarted | None = None
+
+
+def tables_to_restart(
+    store: ObjectStore, following: Following, now: Catalog, snapshots: Callable[[], Iterable[Placed]]
+) -> dict[int, str]:
+    """Return the tables that need a snapshot, by oid, each with the reason: they have none, or theirs does not fit.
+
+    What cannot be followed has its rows of its last snapshot at every moment, as long as they fit it.
+
+    :param snapshots: returns those that the next changes are joined to; asked where it depends on them.
+    """
+    reasons = following.not_followed
+    found = {table.oid: reasons[table.label] for table in now.tables if table.label in following.to_begin}
+    left = reasons.keys() - set(following.to_begin)
+    if not left:
+        return found
+    live = Live()
+    for placed in snapshots():
+        live.add(placed)
+    before: dict[str, Catalog] = {}
+    for table in now.with_rows():
+        known = live.tables.get(str(table.oid))
+        if known is None or table.label not in left:
+            continue
+        file = known[1].block.catalog
+        if file.path not in before:
+            before[file.path] = Catalog.model_validate_json(read_file(store, file))
+        if not fits(before[file.path], now, table):
+            found[table.oid] = reasons[table.label]
+    return found
+
+
+def as_waiting(
+    now: Catalog, restart: Mapping[int, str], last: Block, postponed: Postponed | None
+) -> dict[int, Waiting]:
+    """Return tables that need a snapshot as ones that wait for it, by oid, each with what is in its way.
+
+    :param restart: as `tables_to_restart` returned them.
+    :param last: the block before: since when they wait.
+    :param postponed: what is in the way of all.
+    """
+    known = last.stream.waiting if last.stream else {}
+    found = {}
+    for table in now.with_rows():
+        if table.oid not in restart:
+            continue
+        obstacles = "; ".join(str(each) for each in table_obstacles(table))
+        why = obstacles or (postponed.reason if postponed else "")
+        found[table.oid] = Waiting(
+            table=table.label,
+            since=known[table.oid].since if table.oid in known else last.covers.to_time,
+            reason=_joined(restart[table.oid], why),
+            act=bool(obstacles) or (postponed is not None and postponed.act),
+        )
+    return found
+
+
+def put_off(waiting: Mapping[int, Waiting], tables: Sequence[Table], why: Postponed) -> dict[int, Waiting]:
+    """Return the tables that wait, of which some could not start over now."""
+    oids = {table.oid for table in tables}
+    return {
+        oid: each.model_copy(update={"reason": _joined(each.reason, why.reason), "act": why.act})
+        if oid in oids
+        else each
+        for oid, each in waiting.items()
+    }
+
+
+def why_not_joined(window: FinishedWindow, reader: SnapshotReader) -> str:
+    """Return why a snapshot cannot be joined to a window that was to end with it; "" where it can."""
+    snapshot = reader.snapshot
+    if not snapshot.exact:
+        return snapshot.note
+    if parse_position(window.to_position) != parse_position(snapshot.position):
+        return f"a transaction lies across the snapshot's position {snapshot.position}"
+    return ""
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))

@@ -1,0 +1,353 @@
+"""The work of a task that archives changes: one window of a stream to files in the archive."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.archive.files.blocks import write_parquet
+from holdfast.archive.files.packs import Loose, make_pack
+from holdfast.archive.format.model import Mark, TableRecord, Transactions
+from holdfast.common.lsn import show_position
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.logical.changes import TRANSACTIONS, WindowRequest, read_window
+from sparkjobs.tasks.packing import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+
+    from holdfast.archive.files.data_files import Writable
+    from holdfast.archive.format.model import FileRecord
+    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.sources.postgresql.logical.changes import ChangeBatch, Window
+    from holdfast.sources.postgresql.logical.relation_schema import ChangeForm
+    from holdfast.storage import ObjectStore
+
+    Reporter = Callable[[int, int], None]
+
+_FILE_BYTES = 64 << 20
+"""Of a table's changes in memory, as Arrow: so many make a file."""
+
+_MOST_BYTES = 128 << 20
+"""Of all tables' changes in memory: above this the largest become files, until half is free."""
+
+_COLUMN_BYTES = 512
+"""What a column of a batch takes in memory beside its values."""
+
+_STORED_AT_ONCE = 8
+"""Small files, of which the store's answer is what takes long."""
+
+_MOST_BEHIND = 4 * _STORED_AT_ONCE
+
+_SMALL_BYTES = 1 << 20
+"""Of a table's changes in memory: no more of them go into a pack."""
+
+_PACKED_FROM = 16
+"""More tables with few changes than this are stored in packs."""
+
+_PACK_BYTES = 4 << 20
+"""Of changes in memory, in a pack of up to a hundred tables."""
+
+_MOST_BATCHES = 64
+"""Of a table, before they are made one: many small ones take more than what is in them."""
+
+
+@dataclass(frozen=True)
+class FinishedWindow:
+    """What was archived of a window.
+
+    :param to_position: the changes of every transaction whose commit record starts before it are in the files.
+    :param tables: one for each form of each table, those of a table in order; `packs`: what files of theirs are in.
+    :param transactions: None where none has changes of followed tables, or marks.
+    :param ddl: positions of commits with which tables were seen to have other columns than before.
+    :param defined: positions of commits that changed definitions, where the log tells of these.
+    :param uncertain: oids of tables with a column that could not be told: they need a new snapshot.
+    :param messages: how many the server sent; `bounded`: their number may have ended the window.
+    :param first: position of the commit record of the first one of `transactions`.
+    """
+
+    first: str | None
+    to_position: str
+    tables: tuple[TableRecord, ...]
+    packs: tuple[FileRecord, ...]
+    transactions: Transactions | None
+    marks: tuple[Mark, ...]
+    ddl: tuple[str, ...]
+    defined: tuple[str, ...]
+    uncertain: frozenset[int]
+    messages: int
+    bounded: bool
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The part of the log that is one window.
+
+    :param block: id of the block the files are for.
+    :param upto: position; transactions whose commit record starts before it are read.
+    :param start: position; those whose commit record starts before it are left out, by a copy of the slot.
+        None: where the slot is.
+    """
+
+    block: str
+    upto: str
+    start: str | None = None
+
+
+class ChangeReader:
+    """The work of a Spark task: read a window of a stream and write what changed to files.
+
+    It holds 128 MiB of changes at most, 64 MiB more that are being written, and one batch of messages, however many
+    tables have changed and however large a transaction is. Travels in the task's closure, with password and store
+    settings.
+
+    :param stream: the name of the slot and of its publication.
+    :param most_changes: end with the transaction that brings the messages to this; None: no bound.
+    :param source: its name in the archive.
+    :param before, after: the catalog of the cut before these changes, and that of now or later.
+    :param followed: oids of the tables whose changes are archived.
+    :param packs: many small files may become few objects.
+    :param refuse_above: messages, at most; more end the task (`TooMuchError`); None: any number.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        address: Address,
+        *,
+        stream: str,
+        most_changes: int | None,
+        source: str,
+        before: Catalog | None,
+        after: Catalog | None,
+        followed: frozenset[int],
+        max_value_bytes: int,
+        packs: bool,
+        refuse_above: int | None = None,
+    ) -> None:
+        self._packs = packs
+        self._store = store
+        self._address = address
+        self._source = source
+        self._request = partial(
+            WindowRequest,
+            slot=stream,
+            publication=stream,
+            most_changes=most_changes,
+            followed=followed,
+            before=before,
+            after=after,
+            max_value_bytes=max_value_bytes,
+            refuse_above=refuse_above,
+        )
+
+    def __call__(self, item: Stretch, report: Reporter) -> Iterator[FinishedWindow]:
+        """Read a window and yield what was archived, once the store has acknowledged its files."""
+        with ArrowSession(self._address) as session, ThreadPoolExecutor(_STORED_AT_ONCE, "write") as pool:
+            window = read_window(session, self._address, self._request(start=item.start, upto=item.upto))
+            folder = f"data/{self._source}/{{}}/changes/{item.block}"
+            files = _Files(self._store, pool, folder, report, packs=self._packs)
+            with closing(iter(window)) as batches:
+                for batch in batches:
+                    files.add(batch)
+                    del batch
+            yield self._finished(item.block, window.end, files.finish(), tuple(files.packs))
+
+    def _finished(
+        self, block: str, window: Window, tables: tuple[TableRecord, ...], packs: tuple[FileRecord, ...]
+    ) -> FinishedWindow:
+        return FinishedWindow(
+            first=show_position(window.transactions[0]["lsn"][0].as_py()) if window.transactions else None,
+            to_position=window.to_position,
+            tables=tables,
+            packs=packs,
+            transactions=self._transactions(block, window) if window.transactions else None,
+            marks=tuple(Mark(name=each.name, position=each.position, at=each.at) for each in window.marks),
+            ddl=window.ddl,
+            defined=window.defined,
+            uncertain=window.uncertain,
+            messages=window.messages,
+            bounded=window.bounded,
+        )
+
+    def _transactions(self, block: str, window: Window) -> Transactions:
+        stem = f"data/{self._source}/transactions/changes/{block}/00000"
+        (file,) = write_parquet(self._store, stem, TRANSACTIONS, window.transactions, key="lsn")
+        times = pc.min_max(pa.chunked_array([batch.column("committed_at") for batch in window.transactions])).as_py()
+        return Transactions(file=file, count=file.rows, first_time=times["min"], last_time=times["max"])
+
+
+@dataclass
+class _Pile:
+    """Changes of one form of a table that are not written yet, and what was written of it.
+
+    :param size: bytes it takes in memory.
+    """
+
+    form: ChangeForm
+    first: int
+    last: int
+    rows: int = 0
+    size: int = 0
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    files: list[FileRecord] = field(default_factory=list)
+
+    def add(self, batch: ChangeBatch) -> None:
+        self.batches.append(batch.rows)
+        if len(self.batches) >= _MOST_BATCHES:
+            self.batches = pa.Table.from_batches(self.batches).combine_chunks().to_batches()
+        self.size = sum(each.nbytes + _COLUMN_BYTES * each.num_columns for each in self.batches)
+        self.rows += batch.rows.num_rows
+        self.last = batch.last
+
+    def record(self) -> TableRecord:
+        form = self.form
+        return TableRecord(
+            id=str(form.oid),
+            table_schema=form.table_schema,
+            name=form.name,
+            rows=self.rows,
+            digest="",
+            files=tuple(self.files),
+            columns=tuple(column.to_dict() for column in form.columns),
+            key=form.key,
+            first=show_position(self.first),
+            last=show_position(self.last),
+        )
+
+
+@dataclass(frozen=True)
+class _Lot:
+    """What was taken from a pile to be written.
+
+    :param stem: of its files.
+    """
+
+    pile: _Pile
+    stem: str
+    batches: list[pa.RecordBatch]
+
+    def write(self, store: Writable) -> list[FileRecord]:
+        form = self.pile.form
+        key = form.columns[form.key_places[0]].name if form.key else None
+        return list(write_parquet(store, self.stem, form.schema, self.batches, key=key))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The files that lots have become, and the pack that they are in, if they are."""
+
+    files: Sequence[tuple[_Pile, list[FileRecord]]]
+    pack: FileRecord | None = None
+
+
+class _Files:
+    """Collects the changes of each table and has them written while others are decoded.
+
+    :param folder: of a table's files, with {} for its oid.
+    :param packs: those that have been stored.
+    """
+
+    def __init__(
+        self, store: ObjectStore, pool: ThreadPoolExecutor, folder: str, report: Reporter, *, packs: bool
+    ) -> None:
+        self.packs: list[FileRecord] = []
+        self._may_pack = packs
+        self._store = store
+        self._pool = pool
+        self._folder = folder
+        self._report = report
+        self._piles: list[_Pile] = []
+        self._open: dict[int, _Pile] = {}
+        self._numbers: dict[int, int] = {}
+        self._size = 0
+        self._behind: deque[tuple[Future[_Stored], int]] = deque()
+
+    def add(self, batch: ChangeBatch) -> None:
+        """Take changes; those of a table come in order."""
+        oid = batch.form.oid
+        pile = self._open.get(oid)
+        if pile is None or pile.form != batch.form:
+            pile = self._open[oid] = _Pile(batch.form, batch.first, batch.last)
+            self._piles.append(pile)
+        self._size -= pile.size
+        pile.add(batch)
+        self._size += pile.size
+        if pile.size >= _FILE_BYTES:
+            self._write(pile)
+        if self._size >= _MOST_BYTES:
+            self._write(*self._largest(self._size - _MOST_BYTES // 2))
+
+    def finish(self) -> tuple[TableRecord, ...]:
+        """Write what is left, wait, and return what there is of each form."""
+        self._piles.sort(key=lambda pile: pile.form.oid)
+        self._write(*self._piles)
+        while self._behind:
+            self._settle()
+        return tuple(pile.record() for pile in self._piles)
+
+    def _largest(self, size: int) -> list[_Pile]:
+        """Return the largest piles that are together of a size, in the order of all."""
+        piles = sorted(self._piles, key=lambda pile: pile.size, reverse=True)
+        count = bisect_left([*accumulate(pile.size for pile in piles)], size) + 1
+        return sorted(piles[:count], key=lambda pile: pile.form.oid)
+
+    def _write(self, *piles: _Pile) -> None:
+        """Begin to store what is in some piles; where many are small these are packed, neighbours together."""
+        small = [pile for pile in piles if pile.batches and pile.size <= _SMALL_BYTES]
+        if self._may_pack and len(small) > _PACKED_FROM:
+            for some in pack(small, lambda pile: pile.size, room=_PACK_BYTES):
+                self._begin(self._store_pack, some)
+        for pile in piles:
+            if pile.batches:
+                self._begin(self._store_alone, [pile])
+
+    def _begin(self, store: Callable[[list[_Lot]], _Stored], piles: Sequence[_Pile]) -> None:
+        """Begin to store what is in some piles, once there is room for it beside what is being stored."""
+        size = sum(pile.size for pile in piles)
+        while self._behind and (
+            len(self._behind) >= _MOST_BEHIND or size + sum(each for _, each in self._behind) > _FILE_BYTES
+        ):
+            self._settle()
+        self._size -= size
+        self._behind.append((self._pool.submit(store, [self._take(pile) for pile in piles]), size))
+
+    def _take(self, pile: _Pile) -> _Lot:
+        oid = pile.form.oid
+        number = self._numbers[oid] = self._numbers.get(oid, -1) + 1
+        lot = _Lot(pile, f"{self._folder.format(oid)}/{number:05d}", pile.batches)
+        pile.batches, pile.size = [], 0
+        return lot
+
+    def _store_alone(self, lots: list[_Lot]) -> _Stored:
+        return _Stored([(lot.pile, lot.write(self._store)) for lot in lots])
+
+    def _store_pack(self, lots: list[_Lot]) -> _Stored:
+        loose = Loose()
+        made = [(lot.pile, lot.write(loose)) for lot in lots]
+        files = [(file, loose.files[file.path]) for _, some in made for file in some]
+        packed = make_pack(self._folder.format("packs"), files)
+        with self._store.open_write(packed.record.path) as target:
+            target.write(packed.body)
+        return _Stored([(pile, [packed.part(file) for file in some]) for pile, some in made], packed.record)
+
+    def _settle(self) -> None:
+        """Wait until the oldest of what is being stored is, and tell of it."""
+        write, _ = self._behind.popleft()
+        stored = write.result()
+        self.packs += [stored.pack] if stored.pack else []
+        for pile, files in stored.files:
+            pile.files += files
+            for file in files:
+                self._report(file.rows, file.size)

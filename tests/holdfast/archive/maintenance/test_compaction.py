@@ -1,0 +1,429 @@
+"""Which blocks of changes are worth being joined, and what the joined block says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.format.model import (
+    Block,
+    Coverage,
+    FileRecord,
+    Hold,
+    Mark,
+    Part,
+    Stream,
+    TableRecord,
+    Transactions,
+)
+from holdfast.archive.history import restore_points
+from holdfast.archive.maintenance.compaction import (
+    CompactionPolicy,
+    Group,
+    check_format,
+    check_neighbours,
+    form_runs,
+    join,
+    join_transactions,
+    plan_compaction,
+)
+from holdfast.archive.maintenance.consolidation import moment_of, newest_cut, synthetic_block
+from holdfast.common.errors import DamagedError, RefusedError, UsageError
+from holdfast.common.lsn import parse_position, show_position
+from holdfast.config.archives_model import CompactionConfig
+from holdfast.storage import ObjectStore
+
+MakeBlock = Callable[..., Block]
+
+KB = 1000
+POLICY = CompactionPolicy(min_blocks=3, small_bytes=100 * KB, target_bytes=300 * KB, min_age=timedelta(minutes=10))
+
+
+class Writer:
+    """Commits blocks of a source, a minute and a position of 16 apart."""
+
+    def __init__(self, archive: Archive, block: MakeBlock, noon: datetime) -> None:
+        self.archive = archive
+        self._block = block
+        self.noon = noon
+        self.at = 0
+        self.end = 0
+        self.minute = 0
+        self.slot = "s"
+
+    def full(self, **more: object) -> str:
+        """Add a snapshot."""
+        stream = self._stream(opened=self.at == 0)
+        block = self._block(identity=f"full-{self._next}", position=self._position, at=self._now)
+        return self._add(block.model_copy(update={"stream": stream, "schema_version": "1", **more}))
+
+    def changes(self, size: int = KB, *, transactions: int = 0, **more: Any) -> str:
+        """Add changes with a file of so many bytes."""
+        name = f"changes-{self._next}"
+        start, since = self._position, self._now
+        stream = self._stream()
+        self.at += 16
+        self.end = self.at
+        self.minute += 1
+        count = more.pop("rows", 1)
+        table = TableRecord(
+            id="7", table_schema="shop", name="orders", rows=count, digest="", key=(1,), first=start, last=start,
+            files=(file(f"data/shop_db/7/changes/{name}/0.parquet", size, count),), columns=more.pop("columns", ()),
+        )  # fmt: skip
+        block = self._block(identity=name, position=self._position, at=self._now)
+        told = {
+            "kind": "changes",
+            "covers": Coverage(from_position=start, to_position=self._position, from_time=since, to_time=self._now),
+            "stream": stream,
+            "tables": (table,),
+            "schema_version": "1",
+            "transactions": self._transactions(name, transactions) if transactions else None,
+        }
+        return self._add(block.model_copy(update={**told, **more}))
+
+    def plan(self, policy: CompactionPolicy = POLICY, *, later: timedelta = timedelta(hours=1)) -> list[list[str]]:
+        """Return the groups, an hour after the last block."""
+        return [list(group.ids) for group in self.groups(policy, later=later)]
+
+    def groups(self, policy: CompactionPolicy = POLICY, *, later: timedelta = timedelta(hours=1)) -> tuple[Group, ...]:
+        return plan_compaction(self.archive.state, policy, self._now + later)
+
+    def compact(self, policy: CompactionPolicy = POLICY) -> list[str]:
+        """Join what is worth it, into files that are made up; return the new blocks."""
+        found = []
+        for group in self.groups(policy):
+            identity = f"joined-{self._next}-{group.ids[0]}"
+            tables = tuple(
+                run.record([file(f"data/shop_db/7/changes/{identity}/{run.number}.parquet", run.size, run.rows)])
+                for run in form_runs(group)
+            )
+            count = sum(each.head.transactions.count for each in group.blocks if each.head.transactions)
+            listed = file(f"data/shop_db/transactions/changes/{identity}/0.parquet", 10, count) if count else None
+            joined = join_transactions(group, listed)
+            block = join(group, identity=identity, run="run-3", tables=tables, transactions=joined)
+            change = Change(kind="compaction", add=(block,), remove=group.ids)
+            self.archive.add(lambda state, change=change: change, check=lambda: None, fence=None)  # type: ignore[misc]
+            found.append(identity)
+        return found
+
+    def consolidate(self, left_out: tuple[str, ...] = ()) -> None:
+        """Make a snapshot of the newest moment that is known, of no tables."""
+        cut = newest_cut(self.archive.state, "shop_db")
+        assert cut is not None
+        assert moment_of(self.archive.state, self.archive.store, cut).is_snapshot is False
+        name = f"made-{self._next}"
+        self._add(synthetic_block(cut, identity=name, run="run-4", tables=(), packs=(), left_out=left_out))
+
+    @property
+    def _next(self) -> int:
+        return self.archive.state.sequence + 1
+
+    @property
+    def _position(self) -> str:
+        return show_position(0x100 + self.at)
+
+    @property
+    def _now(self) -> datetime:
+        return self.noon + timedelta(minutes=self.minute)
+
+    def _stream(self, *, opened: bool = False) -> Stream:
+        position = show_position(0x100 + self.end)
+        return Stream(slot=self.slot, position=position, opened=opened, publication="s", publication_oid=1,
+                      followed={7: 70})  # fmt: skip
+
+    def _transactions(self, name: str, count: int) -> Transactions:
+        listed = file(f"data/shop_db/transactions/changes/{name}/0.parquet", 10, count)
+        return Transactions(file=listed, count=count, first_time=self._now, last_time=self._now)
+
+    def _add(self, block: Block) -> str:
+        self.archive.add(lambda state: Change(kind="backup", add=(block,)), check=lambda: None, fence=None)
+        return block.id
+
+
+def file(path: str, size: int, rows: int = 0) -> FileRecord:
+    return FileRecord(path=path, size=size, sha256="0" * 64, rows=rows)
+
+
+@pytest.fixture
+def writer(archive: Archive, block: MakeBlock, noon: datetime) -> Writer:
+    writer = Writer(archive, block, noon)
+    writer.full()
+    return writer
+
+
+def test_small_neighbours_are_joined_and_fewer_than_the_least_number_are_not(writer: Writer) -> None:
+    ids = [writer.changes(), writer.changes()]
+    assert writer.plan() == []
+    ids.append(writer.changes())
+    assert writer.plan() == [ids]
+
+
+def test_young_blocks_wait_by_the_stores_clock(writer: Writer) -> None:
+    ids = [writer.changes() for _ in range(5)]
+    assert writer.plan(later=timedelta(minutes=9, seconds=59)) == [ids[:-1]]
+    assert writer.plan(later=timedelta(minutes=10)) == [ids]
+    assert writer.plan(later=timedelta(minutes=-60)) == []
+
+
+def test_a_block_that_is_not_small_parts_its_neighbours(writer: Writer) -> None:
+    before = [writer.changes() for _ in range(3)]
+    writer.changes(100 * KB)
+    behind = [writer.changes() for _ in range(3)]
+    assert writer.plan() == [before, behind]
+
+
+def test_what_is_joined_is_no_larger_than_the_target(writer: Writer) -> None:
+    ids = [writer.changes(90 * KB) for _ in range(7)]
+    assert writer.plan() == [ids[:3], ids[3:6]]
+
+
+def test_a_block_holds_no_more_transactions_than_a_time_can_be_looked_up_among(writer: Writer) -> None:
+    ids = [writer.changes(transactions=400_000) for _ in range(8)]
+    assert writer.plan() == [ids[:5], ids[5:]]
+
+
+def test_blocks_before_and_behind_a_full_snapshot_stay_apart(writer: Writer) -> None:
+    before = [writer.changes() for _ in range(3)]
+    writer.full()
+    behind = [writer.changes() for _ in range(3)]
+    assert writer.plan() == [before, behind]
+
+
+def test_a_snapshot_of_single_tables_parts_nothing(writer: Writer) -> None:
+    ids = [writer.changes() for _ in range(2)]
+    writer.full(supplement=True)
+    ids.append(writer.changes())
+    assert writer.plan() == [ids]
+
+
+def test_a_full_snapshot_inside_of_a_block_parts_it_from_those_before(writer: Writer) -> None:
+    before = [writer.changes() for _ in range(3)]
+    writer.at += 8
+    writer.full()
+    writer.at -= 8
+    behind = [writer.changes() for _ in range(3)]
+    assert writer.plan() == [before, behind]
+
+
+def test_blocks_with_a_hole_between_them_stay_apart(writer: Writer) -> None:
+    before = [writer.changes() for _ in range(3)]
+    hole = writer.changes(100 * KB)
+    behind = [writer.changes() for _ in range(3)]
+    change = Change(kind="truncation", remove=(hole,))
+    writer.archive.add(lambda state: change, check=lambda: None, fence=None)
+    assert writer.plan() == [before, behind]
+
+
+def test_blocks_of_two_streams_stay_apart(writer: Writer) -> None:
+    before = [writer.changes() for _ in range(3)]
+    writer.slot = "another"
+    behind = [writer.changes() for _ in range(3)]
+    assert writer.plan() == [before, behind]
+
+
+def test_only_the_source_that_is_named_is_looked_at(writer: Writer) -> None:
+    ids = [writer.changes() for _ in range(3)]
+    now = writer.noon + timedelta(days=1)
+    (found,) = plan_compaction(writer.archive.state, POLICY, now, source="shop_db")
+    assert found.ids == tuple(ids)
+    assert plan_compaction(writer.archive.state, POLICY, now, source="another") == ()
+
+
+def test_what_was_joined_is_joined_again_only_with_as_much_as_it_is(writer: Writer) -> None:
+    for _ in range(10):
+        writer.changes()
+    (joined,) = writer.compact()
+    behind = [writer.changes() for _ in range(9)]
+    assert writer.plan() == [behind]
+    behind.append(writer.changes())
+    assert writer.plan() == [[joined, *behind]]
+
+
+def test_restore_points_stay_what_they_are_however_often_blocks_are_joined(writer: Writer) -> None:
+    for number in range(12):
+        mark = Mark(name=f"m{number}", position=show_position(0x100 + writer.at + 4), at=writer.noon)
+        ddl = (show_position(0x100 + writer.at + 2),)
+        version = str(number // 5)
+        writer.changes(transactions=2, marks=(mark,), is_cut=number % 3 == 0, schema_version=version, ddl=ddl)
+    for more in (0, 14):
+        for _ in range(more):
+            writer.changes()
+        before = restore_points.describe(writer.archive.state)
+        assert before["sources"][0]["intervals"][0]["schema_approximate"]
+        chain = restore_points.intervals(writer.archive.state, "shop_db")[0].chain
+        (identity,) = writer.compact(CompactionPolicy(min_blocks=2, min_age=timedelta(0)))
+        state = writer.archive.state
+        assert restore_points.describe(state) == before
+        after = restore_points.intervals(state, "shop_db")[0].chain
+        assert [(each.id, each.commit) for each in after.changes] == [(each.id, each.commit) for each in chain.changes]
+        assert {each.home for each in after.changes} == {identity}
+        assert [part.block.tables for part in state.blocks[identity].head.parts] == [()] * (12 + more)
+
+
+def test_a_restore_point_that_is_held_stays_one_when_its_block_is_joined(writer: Writer) -> None:
+    for _ in range(4):
+        writer.changes()
+    at = writer.noon + timedelta(minutes=2)
+    hold = Hold(id="h", source="shop_db", position="0/120", at=at, owner="audit", reason="2026", created=writer.noon)
+    writer.archive.add(lambda state: Change(kind="hold", holds=(hold,)), check=lambda: None, fence=None)
+    before = restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", "lsn:0/120")
+    assert writer.compact()
+    after = restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", "lsn:0/120")
+    assert set(writer.archive.state.holds) == {"h"}
+    assert (after.position, after.at, after.commit) == (before.position, before.at, before.commit)
+
+
+def test_changes_of_a_table_come_into_one_record_for_each_form_in_their_order(writer: Writer) -> None:
+    old, new = ({"name": "id"},), ({"name": "number"},)
+    for columns in (old, old, new, new, new, old):
+        writer.changes(10, rows=2, columns=columns)
+    (group,) = writer.groups()
+    runs = form_runs(group)
+    assert [(run.number, len(run.records), run.rows, run.size) for run in runs] == [
+        (0, 2, 4, 20),
+        (1, 3, 6, 30),
+        (2, 1, 2, 10),
+    ]
+    record = runs[1].record([file("a", 1, 5), file("b", 1, 1)])
+    assert (record.first, record.last) == (runs[1].records[0].first, runs[1].records[-1].last)
+    assert (record.rows, record.columns, record.key) == (6, new, (1,))
+
+
+def test_a_list_of_transactions_that_is_gone_costs_no_time_at_the_end_of_its_backup(writer: Writer) -> None:
+    identity = writer.changes(transactions=3)  # the list is told, and no file is written
+    state, store = writer.archive.state, writer.archive.store
+    covers = state.blocks[identity].head.covers
+    found = restore_points.resolve(state, store, "shop_db", covers.to_time.isoformat())
+    assert found.position == parse_position(covers.to_position)
+    with pytest.raises(DamagedError, match=r"transactions/changes/.* is missing"):
+        restore_points.resolve(state, store, "shop_db", (covers.to_time - timedelta(microseconds=1)).isoformat())
+
+
+def test_a_joined_block_covers_all_that_its_parts_did(writer: Writer) -> None:
+    first = writer.changes(transactions=3)
+    for _ in range(3):
+        last = writer.changes(transactions=1)
+    state = writer.archive.state
+    start, end = state.blocks[first].head, state.blocks[last].head
+    (identity,) = writer.compact()
+    joined = writer.archive.state.blocks[identity].block
+    assert joined.covers.from_position == start.covers.from_position
+    assert joined.covers.from_time == start.covers.from_time
+    assert (joined.covers.to_position, joined.covers.to_time) == (end.covers.to_position, end.covers.to_time)
+    assert joined.transactions is not None
+    assert joined.transactions.count == 6
+    assert isinstance(joined.parts[0], Part)
+    assert [part.commit for part in joined.parts] == [2, 3, 4, 5]
+    assert set(writer.archive.state.removed) == {part.block.id for part in joined.parts}
+
+
+def test_transactions_that_get_lost_are_noticed_before_a_commit(writer: Writer) -> None:
+    for _ in range(3):
+        writer.changes(transactions=2)
+    (group,) = writer.groups()
+    for listed in (None, file("short", 1, 5)):
+        with pytest.raises(DamagedError, match="transactions of shop_db were written where 6 are"):
+            join_transactions(group, listed)
+
+
+def test_a_group_is_not_joined_once_something_came_between(writer: Writer) -> None:
+    ids = [writer.changes() for _ in range(4)]
+    (group,) = writer.groups()
+    check_neighbours(writer.archive.state, group)
+    change = Change(kind="truncation", remove=(ids[0],))
+    writer.archive.add(lambda state: change, check=lambda: None, fence=None)
+    with pytest.raises(RefusedError, match="nothing was joined"):
+        check_neighbours(writer.archive.state, group)
+
+
+def test_a_group_is_not_joined_across_a_full_snapshot_that_has_come(writer: Writer) -> None:
+    for _ in range(2):
+        writer.changes()
+    end = writer.at
+    for _ in range(2):
+        writer.changes()
+    (group,) = writer.groups()
+    writer.at = end
+    writer.full()
+    with pytest.raises(RefusedError, match="a full backup came between"):
+        check_neighbours(writer.archive.state, group)
+
+
+def test_an_archive_of_format_1_has_to_be_migrated_first(store: ObjectStore) -> None:
+    with pytest.raises(RefusedError, match=r"holdfast migrate .* --to 2"):
+        check_format(Archive.create(store, name="old", number=1))
+
+
+def test_a_snapshot_that_is_made_behind_a_cut_leaves_the_end_of_the_interval_where_it_is(writer: Writer) -> None:
+    cut, last = writer.changes(), writer.changes(is_cut=False)
+    before = restore_points.describe(writer.archive.state)
+    writer.consolidate()
+    state = writer.archive.state
+    assert restore_points.describe(state) == before
+    found = restore_points.intervals(state, "shop_db")[0]
+    assert (found.placed.id, [placed.head.after for placed in found.snapshots]) == (last, [None, 2])
+    made = found.snapshots[-1].head
+    assert made.covers.to_position == state.blocks[cut].head.covers.to_position
+    writer.changes()
+    assert len(restore_points.intervals(writer.archive.state, "shop_db")) == 1
+
+
+def test_there_is_nothing_to_consolidate_without_changes_whose_end_is_known(writer: Writer) -> None:
+    assert newest_cut(writer.archive.state, "shop_db") is None
+    writer.changes(is_cut=False)
+    assert newest_cut(writer.archive.state, "shop_db") is None
+    ids = [writer.changes(), writer.changes(is_cut=False)]
+    found = newest_cut(writer.archive.state, "shop_db")
+    assert found is not None
+    assert found.id == ids[0]
+    writer.consolidate()
+    assert newest_cut(writer.archive.state, "shop_db") is None
+    assert newest_cut(writer.archive.state, "another") is None
+
+
+def test_a_snapshot_that_was_made_says_which_tables_were_left_out_by_choice(writer: Writer) -> None:
+    writer.changes()
+    writer.consolidate(left_out=("shop.logs",))
+    (*_, made) = writer.archive.state.blocks.values()
+    assert (made.head.whole, made.head.not_included) == (False, ("rows of shop.logs: not selected",))
+    (found,) = restore_points.intervals(writer.archive.state, "shop_db")
+    assert found.whole
+
+
+def test_what_a_snapshot_that_was_made_begins_with_may_go(writer: Writer) -> None:
+    ids = [writer.changes() for _ in range(3)]
+    writer.consolidate()
+    change = Change(kind="truncation", remove=("full-1", *ids))
+    writer.archive.add(lambda state: change, check=lambda: None, fence=None)
+    writer.changes()
+    (found,) = restore_points.intervals(writer.archive.state, "shop_db")
+    assert (found.first, found.last) == (0x130, 0x140)
+
+
+def test_blocks_before_and_behind_a_snapshot_that_was_made_stay_apart(writer: Writer) -> None:
+    before = [writer.changes() for _ in range(3)]
+    writer.consolidate()
+    behind = [writer.changes() for _ in range(3)]
+    assert writer.plan() == [before, behind]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"min_blocks": 1},
+        {"small_bytes": 0},
+        {"small_bytes": 2, "target_bytes": 1},
+        {"min_age": timedelta(seconds=-1)},
+    ],
+)
+def test_a_policy_that_cannot_be_meant_is_a_mistake(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="compaction"):
+        CompactionPolicy(**wrong)
+
+
+def test_the_defaults_of_the_configuration_are_those_of_the_policy() -> None:
+    assert CompactionPolicy.configured(CompactionConfig()) == CompactionPolicy()

@@ -1,0 +1,41 @@
+"""`holdfast replica` from one end to the other, by a store that is a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from holdfast.archive import Archive
+from holdfast.replication.log import schema
+from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.storage import ObjectStore
+from tests.support.command import RunCommand
+from tests.support.replicated import Replicas, replica_rows
+from tests.support.servers import create_database
+
+pytestmark = pytest.mark.usefixtures("log_address")
+
+
+@pytest.mark.service
+def test_replicas_follow_a_log_in_postgresql(
+    holdfast: RunCommand, filled: ObjectStore, tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.url(create_database(postgres).database)
+    monkeypatch.setenv(ENVIRONMENT, url)
+    monkeypatch.setenv(PASSWORD, postgres.password)
+    assert holdfast("replica", "add", "near", filled.url).code == 0
+    assert holdfast("replica", "add", "far", str(tmp_path / "far")).code == 0
+    with CoordinationStore.open(url) as coordination:
+        replicas = Replicas(tmp_path, coordination, Archive.open(filled).identity.id)
+        replicas.back_up("far")
+        count = coordination.run(lambda c: c.execute(sa.select(sa.func.count()).select_from(schema.entries)).scalar())
+    assert count == 1
+    done = holdfast("replica", "sync", "--all", "--store", url, "--json")
+    assert [(each["replica"], each["entries"]) for each in done.value["replicas"]] == [("far", 0), ("near", 1)]
+    assert replica_rows(holdfast)["near"]["entries_behind"] == 0
+    assert holdfast("replica", "trim", "--min-keep", "0", "--json").value["removed"] == 1
+    shown = holdfast("replica", "status")
+    assert postgres.password not in shown.out + shown.err

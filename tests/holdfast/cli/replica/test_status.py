@@ -1,0 +1,107 @@
+"""`holdfast replica status`: what it tells, as JSON and in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.work.leader_work import leading
+from tests.support.command import RunCommand
+from tests.support.replicated import Replicas, nothing, replica_rows
+
+pytestmark = pytest.mark.usefixtures("log_address")
+
+
+def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
+    two.back_up("near")
+    (archive,) = holdfast("replica", "status", "--json").value["archives"]
+    replicas = {row["name"]: row for row in archive.pop("replicas")}
+    store = two.state("near").log
+    assert store is not None
+    assert archive == {
+        "archive": two.archive,
+        "name": "shop",
+        "store": store.store,
+        "head": 1,
+        "log_start": 1,
+        "leader": None,
+        "leader_epoch": 0,
+        "leader_lease_s": 0.0,
+        "quorum_index": 0,
+        "pending_quorums": [],
+        "missing": [],
+    }
+    far = replicas["far"]
+    assert far.pop("seconds_behind") >= 0
+    assert 0 < far.pop("lease_s") <= 900
+    assert far.pop("active_until").endswith("Z")
+    assert far.pop("bytes_behind") == two.state("near").blocks[two.backups[-1]].size
+    assert far == {
+        "name": "far",
+        "url": str(two.folder / "far"),
+        "pointer": 1,
+        "entries_behind": 1,
+        "epoch": 1,
+        "active": True,
+        "lost": False,
+        "lost_reason": None,
+        "recovers_from": None,
+    }
+    assert (replicas["near"]["entries_behind"], replicas["near"]["pointer"]) == (0, 2)
+
+
+def test_the_status_is_told_in_words(holdfast: RunCommand, three: Replicas) -> None:
+    three.back_up("near")
+    three.change("far", active_until=1.0)
+    three.lose("off")
+    done = holdfast("replica", "status")
+    assert f"shop ({three.archive}): entries up to 1, of which the log has those from 1 on" in done.out
+    assert "inactive since 1970-01-01T00:00:01.000000Z" in done.out
+    assert "lost: it was away" in done.out
+    assert "1 entries, " in done.out
+    assert "active, for " in done.out
+    three.change("off", recovers_from="near")
+    assert "lost, being recovered from near, but that has died" in holdfast("replica", "status").out
+
+
+def test_the_status_names_the_leader_while_its_lease_runs(holdfast: RunCommand, two: Replicas) -> None:
+    with leading(two.open("near")):
+        (archive,) = holdfast("replica", "status", "--json").value["archives"]
+        assert (archive["leader"], archive["leader_epoch"], archive["leader_lease_s"] > 800) == ("near", 1, True)
+        assert "near leads, for " in holdfast("replica", "status").out
+    assert "leads" not in holdfast("replica", "status").out
+
+
+def test_how_long_a_replica_is_behind_is_told_also_where_the_log_has_no_entry_of_it(
+    holdfast: RunCommand, two: Replicas
+) -> None:
+    two.back_up("near")
+    two.change("far", active_until=1.0, synced_at=1000.0)
+    assert 0 <= float(str(replica_rows(holdfast)["far"]["seconds_behind"])) < 100
+    assert holdfast("replica", "trim", "--min-keep", "0", "--max-keep", "0").code == 0
+    assert float(str(replica_rows(holdfast)["far"]["seconds_behind"])) > 1_000_000_000
+    assert "shop" in holdfast("replica", "status").out
+
+
+def test_a_store_without_archives_says_so(holdfast: RunCommand, log_address: str) -> None:
+    CoordinationStore.open(log_address).close()
+    assert holdfast("replica", "status").out == f"no archive has replicas in {log_address}\n"
+    assert holdfast("replica", "status", "--json").value == {"archives": []}
+    done = holdfast("replica", "sync", "--all")
+    assert (done.code, "no archive has replicas in" in done.err) == (2, True)
+
+
+def test_the_status_names_what_waits_for_its_quorum(holdfast: RunCommand, three: Replicas) -> None:
+    archive = three.open("near")
+    archive.wish = Wish(2)
+    archive.add(three.backup(archive.store), check=nothing, fence=None)
+    (told,) = holdfast("replica", "status", "--json").value["archives"]
+    (pending,) = told["pending_quorums"]
+    assert 3500 < pending.pop("seconds_left") <= 3600
+    assert pending == {"entry": 1, "source": "shop_db", "size": 2, "replicas": ["near"]}
+    words = holdfast("replica", "status").out
+    assert "entry 1, a backup of shop_db, waits for its quorum: 1 of 2 replicas (near), for 3" in words
+    three.sync("far")
+    (told,) = holdfast("replica", "status", "--json").value["archives"]
+    assert (told["pending_quorums"], told["quorum_index"]) == ([], 1)

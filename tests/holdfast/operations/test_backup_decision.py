@@ -1,0 +1,90 @@
+"""Whether a backup is of the database whose backups are here, and how a stream is begun anew that is stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.archive.history import restore_points
+from holdfast.common.errors import RefusedError
+from holdfast.operations import backup_decision
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from tests.support.followed import Followed, agree, open_followed
+
+pytestmark = pytest.mark.service
+
+NewDatabase = Callable[..., Address]
+
+TABLE = ("create table t (id int primary key, v bytea)", "insert into t values (1, 'one')")
+
+
+@pytest.fixture
+def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
+    """A database with a table, and an archive without backups."""
+    with open_followed(address, tmp_path / "archive") as made:
+        made.make(TABLE)
+        yield made
+
+
+def moved(followed: Followed, address: Address) -> None:
+    """Let the source's address name another database, which has the table, too."""
+    followed.session.close()
+    followed.address = address
+    followed.session = connect(address)
+    followed.session.execute("set search_path = public")
+    followed.make(TABLE)
+
+
+@pytest.mark.parametrize("kind", ["full", "changes"])
+def test_another_database_is_backed_up_only_where_somebody_says_it_is_the_same(
+    followed: Followed, new_database: NewDatabase, kind: str
+) -> None:
+    followed.back_up(kind)
+    source = followed.archive().state.blocks
+    (block,) = (placed.block for placed in source.values())
+    oid = followed.session.execute("select oid::int8 from pg_database where datname = current_database()").fetchone()
+    assert (block.source.database_oid,) == oid
+    moved(followed, new_database())
+    with pytest.raises(RefusedError, match=r"is not the database .* its oid is \d+, and theirs is \d+.*--moved"):
+        followed.back_up(kind)
+    assert followed.archive().state.sequence == 1
+    result = followed.back_up(kind, "--moved")
+    assert (result["kind"], result["commit"]) == ("full", 2)
+    followed.run("insert into t values (2, 'two')")
+    assert followed.back_up(kind)["commit"] == 3
+    if kind == "changes":
+        agree(followed, 1)
+        (gap,) = restore_points.describe(followed.archive().state)["sources"][0]["gaps"]
+        assert "the database was moved: its oid is" in gap["reason"] or "slot" in gap["reason"]
+
+
+def test_another_server_is_told_by_its_identifier(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed.back_up("full")
+    monkeypatch.setattr(backup_decision, "system_identifier", lambda session: "7000000000000000001")
+    with pytest.raises(RefusedError, match="its server is system 7000000000000000001, and theirs is"):
+        followed.back_up("full")
+
+
+def test_a_database_of_which_no_oid_was_recorded_is_told_by_its_name(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, new_database: NewDatabase
+) -> None:
+    followed.back_up("full")
+    (placed,) = followed.archive().state.blocks.values()
+    record = placed.block.source.model_copy(update={"database_oid": None})
+    assert backup_decision._why_other(record, str(record.system_identifier), 5, record.database) == ""
+    assert "it is called other" in backup_decision._why_other(record, str(record.system_identifier), 5, "other")
+
+
+def test_a_stream_is_restarted_by_a_full_backup_where_somebody_asks_for_it(followed: Followed) -> None:
+    followed.back_up("changes")
+    followed.run("insert into t values (2, 'two')")
+    result = followed.back_up("changes", "--restart-stream", "now")
+    assert result["kind"] == "full"
+    followed.run("insert into t values (3, 'three')")
+    assert followed.back_up()["kind"] == "changes"
+    (gap,) = restore_points.describe(followed.archive().state)["sources"][0]["gaps"]
+    assert gap["reason"] == "a new stream was begun: somebody asked for it (--restart-stream)"
+    agree(followed, 1)

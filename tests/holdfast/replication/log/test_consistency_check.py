@@ -1,0 +1,41 @@
+"""A store that knows another entry at an index than the one a replica has executed is not relied on any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.archive import Archive, Change
+from holdfast.common.errors import RefusedError
+from holdfast.replication.log import schema
+from holdfast.replication.log.errors import OldStoreError
+from holdfast.replication.work.consistent_read import open_to_read
+from tests.support.replicated import Replicas, nothing
+
+
+@pytest.fixture
+def contradicted(two: Replicas) -> Replicas:
+    """Two replicas; the store has another entry where `near` has executed one, and `far` has not come to that."""
+    two.back_up("near")
+    two.coordination.run(lambda c: c.execute(schema.entries.update().values(entry="another")))
+    return two
+
+
+@pytest.mark.parametrize("name", ["near", "far"])
+def test_another_entry_at_an_index_stops_syncs_appends_and_sequential_reads(contradicted: Replicas, name: str) -> None:
+    known = r"near has executed entry 1 \(.*\), which .* does not know \(its log ends at 1\)"
+    with pytest.raises(OldStoreError, match=known):
+        contradicted.sync(name)
+    with pytest.raises(OldStoreError, match=known):
+        contradicted.back_up(name)
+    with pytest.raises(OldStoreError, match=known):
+        open_to_read(contradicted.place(name), "sequential", address=contradicted.coordination.url)
+    assert not open_to_read(contradicted.place("far")).state.blocks.keys() & set(contradicted.backups[1:])
+
+
+@pytest.mark.parametrize("changed", [{"index": 3}, {"index": 1}, {"index": 2, "store": "another"}])
+def test_an_archive_takes_no_entry_but_the_next_one_of_its_own_log(two: Replicas, changed: dict[str, object]) -> None:
+    two.back_up("near")
+    archive = Archive.open(two.place("near"))
+    place = two.place_of("near").model_copy(update={"entry": "e", **changed})
+    with pytest.raises(RefusedError, match=r"replica near stands at entry 1 of log .*: entry \d of .* does not follow"):
+        archive.add(lambda state: Change("backup", log=place), check=nothing, fence=None)

@@ -1,0 +1,254 @@
+"""Backups that count once several replicas hold them: how that comes about, and how it is taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from sqlalchemy import Connection
+
+from holdfast.archive.format.model import Commit, Hold
+from holdfast.archive.format.state import Change
+from holdfast.common.errors import BusyError, RefusedError, UsageError
+from holdfast.replication.log import log, quorum, schema, trimming
+from holdfast.replication.log.errors import QuorumFailedError
+from holdfast.replication.log.quorum import Quorum
+from holdfast.replication.log.replicas import log_state, mark_lost, replicas
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.work import recovery
+from tests.support.replicated import Replicas, nothing
+
+pytestmark = pytest.mark.slow
+
+HOUR = Wish(2, 3600.0)
+
+
+def begin(three: Replicas, name: str = "near", source: str = "shop_db", wish: Wish = HOUR) -> Commit:
+    """Make a backup that needs a quorum, and wait for nothing."""
+    archive = three.open(name)
+    archive.wish = wish
+    return archive.add(three.backup(archive.store, source), check=nothing, fence=None)
+
+
+def stands(three: Replicas, block: str) -> Quorum:
+    found = three.coordination.run(lambda c: quorum.of_block(c, three.archive, block))
+    assert found is not None
+    return found
+
+
+def overdue(three: Replicas) -> None:
+    """Have the deadlines be over."""
+    three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
+
+
+def ends(three: Replicas, source: str = "shop_db") -> tuple[str, str]:
+    return three.coordination.run(lambda c: log.ends_of(c, three.archive, source))
+
+
+def pointers(three: Replicas) -> dict[str, int]:
+    rows = three.coordination.run(lambda c: replicas(c, three.archive))
+    return {row.name: row.pointer for row in rows}
+
+
+def test_it_succeeds_with_the_replica_that_completes_the_number(three: Replicas) -> None:
+    block = begin(three).add[0].id
+    assert (stands(three, block).state, stands(three, block).votes) == ("pending", ("near",))
+    three.sync("near")
+    assert stands(three, block).state == "pending"  # its own word counts once
+    assert three.coordination.run(lambda c: log_state(c, three.archive)).quorum == 0
+    three.sync("off")
+    assert (stands(three, block).state, stands(three, block).votes) == ("committed", ("near", "off"))
+    assert three.coordination.run(lambda c: log_state(c, three.archive)).quorum == 1
+
+
+def test_without_a_wish_a_backup_counts_at_once(three: Replicas) -> None:
+    three.back_up("near")
+    assert three.coordination.run(lambda c: quorum.pending(c, three.archive)) == []
+
+
+def test_nothing_of_a_source_is_appended_while_its_last_backup_is_pending(three: Replicas) -> None:
+    begin(three, wish=replace(HOUR, size=3))
+    with pytest.raises(BusyError, match=r"the last backup of shop_db still waits for its quorum: entry 1 .* 2 of 3"):
+        three.back_up("far")  # which has executed the entry before
+    three.sync("off")
+    assert three.back_up("far") == 2
+
+
+def test_quorums_of_two_sources_are_pending_at_once_and_decided_in_any_order(three: Replicas) -> None:
+    first, second = begin(three).add[0].id, begin(three, "far", "other_db").add[0].id
+    # To make the second one, `far` has executed the first one, too.
+    assert [stands(three, block).state for block in (first, second)] == ["committed", "pending"]
+    third = begin(three, "far", wish=replace(HOUR, size=3)).add[0].id
+    three.sync("off")
+    assert [stands(three, block).state for block in (second, third)] == ["committed", "pending"]
+    assert three.coordination.run(lambda c: log_state(c, three.archive)).quorum == 2
+    three.sync("near")
+    assert stands(three, third).state == "committed"
+    assert three.coordination.run(lambda c: log_state(c, three.archive)).quorum == 3
+
+
+def test_one_that_fails_is_taken_back_and_every_replica_is_as_if_it_had_not_been(three: Replicas) -> None:
+    before, was = three.state("near"), ends(three)
+    block = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    three.sync("far")
+    before_it = pointers(three)
+    overdue(three)
+    failed = three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far"))
+    assert [each.block for each in failed] == [block]
+    assert stands(three, block).state == "failed"
+    assert ends(three) == was
+    assert pointers(three) == before_it  # who has not come to the entry yet is still to pass it
+    for name in ("near", "far", "off"):
+        three.sync(name)
+        state = three.state(name)
+        assert (state.blocks.keys(), state.ends, state.streams) == (before.blocks.keys(), before.ends, before.streams)
+        assert three.is_whole(name)
+    assert three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far")) == []
+
+
+def test_a_backup_after_one_that_failed_begins_where_that_one_did(three: Replicas) -> None:
+    begin(three)
+    overdue(three)
+    assert three.back_up("far") == 3  # behind the entry that takes the first one back
+    for name in ("near", "off"):
+        three.sync(name)
+    assert three.state("near").blocks.keys() == three.state("off").blocks.keys() == three.state("far").blocks.keys()
+    assert three.backups[1] not in three.state("off").blocks
+
+
+def test_who_comes_to_a_failed_entry_passes_it_without_its_files(three: Replicas) -> None:
+    block = begin(three).add[0]
+    for file in block.files():
+        three.place("near").delete(file.path)
+    overdue(three)
+    assert three.sync("far").entries == 2
+    kinds = [commit.kind for commit in three.open("far").commits()]
+    assert kinds[-2:] == ["failed", "drop"]
+
+
+def test_what_was_decided_stays_so(three: Replicas) -> None:
+    succeeded = begin(three).add[0].id
+    three.sync("off")
+    overdue(three)
+    assert three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far")) == []
+    assert stands(three, succeeded).state == "committed"
+    failing = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    three.sync("off")
+    late = three.open("far")
+    overdue(three)
+    three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far"))
+    _, acting = late.in_use()
+    assert three.coordination.run(lambda c: quorum.join(c, acting, index=9, blocks={failing})) == []
+    assert stands(three, failing).state == "failed"
+
+
+def test_who_fails_it_twice_takes_it_back_once(three: Replicas) -> None:
+    failing = begin(three).add[0].id
+    seen = stands(three, failing)
+    overdue(three)
+    three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far"))
+    three.back_up("far")
+    after = ends(three)
+    assert not three.coordination.run(lambda c: quorum.fail(c, three.archive, seen, dropped_by=9))
+    assert (ends(three), stands(three, failing).dropped_by) == (after, 2)
+
+
+def test_the_word_of_a_replica_that_was_lost_since_does_not_count(three: Replicas) -> None:
+    block = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    three.sync("far")
+    three.coordination.run(lambda c: mark_lost(c, three.archive, "far", "rot"))
+    three.sync("off")
+    assert (stands(three, block).state, stands(three, block).votes) == ("pending", ("near", "off"))
+    three.recover("far")
+    assert stands(three, block).votes == ("near", "off")  # it has another epoch
+    three.sync("far")
+    assert stands(three, block).state == "committed"
+
+
+def test_the_word_that_a_replica_gave_in_an_earlier_epoch_does_not_count(three: Replicas) -> None:
+    block = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    three.sync("far")
+
+    def away(connection: Connection) -> None:
+        connection.execute(schema.replicas.update().where(schema.replicas.c.name == "far").values(active_until=0.0))
+
+    three.coordination.run(away)
+    three.open("far")
+    assert stands(three, block).votes == ("near",)
+    three.sync("off")
+    assert stands(three, block).state == "pending"
+    three.sync("far")
+    assert stands(three, block).state == "committed"
+
+
+def test_nobody_is_made_anew_from_a_replica_that_lacks_what_has_succeeded(three: Replicas) -> None:
+    begin(three)
+    three.sync("far")
+    three.coordination.run(lambda c: mark_lost(c, three.archive, "near", "rot"))
+    with pytest.raises(RefusedError, match="off has not executed entry 1 yet, whose quorum has succeeded"):
+        three.recover("near", source="off")
+    assert three.recover("near", source="far").index == 1
+
+
+def test_there_must_be_as_many_replicas_as_a_quorum_has(three: Replicas) -> None:
+    with pytest.raises(UsageError, match=r"a quorum of 4 cannot be: the archive has 3 replicas \(far, near, off\)"):
+        begin(three, wish=replace(HOUR, size=4))
+    assert three.coordination.run(lambda c: log_state(c, three.archive)).head == 0
+
+
+def test_one_whose_deadline_is_over_before_its_own_replica_has_it_has_failed(three: Replicas) -> None:
+    with pytest.raises(QuorumFailedError, match="the deadline of the quorum was over before entry 1 could be executed"):
+        begin(three, wish=Wish(2, 0.0))
+    assert three.back_up("near") == 3
+
+
+def test_a_hold_does_not_keep_replicas_from_taking_a_backup_back(three: Replicas) -> None:
+    block = begin(three, wish=replace(HOUR, size=3)).add[0]
+    archive = three.open("far")
+    hold = Hold(
+        id="h", source="shop_db", reason="audit", owner="me", position=block.covers.to_position,
+        at=block.covers.to_time, created=block.covers.to_time,
+    )  # fmt: skip
+    archive.add(lambda state: Change(kind="hold", holds=(hold,)), check=nothing, fence=None)
+    overdue(three)
+    for name in ("near", "far", "off"):
+        three.sync(name)
+        assert block.id not in three.state(name).blocks
+
+
+def test_a_trimming_keeps_what_is_pending_or_still_to_be_taken_back(three: Replicas) -> None:
+    failing = begin(three).add[0].id
+    overdue(three)
+    for name in ("near", "far"):
+        three.sync(name)
+    pending = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    three.sync("off", upto=1)
+
+    def trim() -> None:
+        trimming.trim(three.coordination, three.archive, min_keep=0, max_keep=100)
+
+    def there(block: str) -> bool:
+        return three.coordination.run(lambda c: quorum.of_block(c, three.archive, block)) is not None
+
+    trim()
+    assert there(failing)
+    for name in ("near", "far"):
+        three.sync(name)
+    three.sync("off", upto=2)
+    trim()
+    assert not there(failing)
+    assert there(pending)
+    three.sync("off")
+    trim()
+    assert not there(pending)
+    assert three.coordination.run(lambda c: c.execute(schema.votes.select()).all()) == []
+
+
+def test_a_recovery_of_which_nothing_is_left_to_choose_says_what_to_sync(three: Replicas) -> None:
+    begin(three)
+    three.sync("far")
+    for name in ("near", "far"):
+        three.coordination.run(partial(mark_lost, archive=three.archive, name=name, reason="rot"))
+    with pytest.raises(RefusedError, match=r"'holdfast replica sync off' first"):
+        three.coordination.run(lambda c: recovery.begin(c, three.archive, "near"))

@@ -1,0 +1,304 @@
+"""How replicas come and go, and how one is elected where all are lost."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from holdfast.archive import Archive
+from holdfast.common.errors import RefusedError, UsageError
+from holdfast.replication.log import log, quorum, replicas, schema
+from holdfast.replication.log.errors import EpochOverError
+from holdfast.replication.log.leader import lead
+from holdfast.replication.log.replicas import add, remove, replica
+from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.log.trimming import trim
+from holdfast.replication.work.membership import candidates, elect, found, only_archive
+from holdfast.storage import open_store
+from tests.support.rebuilt import rebuild
+from tests.support.replicated import Replicas, nothing
+
+pytestmark = pytest.mark.slow
+
+
+def lose_all(two: Replicas) -> None:
+    two.coordination.run(lambda c: c.execute(schema.replicas.update().values(is_lost=True, active_until=0.0)))
+
+
+def test_an_archive_becomes_a_replica_once_and_again_after_a_kill(
+    tmp_path: Path, coordination: CoordinationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive.create(open_store(str(tmp_path / "near")), name="shop")
+
+    def die(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.replication.work.membership.register", die)
+    with pytest.raises(KeyboardInterrupt):
+        found(coordination, archive.store, "near")
+    monkeypatch.undo()
+    first = found(coordination, archive.store, "near")
+    assert found(coordination, archive.store, "near") == first
+    archive.refresh()
+    assert archive.state.sequence == 1
+    assert archive.state.log is not None
+    assert archive.state.log.store == first.store
+    with pytest.raises(UsageError, match="is replica near already"):
+        found(coordination, archive.store, "another")
+
+
+def test_an_archive_of_format_1_is_to_be_migrated_first(tmp_path: Path, coordination: CoordinationStore) -> None:
+    archive = Archive.create(open_store(str(tmp_path / "old")), name="old", number=1)
+    with pytest.raises(UsageError, match=r"holdfast migrate .* --to 2"):
+        found(coordination, archive.store, "near")
+    assert archive.state.sequence == 0
+
+
+def test_names_and_places_are_used_once(two: Replicas) -> None:
+    url = two.place("far").url
+    two.coordination.run(lambda c: add(c, two.archive, name="far", url=url))
+    with pytest.raises(UsageError, match="replica far is at"):
+        two.coordination.run(lambda c: add(c, two.archive, name="far", url="elsewhere"))
+    with pytest.raises(UsageError, match="is replica far already"):
+        two.coordination.run(lambda c: add(c, two.archive, name="third", url=url))
+
+
+def test_the_last_one_and_one_that_is_ahead_are_not_removed_by_the_way(two: Replicas) -> None:
+    two.back_up("near")
+    with pytest.raises(RefusedError, match="near has executed entries that no other replica has yet"):
+        two.coordination.run(lambda c: remove(c, two.archive, "near"))
+    two.sync("far")
+    two.coordination.run(lambda c: remove(c, two.archive, "near"))
+    with pytest.raises(RefusedError, match="the only replica that is not lost"):
+        two.coordination.run(lambda c: remove(c, two.archive, "far"))
+    two.coordination.run(lambda c: remove(c, two.archive, "far", force=True))
+    assert two.coordination.run(lambda c: replicas.replicas(c, two.archive)) == []
+
+
+def added_anew(given: Replicas, name: str, place: str) -> None:
+    """A replica is removed and comes back under its name, at another place that is empty."""
+    url = given.place(place).url
+    given.coordination.run(lambda c: remove(c, given.archive, name, force=True))
+    given.coordination.run(lambda c: add(c, given.archive, name=name, url=url))
+    given.recover(name)
+
+
+def test_who_acted_for_a_removed_replica_does_not_act_for_a_new_one_of_its_name(two: Replicas) -> None:
+    for place in ("second", "third"):
+        old = two.open("far")  # a sync that is suspended here
+        added_anew(two, "far", place)
+        two.back_up("near")
+        with pytest.raises(EpochOverError, match="replica far was activated anew"):
+            old.sync(check=nothing, fence=None)
+        pointer = two.coordination.run(lambda c: replica(c, two.archive, "far")).pointer
+        new = Archive.open(two.place(place)).state.log
+        assert new is not None
+        assert pointer == new.index + 1
+        shutil.rmtree(two.folder / "far")
+        shutil.copytree(two.folder / place, two.folder / "far")
+        two.change("far", url=two.place("far").url)
+
+
+def test_epochs_of_removed_replicas_are_not_used_again_after_a_rebuilding(two: Replicas) -> None:
+    two.change("far", epoch=7)
+    two.coordination.run(lambda c: remove(c, two.archive, "far"))
+    rebuild(two.coordination, {"far": two.place("far").url}, force=True)
+    two.coordination.run(lambda c: add(c, two.archive, name="off", url=two.place("off").url))
+    epochs = {row.name: row.epoch for row in two.coordination.run(lambda c: replicas.replicas(c, two.archive))}
+    assert (epochs["far"], epochs["off"]) == (9, 8)
+
+
+def test_a_removed_replica_has_no_word_on_quorums_and_leads_no_more(three: Replicas) -> None:
+    near = three.open("near")
+    near.wish = Wish(2)
+    near.add(three.backup(near.store), check=nothing, fence=None)
+    three.coordination.run(lambda c: lead(c, near.in_use()[1]))
+    three.coordination.run(lambda c: remove(c, three.archive, "near", force=True))
+    votes = sa.select(sa.func.count()).select_from(schema.votes)
+    assert three.coordination.run(lambda c: c.execute(votes).scalar_one()) == 0
+    _, far = three.open("far").in_use()
+    three.coordination.run(lambda c: lead(c, far))
+
+
+def test_a_quorum_does_not_count_a_replica_that_was_lost_with_its_disk_and_added_anew(two: Replicas) -> None:
+    near = two.open("near")
+    near.wish = Wish(2)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    shutil.copytree(two.folder / "near" / "data", two.folder / "far" / "data", dirs_exist_ok=True)
+    added_anew(two, "near", "empty")  # the files were fetched, and then nothing else could be
+    two.sync("far")
+    (pending,) = two.coordination.run(lambda c: quorum.pending(c, two.archive))
+    assert pending.votes == ("far",)
+
+
+def test_an_elected_replica_goes_on_with_the_entries_that_are_there(two: Replicas) -> None:
+    two.back_up("near")
+    two.back_up("near")
+    lose_all(two)
+    assert elect(two.coordination, two.archive, "far") == 0
+    with pytest.raises(RefusedError, match="not all replicas are lost"):
+        elect(two.coordination, two.archive, "near")
+    two.recover("near", source="far")
+    assert two.sync("far").index == 2  # near's files are still there, though it is behind now
+    assert two.is_whole("far")
+
+
+def test_entries_that_nobody_has_are_given_up_only_where_that_is_said(two: Replicas) -> None:
+    two.back_up("near")
+    two.sync("far")
+    for _ in range(3):
+        two.back_up("near")
+
+    def away(c: Connection) -> None:
+        c.execute(schema.replicas.update().where(schema.replicas.c.name == "far").values(active_until=0.0))
+
+    two.coordination.run(away)
+    assert trim(two.coordination, two.archive, min_keep=0, max_keep=0).lost == ("far",)
+    lose_all(two)
+    with pytest.raises(RefusedError, match="3 entries would be given up"):
+        elect(two.coordination, two.archive, "far")
+    assert elect(two.coordination, two.archive, "far", lose_entries=True) == 3
+    assert two.coordination.run(lambda c: replica(c, two.archive, "far")).pointer == 5
+    assert two.back_up("far") == 5
+    two.recover("near")
+    assert two.state("near").blocks.keys() == two.state("far").blocks.keys()
+    assert len(two.state("near").aside) == 3
+    assert two.is_whole("near")
+
+
+def test_candidates_are_told_by_what_lies_at_their_places(two: Replicas) -> None:
+    two.back_up("near")
+    lose_all(two)
+    (two.folder / "far" / "archive.json").unlink()
+    near, far = sorted(candidates(two.coordination, two.archive), key=lambda each: each.name != "near")
+    assert (near.index, near.problem) == (1, "")
+    assert far.index is None
+    assert "archive.json is missing" in far.problem
+
+
+def test_the_archive_that_is_meant_is_found_by_name_or_id(two: Replicas, tmp_path: Path) -> None:
+    assert only_archive(two.coordination, None).archive == two.archive
+    other = Archive.create(open_store(str(tmp_path / "crm")), name="crm")
+    found(two.coordination, other.store, "near")
+    assert only_archive(two.coordination, "crm").archive == other.identity.id
+    assert only_archive(two.coordination, two.archive).name == "shop"
+    with pytest.raises(UsageError, match="several archives"):
+        only_archive(two.coordination, None)
+    with pytest.raises(UsageError, match="no such archive"):
+        only_archive(two.coordination, "bank")
+
+
+@pytest.mark.slow
+def test_a_replica_has_commits_that_only_newer_writers_may_follow(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert two.state("near").min_writer == 3
+    assert two.state("near").min_reader == 2
+    archive = two.open("near")
+    monkeypatch.setattr("holdfast.archive.archive.CHECKPOINT_EVERY", 8)
+    for _ in range(10):
+        archive.add(two.backup(archive.store), check=nothing, fence=None)
+    assert list(archive.store.list("checkpoints/").objects)
+    assert two.state("near") == archive.state
+
+
+def test_a_replica_that_has_appended_what_nobody_else_has_is_not_removed_by_the_way(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = two.open("near")
+
+    def die(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(near, "_executed", die)
+    with pytest.raises(KeyboardInterrupt):
+        near.add(two.backup(near.store), check=nothing, fence=None)
+    with pytest.raises(RefusedError, match="what entry 1 adds may be at near only"):
+        two.coordination.run(lambda c: remove(c, two.archive, "near"))
+    two.sync("far")
+    two.coordination.run(lambda c: remove(c, two.archive, "near"))
+
+
+def test_entries_behind_those_that_are_given_up_are_given_up_too(two: Replicas) -> None:
+    for _ in range(4):
+        two.back_up("near")
+
+    def away(c: Connection) -> None:
+        c.execute(schema.replicas.update().where(schema.replicas.c.name == "far").values(active_until=0.0))
+
+    two.coordination.run(away)
+    assert trim(two.coordination, two.archive, min_keep=2, max_keep=2).start == 3
+    lose_all(two)
+    with pytest.raises(RefusedError, match="4 entries would be given up"):
+        elect(two.coordination, two.archive, "far")
+    assert elect(two.coordination, two.archive, "far", lose_entries=True) == 4
+    assert two.sync("far").index == 4
+    assert two.back_up("far") == 5
+
+
+@pytest.fixture
+def trimmed(two: Replicas) -> Replicas:
+    """All replicas are lost, and `far` has nothing of the three entries of a log that begins at the last one.
+
+    A quorum has acknowledged the second one, by the disk of a third replica that is gone; the last one is pending.
+    """
+    two.back_up("near")
+    two.add("off")
+    near = two.open("near")
+    near.wish = Wish(2)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    two.sync("off")
+    near = two.open("near")
+    near.wish = Wish(2)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    two.change("far", active_until=0.0)
+    two.change("off", pointer=4)
+    assert trim(two.coordination, two.archive, min_keep=1, max_keep=1).start == 3
+    two.coordination.run(lambda c: remove(c, two.archive, "off", force=True))
+    lose_all(two)
+    return two
+
+
+def test_what_a_quorum_has_acknowledged_is_given_up_only_where_that_is_said_too(trimmed: Replicas) -> None:
+    said = r"3 entries would .* that a quorum had acknowledged is entry 2\. .* --lose-entries --lose-acknowledged"
+    for entries, acknowledged in ((False, False), (True, False), (False, True)):
+        with pytest.raises(RefusedError, match=said):
+            elect(trimmed.coordination, trimmed.archive, "far", lose_entries=entries, lose_acknowledged=acknowledged)
+    assert elect(trimmed.coordination, trimmed.archive, "far", lose_entries=True, lose_acknowledged=True) == 3
+
+
+def test_an_election_that_is_killed_is_run_again_and_leaves_no_quorum_pending(
+    trimmed: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = CoordinationStore.run
+
+    def die(store: CoordinationStore, work: Any, **more: Any) -> Any:
+        if work.__name__ == "enter":
+            raise KeyboardInterrupt
+        return run(store, work, **more)
+
+    monkeypatch.setattr(CoordinationStore, "run", die)
+    with pytest.raises(KeyboardInterrupt):
+        elect(trimmed.coordination, trimmed.archive, "far", lose_entries=True, lose_acknowledged=True)
+    monkeypatch.undo()
+    elect(trimmed.coordination, trimmed.archive, "far")
+    assert trimmed.coordination.run(lambda c: quorum.pending(c, trimmed.archive)) == []
+    assert trimmed.coordination.run(lambda c: log.entries(c, trimmed.archive, 1)) == []
+    assert trimmed.sync("far").index == 3
+    assert trimmed.back_up("far") == 4
+
+
+def test_what_waits_for_its_quorum_counts_where_the_elected_replica_has_it(two: Replicas) -> None:
+    near = two.open("near")
+    near.wish = Wish(2)
+    near.add(two.backup(near.store), check=nothing, fence=None)
+    lose_all(two)
+    assert elect(two.coordination, two.archive, "near") == 0
+    assert two.coordination.run(lambda c: quorum.pending(c, two.archive)) == []
+    assert two.back_up("near") == 2

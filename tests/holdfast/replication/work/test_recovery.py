@@ -1,0 +1,258 @@
+"""A lost replica is made anew from another one, and never read or followed before all is there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from holdfast.archive import Archive, Change
+from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
+from holdfast.replication.log import schema
+from holdfast.replication.log.errors import EpochOverError, LostReplicaError
+from holdfast.replication.log.replicas import add, mark_lost, replica
+from holdfast.replication.work import recovery
+from holdfast.replication.work.leader_work import leading
+from tests.support.replicated import Replicas, nothing
+
+pytestmark = pytest.mark.slow
+
+
+def lose(replicas: Replicas, name: str) -> None:
+    replicas.coordination.run(lambda c: mark_lost(c, replicas.archive, name, "its disk was changed"))
+
+
+def data_files(folder: Path) -> list[Path]:
+    return sorted(path for path in (folder / "data").rglob("*") if path.is_file())
+
+
+def test_only_what_is_missing_or_damaged_is_copied(two: Replicas) -> None:
+    for _ in range(10):
+        two.back_up("near")
+    two.sync("far")
+    lose(two, "far")
+    files = data_files(two.folder / "far")
+    files[3].unlink()
+    files[8].chmod(0o644)
+    files[8].write_bytes(b"x" * files[8].stat().st_size)
+    done = two.recover("far")
+    assert (done.files, done.kept, done.source, done.index) == (2, 20, "near", 10)
+    assert done.size == files[3].stat().st_size + files[8].stat().st_size
+    assert two.is_whole("far")
+    assert two.sync("far").entries == 0
+
+
+def test_sizes_alone_are_compared_where_that_is_wanted(two: Replicas) -> None:
+    lose(two, "far")
+    damaged = data_files(two.folder / "far")[0]
+    damaged.chmod(0o644)
+    damaged.write_bytes(b"x" * damaged.stat().st_size)
+    assert two.recover("far", deep=False).files == 0
+    lose(two, "far")
+    assert two.recover("far").files == 1
+
+
+def test_a_replica_whose_place_is_empty_is_made_whole(two: Replicas) -> None:
+    two.back_up("near")
+    shutil.rmtree(two.folder / "far")
+    lose(two, "far")
+    two.recover("far")
+    assert two.is_whole("far")
+    assert two.state("far").ends == two.state("near").ends
+    assert two.back_up("far") == 2
+    two.sync("near")
+    assert two.state("far").blocks.keys() == two.state("near").blocks.keys()
+
+
+def test_what_only_the_lost_replica_had_is_set_aside_and_stays(two: Replicas) -> None:
+    two.back_up("near")
+    lose(two, "near")
+    done = two.recover("near", source="far")
+    assert done.aside == (two.backups[-1],)
+    state = two.state("near")
+    assert state.blocks.keys() == two.state("far").blocks.keys()
+    assert state.aside.keys() == {two.backups[-1]}
+    path = next(path for path in data_files(two.folder / "near") if two.backups[-1] in str(path))
+    assert path.exists()
+    two.sync("near")  # the entry is in the log, and its files are here: it comes back
+    assert two.backups[-1] in two.state("near").blocks
+    assert two.state("near").aside == {}
+
+
+def test_what_was_truncated_while_it_was_lost_is_removed_there_too(two: Replicas) -> None:
+    two.back_up("far")
+    two.sync("near")
+    lose(two, "near")
+    with leading(two.open("far")) as far:
+        far.add(lambda state: Change("truncation", remove=(two.backups[0],)), check=nothing, fence=None)
+    done = two.recover("near", source="far")
+    state = two.state("near")
+    assert done.aside == ()
+    assert state.removed.keys() == {two.backups[0]}  # the next vacuum has it
+    assert state.blocks.keys() == two.state("far").blocks.keys()
+
+
+def test_a_replica_that_was_brought_back_behind_its_own_removals_executes_them_again(two: Replicas) -> None:
+    """It was ahead of the one it is made from, so that it has removed what an entry adds which it is to execute."""
+    for _ in range(3):
+        two.back_up("near")
+    again = two.backups[-2]
+    with leading(two.open("near")) as near:
+        near.add(lambda state: Change("truncation", remove=(again,)), check=nothing, fence=None)
+    lose(two, "near")
+    assert two.recover("near", source="far").index == 0
+    assert two.state("near").removed.keys() == {again}
+    two.sync("near", upto=2)
+    state = two.state("near")
+    assert (again in state.blocks, dict(state.removed)) == (True, {})
+    assert two.is_whole("near")
+    assert two.sync("far").index == two.sync("near").index == 4
+    assert two.state("near").blocks.keys() == two.state("far").blocks.keys()
+    assert two.state("near").removed.keys() == two.state("far").removed.keys() == {again}
+
+
+def test_nobody_reads_or_follows_with_a_replica_that_is_being_recovered(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(two, "far")
+
+    def die(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recovery, "take_pointer", die)
+    with pytest.raises(KeyboardInterrupt):
+        two.recover("far")
+    monkeypatch.undo()
+    with pytest.raises(DamagedError, match="is replica far, which is being recovered from another one"):
+        two.state("far")
+    with pytest.raises(BusyError, match="being recovered from near; if that has died, its lease ends in"):
+        two.recover("far")
+    two.coordination.run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
+    two.recover("far")
+    assert two.is_whole("far")
+
+
+def test_a_recovery_that_somebody_else_has_begun_anew_adds_nothing(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(two, "far")
+    adopt = recovery._Recovery.adopt
+
+    def begun_anew(self: recovery._Recovery, check: object) -> tuple[str, ...]:
+        monkeypatch.undo()
+        place = self._closed.model_copy(update={"entry": "another"})
+        self._opened().add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
+        return adopt(self, nothing)
+
+    monkeypatch.setattr(recovery._Recovery, "adopt", begun_anew)
+    with pytest.raises(EpochOverError, match="somebody else has begun to recover far meanwhile"):
+        two.recover("far")
+
+
+def test_a_replica_stays_lost_where_its_source_is_damaged(two: Replicas) -> None:
+    lose(two, "far")
+    for place in ("near", "far"):
+        data_files(two.folder / place)[0].unlink()
+    with pytest.raises(DamagedError, match="is missing"):
+        two.recover("far")
+    assert two.coordination.run(lambda c: replica(c, two.archive, "far")).is_lost
+
+
+def test_a_source_that_is_lost_meanwhile_is_not_gone_on_from(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose(three, "off")
+    take = recovery.take_pointer
+
+    def source_is_lost(c: Connection, acting: object, *, pointer: int) -> None:
+        mark_lost(c, three.archive, "near", "rot")
+        take(c, acting, pointer=pointer)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recovery, "take_pointer", source_is_lost)
+    with pytest.raises(RefusedError, match="near was lost meanwhile"):
+        three.recover("off", source="near")
+    monkeypatch.undo()
+    three.coordination.run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
+    assert three.recover("off").source in ("far", "near")
+
+
+def test_a_replica_that_is_not_lost_is_not_recovered(two: Replicas) -> None:
+    with pytest.raises(RefusedError, match="is not lost: 'holdfast replica sync far'"):
+        two.recover("far")
+
+
+def test_where_all_are_lost_one_is_to_be_elected(two: Replicas) -> None:
+    two.coordination.run(lambda c: c.execute(schema.replicas.update().values(is_lost=True)))
+    with pytest.raises(RefusedError, match="all replicas are lost"):
+        two.recover("far")
+
+
+def test_the_last_replica_is_never_marked_lost(two: Replicas) -> None:
+    lose(two, "far")
+    with pytest.raises(RefusedError, match="no other replica that is not lost"):
+        lose(two, "near")
+
+
+def test_a_lost_replica_neither_follows_nor_adds(two: Replicas) -> None:
+    lose(two, "far")
+    with pytest.raises(LostReplicaError, match="holdfast replica recover far makes it anew"):
+        two.sync("far")
+    with pytest.raises(LostReplicaError):
+        two.back_up("far")
+
+
+def test_the_place_of_another_archive_is_left_alone(two: Replicas) -> None:
+    other = Archive.create(two.place("other"), name="other")
+    two.coordination.run(lambda c: add(c, two.archive, name="third", url=other.store.url))
+    with pytest.raises(UsageError, match="is not the place of replica third: it is an archive of its own"):
+        two.recover("third")
+    assert Archive.open(other.store).state.sequence == 0
+
+
+def test_a_recovery_that_fails_can_be_tried_again_at_once(two: Replicas) -> None:
+    lose(two, "far")
+    shutil.move(two.folder / "near", two.folder / "away")
+    for _ in range(2):
+        with pytest.raises(HoldfastError, match="replica near cannot be copied from"):
+            two.recover("far")
+    assert not (two.folder / "near").exists()
+    shutil.move(two.folder / "away", two.folder / "near")
+    assert two.recover("far").source == "near"
+
+
+def test_a_recovery_that_wakes_late_leaves_a_whole_replica_alone(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(two, "far")
+    opened = recovery._Recovery.open_target
+
+    def late(self: recovery._Recovery, check: Callable[[], None]) -> None:
+        monkeypatch.undo()
+        two.coordination.run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
+
+        def another_comes_first() -> None:
+            check()
+            archive = Archive.open(two.place("far"), recovering=True)
+            place = self._closed.model_copy(update={"entry": "another"})
+            archive.add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
+
+        opened(self, another_comes_first)
+
+    monkeypatch.setattr(recovery._Recovery, "open_target", late)
+    with pytest.raises(EpochOverError, match="was changed by somebody else meanwhile: nothing was added"):
+        two.recover("far")
+    place = Archive.open(two.place("far"), recovering=True).state.log
+    assert place is not None
+    assert place.entry == "another"
+
+
+def test_a_replica_that_was_left_half_recovered_is_lost_again(two: Replicas) -> None:
+    archive = Archive.open(two.place("far"))
+    assert archive.state.log is not None
+    place = archive.state.log.model_copy(update={"index": 0, "entry": "late", "recovering": True})
+    archive.add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
+    with pytest.raises(LostReplicaError, match="was not recovered to its end"):
+        two.sync("far")
+    assert two.recover("far").source == "near"
+    assert two.is_whole("far")

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.dump import programs
+
+MakeProgram = Callable[[str], Path]
+
+
+@pytest.fixture
+def make_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeProgram]:
+    """Makes versions of pg_dump, in folders that are the only ones looked into."""
+    places: list[Path] = []
+
+    def make(version: str) -> Path:
+        path = tmp_path / version / "pg_dump"
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\necho 'pg_dump (PostgreSQL) {version}'\n")
+        path.chmod(0o755)
+        places.append(path)
+        return path
+
+    monkeypatch.setattr(programs, "_candidates", lambda name: iter(places))
+    yield make
+    programs.version_of.cache_clear()
+
+
+def test_the_servers_own_version_is_preferred_to_a_newer_one(make_program: MakeProgram) -> None:
+    make_program("18.1")
+    fit = make_program("16.4")
+    make_program("15.9")
+    assert programs.find("pg_dump", at_least=16) == fit
+
+
+def test_programs_that_are_too_old_or_tell_no_version_are_not_taken(make_program: MakeProgram) -> None:
+    make_program("15.9")
+    make_program("of no version")
+    assert programs.find("pg_dump", at_least=16) is None
+    with pytest.raises(HoldfastError, match="install postgresql-client-16, or set HOLDFAST_PG_BIN"):
+        programs.need("pg_dump", at_least=16)
+
+
+def test_the_named_folder_is_looked_into_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_PG_BIN", str(tmp_path))
+    assert next(programs._candidates("pg_dump")) == tmp_path / "pg_dump"
+
+
+def test_debians_wrapper_on_path_is_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = tmp_path / "pg_wrapper"
+    wrapper.write_text("#!/bin/sh\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "pg_dump").symlink_to(wrapper)
+    assert tmp_path / "pg_dump" not in programs._candidates("pg_dump")
+    (tmp_path / "pg_dump").unlink()
+    (tmp_path / "pg_dump").symlink_to("/bin/true")
+    assert tmp_path / "pg_dump" in programs._candidates("pg_dump")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], Path]:
+    def make(body: str) -> Path:
+        path = tmp_path / "pg_tool"
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+def test_the_password_goes_by_environment_and_never_as_an_argument(
+    script: Callable[[str], Path], tmp_path: Path
+) -> None:
+    program = script(f'echo "$@" > {tmp_path}/arguments; echo "$PGPASSWORD" > {tmp_path}/environment')
+    programs.run(program, ["--jobs=2"], Address("postgresql://me@here/shop", "s3cret"))
+    called = (tmp_path / "arguments").read_text()
+    assert called.startswith("--jobs=2 --no-password --dbname postgresql://me@here/shop?keepalives_idle=60&")
+    assert (tmp_path / "environment").read_text() == "s3cret\n"
+
+
+def test_warnings_are_returned(script: Callable[[str], Path]) -> None:
+    program = script("echo 'pg_tool: warning: circular' >&2; echo >&2; echo '  detail' >&2")
+    assert programs.run(program, [], Address("postgresql://me@here/shop")) == ("pg_tool: warning: circular", "detail")
+
+
+def test_a_failure_is_one_sentence_of_its_first_words(script: Callable[[str], Path]) -> None:
+    program = script("for i in 1 2 3 4 5; do echo line $i >&2; done; exit 3")
+    with pytest.raises(HoldfastError, match=r"^pg_tool failed: line 1 line 2 line 3$"):
+        programs.run(program, [], Address("postgresql://me@here/shop"))
+
+
+def test_a_parameter_that_only_newer_programs_know_is_wrong_usage(script: Callable[[str], Path]) -> None:
+    program = script("""echo 'pg_tool: error: invalid URI query parameter: "odd"' >&2; false""")
+    with pytest.raises(UsageError, match=r'^pg_tool failed: .*"odd"$'):
+        programs.run(program, [], Address("postgresql://me@here/shop"))
+
+
+def test_a_query_that_failed_is_not_repeated_to_its_end(script: Callable[[str], Path]) -> None:
+    program = script("echo 'pg_tool: error: no table' >&2; echo 'pg_tool: detail: Query was:' $(seq 999) >&2; false")
+    with pytest.raises(HoldfastError, match=r"no table pg_tool: detail: Query was: 1 2 .{100,200} …$"):
+        programs.run(program, [], Address("postgresql://me@here/shop"))
+
+
+def test_what_is_printed_is_returned(script: Callable[[str], Path]) -> None:
+    assert programs.output_of(script("echo one; echo two"), []) == "one\ntwo\n"

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from holdfast.common.errors import BusyError, DamagedError, RefusedError
+from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.parallel import Sessions
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
+from holdfast.sources.postgresql.restore.plan import progress
+from holdfast.sources.postgresql.restore.rows import load
+from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.sources.postgresql.values.decode import Decoder
+from holdfast.sources.postgresql.values.hashing import ContentHash
+from tests.support.command import until
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture
+def catalog(address: Address) -> Catalog:
+    """Of a database with a table, a sequence, and materialised views that read each other."""
+    with connect(address) as session:
+        session.execute("create table public.orders (id int, name text)")
+        session.execute("create sequence public.numbers")
+        session.execute("select setval('public.numbers', 41)")
+        session.execute("create materialized view public.b as select count(*) as n from public.orders")
+        session.execute("create materialized view public.a as select n from public.b")
+    with hold_snapshot(address) as held:
+        return held.catalog
+
+
+@pytest.fixture
+def target(new_database: Callable[..., Address]) -> Address:
+    return new_database()
+
+
+CLAIM = progress.Claim("archive", "block", (), (), commit=1, run="run")
+
+
+@pytest.fixture
+def session(address: Address, catalog: Catalog) -> Iterator[psycopg.Connection[Any]]:
+    """A session in the source itself: its table serves as the one to load."""
+    with connect(address) as connection:
+        progress.create_ledger(connection, CLAIM)
+        yield connection
+
+
+@contextmanager
+def claim(target: Address, catalog: Catalog) -> Iterator[None]:
+    """What a restore of everything asks of its target before it begins."""
+    with load.hold_target(target) as held:
+        load.check_target(held, target, catalog)
+        load.check_empty(held, target)
+        yield
+
+
+def orders(catalog: Catalog) -> Table:
+    return next(table for table in catalog.tables if table.name == "orders")
+
+
+def rows(catalog: Catalog, *ids: int) -> list[pa.RecordBatch]:
+    names = pa.array([f"order {each}" for each in ids], pa.string())
+    return [pa.record_batch([pa.array(ids, pa.int32()), names], schema=Decoder(orders(catalog).columns).schema)]
+
+
+def count(session: psycopg.Connection[Any]) -> int:
+    row = session.execute("select count(*) from public.orders").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_an_empty_database_is_claimed_by_one_restore_at_a_time(target: Address, catalog: Catalog) -> None:
+    with (
+        claim(target, catalog),
+        pytest.raises(BusyError, match="another restore is at work"),
+        claim(target, catalog),
+    ):
+        pass
+    with claim(target, catalog):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("create table public.mine (id int)", "public.mine"),
+        ("create view public.mine as select 1", "public.mine"),
+        ("create schema mine", "schema mine"),
+        ("create type public.mine as enum ('a')", "type public.mine"),
+        ("create function public.mine() returns int language sql as 'select 1'", r"function public.mine\(\)"),
+    ],
+)
+def test_a_database_that_is_not_empty_is_refused(target: Address, catalog: Catalog, statement: str, named: str) -> None:
+    with connect(target) as session:
+        session.execute(statement.encode())
+    with pytest.raises(RefusedError, match=f"is not empty: it has {named}"), claim(target, catalog):
+        pass
+
+
+def test_what_an_extension_brings_does_not_count(target: Address, catalog: Catalog) -> None:
+    with connect(target) as session:
+        session.execute("create extension pg_stat_statements schema public")
+    with claim(target, catalog):
+        pass
+
+
+def test_a_target_that_is_older_is_refused(target: Address, catalog: Catalog) -> None:
+    newer = catalog.model_copy(update={"server_version": 990000})
+    with (
+        pytest.raises(RefusedError, match=r"the backup is of 99, .* restore into the same or a newer version"),
+        claim(target, newer),
+    ):
+        pass
+
+
+def test_a_target_of_another_encoding_is_refused(new_database: Callable[..., Address], catalog: Catalog) -> None:
+    latin = new_database("encoding 'LATIN1' template template0")
+    with (
+        pytest.raises(RefusedError, match=r"encoded in LATIN1.* createdb --encoding=UTF8"),
+        claim(latin, catalog),
+    ):
+        pass
+
+
+def test_a_file_is_loaded_once_however_often_it_is_tried(session: psycopg.Connection[Any], catalog: Catalog) -> None:
+    assert load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2)) == 2
+    assert load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2)) == 0
+    assert count(session) == 2
+
+
+def test_a_load_that_fails_leaves_nothing_and_can_be_tried_again(
+    session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    def cut() -> Iterator[pa.RecordBatch]:
+        yield from rows(catalog, 1)
+        raise ConnectionError("cut")
+
+    with pytest.raises(ConnectionError):
+        load.load_file(session, orders(catalog), "data/x", cut())
+    assert count(session) == 0
+    assert load.load_file(session, orders(catalog), "data/x", rows(catalog, 1)) == 1
+
+
+def test_two_attempts_at_one_file_at_once_load_it_once(
+    address: Address, session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    by_second: list[int] = []
+
+    def second() -> None:
+        with connect(address) as other:
+            by_second.append(load.load_file(other, orders(catalog), "data/x", rows(catalog, 1)))
+
+    thread = threading.Thread(target=second)
+
+    def first() -> Iterator[pa.RecordBatch]:
+        thread.start()
+        with connect(address) as watcher:
+            waits = "select exists (select from pg_locks where not granted and locktype = 'transactionid')"
+            until(lambda: watcher.execute(waits).fetchone() == (True,), "the second attempt to wait")
+        yield from rows(catalog, 1)
+
+    by_first = load.load_file(session, orders(catalog), "data/x", first())
+    thread.join()
+    assert (by_first, by_second) == (1, [0])
+    assert count(session) == 1
+
+
+def test_sequences_and_views_come_back_in_their_order(
+    address: Address, session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    load.load_file(session, orders(catalog), "data/x", rows(catalog, 1, 2, 3))
+    session.execute("select setval('public.numbers', 1, false)")
+    find_places(session, catalog.sequences)
+    assert set_sequences(session) == ()
+    with Sessions(address, 2) as sessions:
+        load.refresh_views(sessions, catalog.materialized_views)
+    assert session.execute("select nextval('public.numbers')").fetchone() == (42,)
+    assert session.execute("select n from public.a").fetchone() == (3,)
+
+
+def test_a_table_that_postgresql_cannot_analyze_is_named(
+    address: Address, session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    session.execute("create table public.far (r numrange)")
+    session.execute("insert into public.far values ('[1,1e400)'), ('[2,1e400)')")
+    with Sessions(address, 2) as sessions:
+        (left,) = load.analyze(sessions, [("public", "far"), ("public", "orders")])
+    assert (left.what, left.statement) == ("statistics of public.far", 'analyze "public"."far";')
+    assert "out of range" in left.reason
+
+
+def test_rows_that_a_table_does_not_take_are_refused_with_the_servers_words(
+    session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    session.execute("alter table public.orders add check (id > 1)")
+    with pytest.raises(RefusedError, match=r"^public\.orders does not take its rows: .* violates check constraint"):
+        load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
+
+
+def test_a_lost_connection_is_no_refusal(address: Address, session: psycopg.Connection[Any], catalog: Catalog) -> None:
+    with connect(address) as other:
+        other.execute("select pg_terminate_backend(%s)", (session.info.backend_pid,))
+    with pytest.raises(psycopg.OperationalError):
+        load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
+
+
+def test_a_ledger_tells_which_restore_it_is_and_what_is_done(
+    session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
+    left = progress.read_ledger(session)
+    assert left is not None
+    assert left.claim == CLAIM
+    assert left.steps == {"data/x": ""}
+    assert not left.crashed
+    assert CLAIM.difference(left.claim) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"archive": "other"}, "this one is from another archive"),
+        ({"block": "other", "commit": 2}, "this one is of commit 2"),
+        ({"tables": ("a.*",)}, "this one is of other tables or names"),
+        ({"maps": ("a=b",)}, "this one is of other tables or names"),
+        ({"run": "another", "commit": 7}, ""),
+    ],
+)
+def test_a_restore_goes_on_with_the_same_one_only(change: dict[str, Any], words: str) -> None:
+    assert replace(CLAIM, **change).difference(CLAIM) == words
+
+
+def test_a_schema_that_is_called_like_a_ledger_is_no_ledger(target: Address) -> None:
+    with connect(target) as session:
+        assert progress.read_ledger(session) is None
+        session.execute("create schema holdfast_restore")
+        with pytest.raises(RefusedError, match="that no restore of this release has made"):
+            progress.read_ledger(session)
+
+
+def test_the_ledger_is_gone_in_the_end(session: psycopg.Connection[Any]) -> None:
+    progress.drop_ledger(session)
+    assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
+
+
+def test_tables_that_differ_are_named_with_how(
+    address: Address, session: psycopg.Connection[Any], catalog: Catalog
+) -> None:
+    table = orders(catalog)
+    load.load_file(session, table, "data/x", rows(catalog, 1, 2))
+    right = load.content_hash(session, table)
+    with Sessions(address, 2) as sessions:
+        load.check_equal(load.differences(sessions, {table.oid: right}, [table]))
+        with pytest.raises(DamagedError, match=r"public\.orders has 2 rows instead of 3"):
+            load.check_equal(load.differences(sessions, {table.oid: ContentHash(3, right.total)}, [table]))
+        session.execute("update public.orders set name = 'changed' where id = 1")
+        with pytest.raises(DamagedError, match=r"public\.orders has 2 rows with other contents"):
+            load.check_equal(load.differences(sessions, {table.oid: right}, [table]))

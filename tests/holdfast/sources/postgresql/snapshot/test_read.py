@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from holdfast.common.errors import BusyError, HoldfastError
+from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.snapshot.read import PIECE_BYTES, cut, open_reader
+from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
+from holdfast.sources.postgresql.values.decode import Decoder, ValueTooLargeError
+from tests.support.command import until
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture
+def session(address: Address) -> Iterator[psycopg.Connection[Any]]:
+    with connect(address) as connection:
+        connection.execute("create table public.orders (id int, word text)")
+        connection.execute("insert into public.orders select i, repeat('x', i) from generate_series(1, 500) i")
+        connection.execute("create table public.nothing (id int)")
+        yield connection
+
+
+@pytest.fixture
+def held(address: Address, session: psycopg.Connection[Any]) -> Iterator[HeldSnapshot]:
+    with hold_snapshot(address) as found:
+        yield found
+
+
+def table_of(held: HeldSnapshot, name: str) -> Table:
+    return next(table for table in held.catalog.tables if table.name == name)
+
+
+def ids(address: Address, held: HeldSnapshot, table: Table, piece_bytes: int) -> list[int]:
+    decoder = Decoder(table.columns)
+    found: list[int] = []
+    with open_reader(address, held.snapshot, [table]) as reader:
+        for piece in cut(table, piece_bytes):
+            for batch in reader.batches(piece, decoder):
+                found += batch.column("id").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 8192, 20_000, 1 << 30])
+def test_the_pieces_of_a_table_hold_each_row_once(address: Address, held: HeldSnapshot, piece_bytes: int) -> None:
+    table = table_of(held, "orders")
+    assert sorted(ids(address, held, table, piece_bytes)) == list(range(1, 501))
+
+
+def test_pieces_leave_no_page_out_and_the_last_is_open(held: HeldSnapshot) -> None:
+    table = table_of(held, "orders")
+    pieces = cut(table, 20_000)
+    assert len(pieces) > 2
+    assert [piece.number for piece in pieces] == list(range(len(pieces)))
+    assert [piece.end for piece in pieces[:-1]] == [piece.first for piece in pieces[1:]]
+    assert (pieces[0].first, pieces[-1].end) == (0, None)
+    assert pieces[-1].condition() == f" where ctid >= '({pieces[-1].first},0)'::tid"
+
+
+def test_an_empty_table_and_one_without_a_heap_are_read_whole(held: HeldSnapshot) -> None:
+    (piece,) = cut(table_of(held, "nothing"), 1)
+    assert piece.condition() == ""
+    (piece,) = cut(table_of(held, "orders").model_copy(update={"access_method": "columnar"}), 1)
+    assert piece.condition() == ""
+
+
+@contextmanager
+def somebody_waits_to_drop(address: Address, table: str) -> Iterator[psycopg.Connection[Any]]:
+    waits = "select exists (select from pg_locks where not granted and relation = %s::regclass)"
+    with connect(address) as other, connect(address) as watcher, ThreadPoolExecutor(1) as pool:
+        drop = pool.submit(other.execute, f"drop table {table}".encode())
+        until(lambda: watcher.execute(waits, (table,)).fetchone() == (True,), "the drop to wait")
+        try:
+            yield other
+        finally:
+            other.cancel_safe()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                drop.result()
+
+
+def test_one_who_waits_to_drop_a_table_and_gives_way_does_not_end_the_backup(
+    address: Address, held: HeldSnapshot
+) -> None:
+    table = table_of(held, "orders")
+    queues = "select count(*) from pg_locks where not granted and relation = 'public.orders'::regclass"
+    with (
+        somebody_waits_to_drop(address, "public.orders") as other,
+        connect(address) as watcher,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        rows = pool.submit(ids, address, held, table, 1 << 30)
+        until(lambda: watcher.execute(queues).fetchone() == (2,), "the reader to queue behind the drop")
+        other.cancel_safe()
+        assert sorted(rows.result()) == list(range(1, 501))
+
+
+def test_one_who_waits_to_drop_a_table_and_stays_is_named_and_the_backup_gives_way(
+    address: Address, held: HeldSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.sources.postgresql.snapshot.read.QUEUE_WAIT_S", 0.1)
+    table = table_of(held, "orders")
+    with (
+        somebody_waits_to_drop(address, "public.orders") as other,
+        pytest.raises(BusyError, match=rf"behind: (public\.)?orders by pid {other.info.backend_pid} \(holdfast\)"),
+        open_reader(address, held.snapshot, [table]),
+    ):
+        pass
+
+
+def test_another_snapshot_than_the_held_one_is_noticed(address: Address, held: HeldSnapshot) -> None:
+    wrong = replace(held.snapshot, marker="1:1:")
+    with pytest.raises(HoldfastError, match="is a pooler in between"), open_reader(address, wrong, []):
+        pass
+
+
+def test_a_snapshot_that_is_gone_is_said_without_the_password(address: Address, held: HeldSnapshot) -> None:
+    gone = replace(held.snapshot, name="00000000-00000000-1")
+    with pytest.raises(HoldfastError, match=r"reading from .* failed") as failed, open_reader(address, gone, []):
+        pass
+    assert address.password
+    assert address.password not in str(failed.value)
+
+
+def test_a_value_above_the_limit_is_found_by_the_row_it_names(
+    address: Address, held: HeldSnapshot, session: psycopg.Connection[Any]
+) -> None:
+    table = table_of(held, "orders")
+    decoder = Decoder(table.columns, max_value_bytes=498)
+    with open_reader(address, held.snapshot, [table]) as reader:
+        batches = (batch for piece in cut(table, 20_000) for batch in reader.batches(piece, decoder))
+        with pytest.raises(ValueTooLargeError) as found:
+            list(batches)
+    said = str(found.value)
+    assert 'column "word": a value of 499 bytes is above the limit of 498' in said
+    where = said.removeprefix("public.orders, row with ").split(", column")[0]
+    assert session.execute(f"select id from public.orders where {where}".encode()).fetchone() == (499,)
+
+
+def test_tables_with_the_same_columns_are_read_together_as_each_alone(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    columns = "id int primary key, word varchar(600), price numeric(8,2), born date, note jsonb"
+    session.execute(f"create table public.many (tenant int, {columns.replace(' primary key', '')})".encode())
+    for number, rows in enumerate((7, 0, 3, 0, 0, 2000, 1, 0)):
+        session.execute(f"create table public.t{number} ({columns})".encode())
+        session.execute(
+            f"insert into public.t{number} select i, nullif(repeat('ä', i % 500), ''), i / 3.0, "
+            "case when i % 2 = 0 then 'infinity'::date end, to_jsonb(i) "
+            f"from generate_series(1, {rows}) i".encode()
+        )
+    with hold_snapshot(address) as held:
+        pieces = [cut(table)[0] for table in held.catalog.tables if table.name.startswith("t")]
+        decoder = Decoder(pieces[0].table.columns)
+        assert len({piece.table.columns for piece in pieces}) == 1
+        with open_reader(address, held.snapshot, [piece.table for piece in pieces]) as reader:
+            parts = list(reader.parts(pieces, decoder))
+            assert [part.place for part in parts] == [0, 2, 5, 6]
+            for place, piece in enumerate(pieces):
+                found = [part.rows for part in parts if part.place == place]
+                alone = [part.rows for part in reader.parts([piece], decoder)]
+                assert pa.Table.from_batches(found, decoder.schema) == pa.Table.from_batches(alone, decoder.schema)
+            assert all(part.digest == decoder.digest(part.rows) for part in parts)
+
+
+def test_a_value_above_the_limit_in_tables_read_together_is_found_by_table_and_row(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    session.execute("create table public.more (id int, word text)")
+    session.execute("insert into public.more values (1, 'x'), (2, repeat('x', 600))")
+    with hold_snapshot(address) as held:
+        pieces = [cut(table_of(held, name))[0] for name in ("orders", "more")]
+        decoder = Decoder(pieces[0].table.columns, max_value_bytes=599)
+        said = r"public.more, row with ctid = '\(0,2\)', column \"word\""
+        with (
+            open_reader(address, held.snapshot, [piece.table for piece in pieces]) as reader,
+            pytest.raises(ValueTooLargeError, match=said),
+        ):
+            list(reader.parts(pieces, decoder))
+
+
+@pytest.mark.parametrize(("pages", "pieces"), [(1, 1), (3, 3), (400, 8)])
+def test_a_table_of_large_values_is_cut_as_far_as_its_heap_allows(pages: int, pieces: int) -> None:
+    table = Table(
+        oid=1,
+        table_schema="public",
+        name="photos",
+        kind="r",
+        persistence="p",
+        replica_identity="d",
+        access_method="heap",
+        parents=(),
+        bound=None,
+        owner="postgres",
+        columns=(),
+        key=(),
+        pages=pages,
+        size=8 * PIECE_BYTES,
+        estimated_rows=400,
+    )
+    assert len(cut(table)) == pieces

@@ -1,0 +1,206 @@
+"""What each failure of an S3 server means, from a server that fails as told."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.storage import (
+    ConditionNotSupported,
+    ObjectExists,
+    ObjectNotFound,
+    StoreDenied,
+    StoreError,
+    StoreOutcomeUnknown,
+    StoreUnavailable,
+    open_store,
+)
+from holdfast.storage.s3 import access
+from holdfast.storage.s3 import store as s3_module
+from holdfast.storage.s3.store import S3Store
+from tests.support.fake_s3 import BUCKET, CUT, SILENT, FakeS3, Fault, running_fake_s3
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[FakeS3, S3Store]]:
+    """One server and one client for all tests: making a client takes longer than a test."""
+    with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
+        # Waits are the SDK's and ours to choose: none is needed here.
+        patch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
+        patch.setattr(access, "READ_ATTEMPTS", 2)
+        patch.setattr(access, "READ_TIMEOUT", 0.2)
+        patch.setattr(s3_module, "CREATE_PAUSE", 0.0)
+        patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        patch.setenv("AWS_REGION", "us-east-1")
+        patch.setenv("AWS_ACCESS_KEY_ID", "key")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        yield server, S3Store(BUCKET, "prefix")
+
+
+@pytest.fixture
+def server(running: tuple[FakeS3, S3Store]) -> FakeS3:
+    running[0].reset()
+    return running[0]
+
+
+@pytest.fixture
+def store(running: tuple[FakeS3, S3Store]) -> S3Store:
+    return running[1]
+
+
+WRITES: list[Callable[[S3Store], object]] = [
+    lambda store: store.put("a", b"x"),
+    lambda store: store.touch("a", b"x"),
+    lambda store: store.delete("a"),
+    lambda store: store.replace("a", b"x", "etag"),
+]
+# A create that certainly did nothing is tried again by us, because a rival's may be under way.
+ALL_WRITES: list[Callable[[S3Store], object]] = [*WRITES, lambda store: store.create("a", b"x")]
+READS: list[Callable[[S3Store], object]] = [
+    lambda store: store.get("a"),
+    lambda store: store.head("a"),
+    lambda store: store.list(""),
+]
+CERTAIN = [
+    (Fault(401, "Unauthorized"), StoreDenied),
+    (Fault(403, "AccessDenied"), StoreDenied),
+    (Fault(403, "InvalidAccessKeyId"), StoreDenied),
+    (Fault(429, "TooManyRequests"), StoreUnavailable),
+    (Fault(503, "SlowDown"), StoreUnavailable),
+    (Fault(400, "RequestTimeout"), StoreUnavailable),
+    (Fault(403, "RequestTimeTooSkewed"), StoreUnavailable),  # our clock is off by a day, say
+    (Fault(404, "NoSuchBucket"), StoreError),
+    (Fault(400, "InvalidRequest"), StoreError),
+]
+DOUBTFUL: list[Fault] = [Fault(500, "InternalError"), Fault(502), Fault(503), Fault(504), CUT, SILENT]
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(("answer", "error"), CERTAIN)
+def test_a_write_that_the_server_refused_certainly_did_nothing(
+    server: FakeS3, store: S3Store, write: Callable[[S3Store], object], answer: Fault, error: type[StoreError]
+) -> None:
+    server.fail(answer)
+    with pytest.raises(error) as caught:
+        write(store)
+    assert type(caught.value) is error
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize("write", ALL_WRITES)
+@pytest.mark.parametrize("answer", DOUBTFUL)
+def test_a_write_without_a_clear_answer_is_unknown_and_never_sent_again(
+    server: FakeS3, store: S3Store, write: Callable[[S3Store], object], answer: Fault
+) -> None:
+    server.fail(answer)
+    with pytest.raises(StoreOutcomeUnknown, match="look before trying again"):
+        write(store)
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("answer", [*DOUBTFUL, Fault(503, "SlowDown"), Fault(429, "TooManyRequests")])
+def test_a_read_without_an_answer_is_tried_again_then_unavailable(
+    server: FakeS3, store: S3Store, read: Callable[[S3Store], object], answer: Fault
+) -> None:
+    server.fail(answer)
+    with pytest.raises(StoreUnavailable):
+        read(store)
+    assert len(server.received) == access.READ_ATTEMPTS
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("code", ["AccessDenied", "SignatureDoesNotMatch"])
+def test_a_read_that_is_denied_is_not_tried_again(
+    server: FakeS3, store: S3Store, read: Callable[[S3Store], object], code: str
+) -> None:
+    server.fail(Fault(403, code))
+    with pytest.raises(StoreDenied):
+        read(store)
+    assert len(server.received) == 1
+
+
+def test_what_is_not_there_is_said_so(server: FakeS3, store: S3Store) -> None:
+    server.fail(Fault(404, "NoSuchKey"))
+    for read in READS[:2]:
+        with pytest.raises(ObjectNotFound):
+            read(store)
+    store.delete("a")
+
+
+@pytest.mark.parametrize("code", ["NoSuchBucket", ""])
+def test_a_bucket_that_is_not_there_is_said_so(server: FakeS3, store: S3Store, code: str) -> None:
+    server.fail(Fault(404, code))
+    with pytest.raises(StoreError, match="bucket does not exist"):
+        store.list("")
+
+
+def test_a_taken_key_is_told_from_a_rival_under_way(server: FakeS3, store: S3Store) -> None:
+    server.fail(Fault(412, "PreconditionFailed"))
+    with pytest.raises(ObjectExists):
+        store.create("a", b"")
+    assert len(server.received) == 1
+    server.fail(Fault(409, "ConditionalRequestConflict"))
+    with pytest.raises(StoreUnavailable):
+        store.create("a", b"")
+    assert len(server.received) == 1 + s3_module.CREATE_ATTEMPTS
+
+
+def test_a_read_is_tried_as_often_as_told_and_no_more(server: FakeS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "READ_ATTEMPTS", 4)
+    store = S3Store(BUCKET, "prefix")  # the SDK limits how often one client tries again over time
+    server.fail(Fault(500, "InternalError"))
+    with pytest.raises(StoreUnavailable):
+        store.get("a")
+    assert len(server.received) == 4
+
+
+def test_a_server_without_create_if_absent_fails_the_probe(server: FakeS3, store: S3Store) -> None:
+    server.fail(Fault(501, "NotImplemented"))
+    with pytest.raises(ConditionNotSupported):
+        store.create("a", b"")
+    assert store.probe_create_if_absent(threads=2) is False
+
+
+def test_a_server_that_says_yes_to_everybody_fails_the_probe(server: FakeS3, store: S3Store) -> None:
+    server.judge = lambda number, request: Fault(200) if request.method == "PUT" else None
+    assert store.probe_create_if_absent(threads=2) is False
+
+
+def test_a_server_that_is_not_there_did_nothing(server: FakeS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        store = S3Store("bucket", "prefix")
+        for use in [*WRITES, *READS]:
+            with pytest.raises(StoreUnavailable, match="connect"):
+                use(store)
+
+
+def test_a_server_that_tells_no_time_is_refused(server: FakeS3, store: S3Store) -> None:
+    server.date = False
+    with pytest.raises(StoreError, match="Date"):
+        store.list("")
+
+
+def test_missing_credentials_are_said_so(server: FakeS3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    with pytest.raises(StoreDenied, match="AWS_ACCESS_KEY_ID"):
+        open_store("s3://bucket/x").put("a", b"")
+    assert len(server.received) == 0
+
+
+def test_a_silent_server_is_waited_for_no_longer_than_told(server: FakeS3, store: S3Store) -> None:
+    server.fail(SILENT)
+    began = time.monotonic()
+    with pytest.raises(StoreOutcomeUnknown):
+        store.put("a", b"")
+    assert time.monotonic() - began < 5

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from holdfast.operations.job_process import SPARK_CONF, WORKERS
+from sparkjobs.executors import daemon
+from sparkjobs.executors.daemon import PREPARED, Prepared, prepare
+
+pytestmark = pytest.mark.slow
+
+ZIP = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
+
+
+def run(program: str, *path: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": ":".join(map(str, path))},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout.split()
+
+
+def test_the_daemon_is_the_one_that_jobs_are_submitted_with() -> None:
+    assert SPARK_CONF["spark.python.daemon.module"] == "sparkjobs.executors.daemon"
+
+
+def test_what_the_daemon_imports_starts_no_thread_which_a_fork_would_lose() -> None:
+    program = (
+        "import os, sys; from sparkjobs import daemon; daemon._import(); "
+        "print(len(os.listdir('/proc/self/task')), {'numpy', 'pyarrow'} <= sys.modules.keys())"
+    )
+    assert run(program) == ["1", "True"]
+
+
+def test_pyarrow_makes_arrays_without_pandas_in_a_worker() -> None:
+    program = (
+        "import sys; from sparkjobs.executors.without_pandas import hide_pandas; hide_pandas(); "
+        "import pyarrow as pa; print(pa.array(['a', None]).null_count, 'pandas' in sys.modules)"
+    )
+    assert run(program) == ["1", "False"]
+
+
+def test_an_installed_pyspark_is_taken_from_its_folder_where_spark_offers_its_zip() -> None:
+    assert run("import pyspark; print(pyspark.__file__)", ZIP)[0].startswith(str(ZIP))
+    assert run("import sparkjobs, pyspark; print(pyspark.__file__)", ZIP) == [pyspark.__file__]
+
+
+@pytest.mark.exhaustive
+def test_a_pyspark_that_is_a_zip_alone_is_left_as_it_is(tmp_path: Path) -> None:
+    alone = tmp_path / "pyspark" / "python" / "lib" / "pyspark.zip"
+    alone.parent.mkdir(parents=True)
+    alone.write_bytes(ZIP.read_bytes())
+    assert run("import sparkjobs, pyspark; print(pyspark.__file__)", alone)[0].startswith(str(alone))
+
+
+@contextmanager
+def prepared(environment: Mapping[str, str] = WORKERS) -> Iterator[Prepared]:
+    """Prepare a daemon, and see that none is left."""
+    made = prepare(environment)
+    try:
+        yield made
+    finally:
+        with made.process:
+            assert made.process.stdin is not None
+            made.process.stdin.close()
+            made.process.wait(30)
+
+
+@contextmanager
+def started_by_spark(**environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a daemon as Spark does; Spark ends it by closing its standard input."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "sparkjobs.executors.daemon", "pyspark.worker"],
+        env={**os.environ, "PYTHON_WORKER_FACTORY_SECRET": "secret", **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        yield process
+
+
+def ask_for_a_worker(process: subprocess.Popen[bytes]) -> int:
+    """Ask for a worker at the port that the daemon tells; return its process id, and let it end."""
+    assert process.stdout is not None
+    (port,) = struct.unpack("!i", process.stdout.read(4))
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        (pid,) = struct.unpack("!i", connection.recv(4))
+        connection.sendall(struct.pack("!i6s", 6, b"secret"))
+        assert connection.recv(6) == struct.pack("!i2s", 2, b"ok")
+    return int(pid)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def close(process: subprocess.Popen[bytes]) -> None:
+    """Close a daemon's standard input, and wait for its end; PySpark's own ends with 1."""
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(30)
+
+
+def test_a_prepared_daemon_forks_the_workers_of_the_one_that_spark_starts_and_ends_with_it() -> None:
+    with prepared() as made, started_by_spark(**{PREPARED: made.address, **WORKERS}) as process:
+        assert process.stdout is not None
+        (port,) = struct.unpack("!i", process.stdout.read(4))
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            (pid,) = struct.unpack("!i", connection.recv(4))
+            assert parent_of(pid) == made.process.pid
+            told = Path(f"/proc/{made.process.pid}/environ").read_bytes().split(b"\0")
+            assert {f"{name}={value}".encode() for name, value in WORKERS.items()} <= set(told)
+            connection.sendall(struct.pack("!i6s", 6, b"secret"))  # it has the environment that Spark gave the other
+            assert connection.recv(6) == struct.pack("!i2s", 2, b"ok")
+        close(process)
+        made.process.wait(30)
+
+
+@pytest.mark.exhaustive
+def test_a_prepared_daemon_that_nobody_asks_for_ends_with_the_process_that_prepared_it() -> None:
+    program = (
+        "from sparkjobs.executors.daemon import prepare; made = prepare({}); print(made.process.pid, flush=True); "
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=False, timeout=60)
+    pid = int(done.stdout)
+    with suppress(ProcessLookupError):  # it has ended already
+        ended = os.pidfd_open(pid)
+        try:
+            assert select.select([ended], [], [], 30)[0], "it has not ended"
+        finally:
+            os.close(ended)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "holdfast-nobody:" + sys.executable,
+        "holdfast-nobody:/usr/bin/another-python",
+        pytest.param("", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_without_a_prepared_daemon_for_this_python_the_one_that_spark_starts_does_it_all(address: str) -> None:
+    with started_by_spark(**{PREPARED: address}) as process:
+        assert ask_for_a_worker(process) > 0
+        close(process)
+
+
+@pytest.mark.exhaustive
+def test_only_one_daemon_takes_a_prepared_one() -> None:
+    with prepared() as made, started_by_spark(**{PREPARED: made.address, **WORKERS}) as first:
+        ask_for_a_worker(first)
+        with started_by_spark(**{PREPARED: made.address, **WORKERS}) as second:
+            ask_for_a_worker(second)
+            close(second)
+        close(first)
+
+
+def test_nothing_is_handed_over_to_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "_is_ours", lambda connection: False)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind("\0holdfast-other")
+        other.listen(1)
+        assert not daemon._hand_over(f"holdfast-other:{sys.executable}")
+        connection, _ = other.accept()
+        with connection:
+            assert connection.recv(1) == b""
+
+
+def test_other_users_are_told_apart() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert daemon._is_ours(ours)
+        user = os.getuid()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(os, "getuid", lambda: user + 1)
+            assert not daemon._is_ours(ours)
+
+
+def test_a_prepared_daemon_that_ends_before_it_has_taken_over_leaves_it_to_the_other() -> None:
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind("\0holdfast-gone")
+        gone.listen(1)
+
+        def end() -> None:
+            connection, _ = gone.accept()
+            connection.recv(1)
+            connection.close()
+
+        with ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(end)
+            assert not daemon._hand_over(f"holdfast-gone:{sys.executable}")
+            ended.result()
+
+
+@pytest.mark.exhaustive
+def test_of_daemons_that_ask_at_once_one_takes_the_prepared_one_and_the_others_do_it_themselves() -> None:
+    with prepared() as made, ExitStack() as started:
+        several = [started.enter_context(started_by_spark(**{PREPARED: made.address, **WORKERS})) for _ in range(3)]
+        parents = set()
+        for process in several:
+            assert process.stdout is not None
+            (port,) = struct.unpack("!i", process.stdout.read(4))
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                (pid,) = struct.unpack("!i", connection.recv(4))
+                parents.add(parent_of(pid))
+        assert len(parents) == 3
+        assert made.process.pid in parents
+        for process in several:
+            close(process)
+
+
+@pytest.mark.exhaustive
+def test_a_daemon_that_was_to_be_started_otherwise_is_not_replaced() -> None:
+    with prepared() as made, started_by_spark(**{PREPARED: made.address, "MALLOC_ARENA_MAX": "1"}) as process:
+        assert process.stdout is not None
+        (port,) = struct.unpack("!i", process.stdout.read(4))
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            (pid,) = struct.unpack("!i", connection.recv(4))
+            assert parent_of(pid) == process.pid
+        close(process)
