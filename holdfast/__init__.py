@@ -1,4 +1,7 @@
-"""Holdfast: back up SQL databases into shared archives and restore them to any point in time."""
+"""Holdfast: back up SQL databases into shared archives and restore them to any point in time.
+
+Imports `locking`.
+"""
 
 from __future__ import annotations
 

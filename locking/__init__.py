@@ -1,5 +1,7 @@
 """Locks in an object store, with no lock server: put-and-verify transactions, a mutex, a read-write lock.
 
+Imports nothing of ours.
+
     from locking import RWLock
 
     with RWLock(store, "history").write(purpose="truncation", wait=30.0) as lease:

@@ -1,4 +1,7 @@
-"""Spark applications, one per operation, started with spark-submit by path."""
+"""Spark applications, one per operation, started by path with `spark-submit` or inline.
+
+Imports `holdfast` and `locking`.
+"""
 
 from __future__ import annotations
 

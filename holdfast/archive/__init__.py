@@ -1,4 +1,7 @@
-"""The on-store format: commits, blocks, restore points, runs, and the locks each operation takes."""
+"""Archives: the format on the store, its history and rows, the locks of operations, maintenance.
+
+Imports `storage`, `common` and `locking`.
+"""
 
 from __future__ import annotations
 

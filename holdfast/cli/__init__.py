@@ -1,4 +1,7 @@
-"""The `holdfast` command; works with Airflow down."""
+"""The `holdfast` command, a module for each of its commands; works with Airflow down.
+
+Imports everything else in `holdfast`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Restore drills: bring a random moment back, from nothing but the archive, and see that it is right."""
+"""Restore drills: a random moment brought back from nothing but the archive, and checked.
+
+Imports everything in `holdfast` but `cli`.
+"""
 
 from __future__ import annotations
 

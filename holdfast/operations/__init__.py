@@ -1,3 +1,6 @@
-"""Operations on archives as their parent sees them: where a job runs. May import everything of the core but `cli`."""
+"""Operations as their parent process sees them: what a backup will be, where its job runs, the job's process.
+
+Imports everything in `holdfast` but `cli` and `drill`.
+"""
 
 from __future__ import annotations

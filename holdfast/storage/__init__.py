@@ -1,4 +1,7 @@
-"""Where archives are kept: one contract, a folder or a cloud's object storage behind it, chosen by URL."""
+"""Stores of archives: one contract, a folder or a cloud's object storage behind it, chosen by URL.
+
+Imports `common` and the contract of `locking`.
+"""
 
 from __future__ import annotations
 

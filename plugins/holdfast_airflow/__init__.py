@@ -1,3 +1,6 @@
-"""Holdfast in Airflow: operators and triggers that back up, restore and lock."""
+"""The Airflow provider: operators, triggers, decorators and notifications.
+
+Imports `holdfast` and `locking`, and starts `sparkjobs` by path.
+"""
 
 from __future__ import annotations

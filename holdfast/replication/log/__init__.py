@@ -1,6 +1,6 @@
 """The update log in the coordination store: entries, replicas, leader, quorums; one transaction each.
 
-Imports `archive.format` and no other package of `replication`.
+Imports `archive`, and nothing else of `replication`.
 """
 
 from __future__ import annotations

@@ -1,3 +1,6 @@
-"""PostgreSQL: read under one snapshot, load in parallel, prove by content hash."""
+"""PostgreSQL: snapshots, change data capture and restores, with content hashes that prove them.
+
+Imports `common`.
+"""
 
 from __future__ import annotations

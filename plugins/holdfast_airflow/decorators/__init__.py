@@ -1,4 +1,7 @@
-"""Task decorators: `@task.locked(...)`, which `locked` is, too, for who imports it."""
+"""Task decorators: `@task.locked(...)`, which `locked` is, too, for who imports it.
+
+Imports `acquisition`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The operators DAG authors import."""
+"""Operators that DAG authors import.
+
+Imports everything else in `holdfast_airflow`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Change data capture by logical decoding: slot, publication, pgoutput, rows of change files.
 
-Imports all packages above but `restore` and `setup`.
+Imports `connection`, `catalog`, `values`, `snapshot` and `dump`.
 """
 
 from __future__ import annotations

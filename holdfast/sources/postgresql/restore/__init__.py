@@ -1,6 +1,6 @@
 """Restoring into a database: `plan`, then `rights`, `objects` and `rows`.
 
-Imports all other packages of a source but `setup`.
+Imports `connection`, `catalog`, `values`, `snapshot` and `dump`.
 """
 
 from __future__ import annotations

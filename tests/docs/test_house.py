@@ -1,0 +1,61 @@
+"""The house in the documentation is the one in the folders: each package, what is in it, and what it may import."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "architecture.md"
+FLOORS = ("holdfast_airflow", "sparkjobs", "holdfast", "locking")
+MIGRATIONS = "holdfast.replication.migrations.versions"
+
+MOST_MODULES = 20
+ONE_PER_COMMAND = "holdfast.cli"
+
+
+def packages(floor: str) -> Iterator[tuple[str, Path]]:
+    """Yield the packages of a floor with their folders, each before what is in it."""
+    top = ROOT / ("plugins" if floor == "holdfast_airflow" else ".")
+    for file in sorted((top / floor).rglob("__init__.py"), key=lambda file: file.parent.parts):
+        name = ".".join(file.parent.relative_to(top).parts)
+        if name != MIGRATIONS:
+            yield name, file.parent
+
+
+ALL = list(itertools.chain.from_iterable(map(packages, FLOORS)))
+
+
+def told(name: str) -> tuple[str, str]:
+    """Return what a package says is in it, and what it says it imports."""
+    inside, _, imports = (importlib.import_module(name).__doc__ or "").partition("\n\n")
+    sentence = " ".join(imports.partition("\n\n")[0].split())
+    return " ".join(inside.split()), sentence.partition(". ")[0].rstrip(".") + "."
+
+
+def row(name: str) -> str:
+    inside, imports = told(name)
+    return f"| `{name}` | {inside} | {imports} |"
+
+
+@pytest.mark.parametrize("name", [name for name, _ in ALL])
+def test_a_package_says_what_is_inside_and_what_it_imports(name: str) -> None:
+    inside, imports = told(name)
+    assert inside.endswith(".")
+    assert imports.startswith("Imports ")
+
+
+def test_the_page_shows_the_house_as_it_is() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `") and line.count(" | ") == 2]
+    there = [line for line in rows if line.partition("`")[2].partition("`")[0] in dict(ALL)]
+    assert there == [row(name) for name, _ in ALL]
+
+
+@pytest.mark.parametrize("name", [name for name, _ in ALL if name != ONE_PER_COMMAND])
+def test_a_folder_is_seen_at_a_glance(name: str) -> None:
+    modules = [file for file in dict(ALL)[name].glob("*.py") if file.name != "__init__.py"]
+    assert len(modules) <= MOST_MODULES
