@@ -21,8 +21,8 @@ from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.model import (
     FORMAT,
     WRITER,
+    ArchiveCommit,
     Block,
-    Commit,
     Coverage,
     FileRecord,
     SourceRecord,
@@ -144,7 +144,7 @@ def make_archive(place: Path, age: int, files: int) -> None:
     archive = Archive.create(open_store(str(place)), name="old")
     (place / "commits").mkdir(exist_ok=True)
 
-    def written() -> Iterator[Commit]:
+    def written() -> Iterator[ArchiveCommit]:
         tip = None
         for commit in _commits(age, files):
             linked = commit.model_copy(update={"parent": tip})
@@ -159,7 +159,7 @@ def make_archive(place: Path, age: int, files: int) -> None:
         pass
 
 
-def _commits(age: int, files: int) -> Iterator[Commit]:
+def _commits(age: int, files: int) -> Iterator[ArchiveCommit]:
     """Yield commits: each adds a block; those that add the last BLOCKS leave nothing of what was there before them."""
     live = min(BLOCKS, age)
     each_has = files // live
@@ -167,7 +167,7 @@ def _commits(age: int, files: int) -> Iterator[Commit]:
         last = age - sequence < live
         snapshot = sequence in (1, age - live + 1)
         gone = (f"b{sequence - live}",) if live < sequence and sequence - live <= age - live else ()
-        yield Commit(
+        yield ArchiveCommit(
             sequence=sequence,
             id=f"c{sequence}",
             parent=None,

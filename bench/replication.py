@@ -25,12 +25,12 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.model import TableRecord
 from holdfast.replication.log import log, replicas, schema
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import PASSWORD, CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.membership import found as first_replica
-from holdfast.replication.work.quorum_wait import Waiting
+from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.upkeep import sync_replica
@@ -137,12 +137,12 @@ def _sync(store: CoordinationStore, *, copy_first: bool) -> dict[str, float]:
             (SYNC, lambda: sync_replica(store, archive, row, wait=0)),
         ]
         found = {name: _timed(work) for name, work in (ways if copy_first else ways[::-1])}
-        block = _back_up(near, store, Wish(2))
-        waiting = Waiting(store, archive, block.id, "near")
+        block = _back_up(near, store, QuorumRequest(2))
+        waiting = QuorumWait(store, archive, block.id, "near")
         return {**found, QUORUM: _timed(lambda: waiting.check_success(waiting.decided()))}
 
 
-def _back_up(near: ObjectStore, store: CoordinationStore, wish: Wish | None = None) -> Block:
+def _back_up(near: ObjectStore, store: CoordinationStore, wish: QuorumRequest | None = None) -> Block:
     """Make a backup of files of random bytes; return its block."""
     block = _block(near)
     archive = ReplicatedArchive.begin(near, store)

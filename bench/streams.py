@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical.peek import DECODING_MEMORY, peek_query
 from holdfast.sources.postgresql.values.decode import MAX_VALUE_BYTES
 from holdfast.storage import open_store
-from sparkjobs.tasks.changes import ChangeReader, Stretch
+from sparkjobs.tasks.changes import ChangeReader, WindowTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +140,7 @@ class ChangeStream:
             packs=True,
         )
         started = time.monotonic()
-        (window,) = read(Stretch("block", self._upto), lambda rows, size: None)
+        (window,) = read(WindowTask("block", self._upto), lambda rows, size: None)
         seconds = time.monotonic() - started
         check_rows(READ, sum(table.rows for table in window.tables), self._rows)
         return {READ + self._suffix: seconds}

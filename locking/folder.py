@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class FolderClaim:
     """What one transaction has in the folder: an intent, a target, or both."""
 
     txn: str
@@ -50,7 +50,7 @@ class Look:
 
     started: float
     now: datetime
-    claims: Mapping[str, Claim]
+    claims: Mapping[str, FolderClaim]
     dead: Mapping[str, ObjectInfo]
     foreign: tuple[ObjectInfo, ...]
 
@@ -58,7 +58,7 @@ class Look:
         """Seconds since the store saw the object written, at least 0."""
         return max(0.0, (self.now - info.modified).total_seconds())
 
-    def living(self) -> Iterable[Claim]:
+    def living(self) -> Iterable[FolderClaim]:
         """The claims that count: nobody ended their transaction."""
         return (claim for claim in self.claims.values() if claim.txn not in self.dead)
 
@@ -139,7 +139,7 @@ def _own_prefix(root: str, resource: str) -> str:
 
 def _sort(started: float, listing: Listing, prefix: str) -> Look:
     """Sort the objects of a listing into claims, markers and what is not ours."""
-    claims: dict[str, Claim] = {}
+    claims: dict[str, FolderClaim] = {}
     dead: dict[str, ObjectInfo] = {}
     foreign: list[ObjectInfo] = []
     for info in listing.objects:
@@ -153,9 +153,9 @@ def _sort(started: float, listing: Listing, prefix: str) -> Look:
     return Look(started, listing.now, dict(sorted(claims.items())), dead, tuple(foreign))
 
 
-def _add(claim: Claim | None, name: LockName, info: ObjectInfo) -> Claim | None:
+def _add(claim: FolderClaim | None, name: LockName, info: ObjectInfo) -> FolderClaim | None:
     """The claim with one more object; None where no transaction of ours would have both."""
     if name.mode is None or (claim is not None and claim.mode != name.mode):
         return None
-    claim = claim or Claim(name.txn, name.mode)
+    claim = claim or FolderClaim(name.txn, name.mode)
     return replace(claim, intent=info) if name.kind == "intent" else replace(claim, target=info)

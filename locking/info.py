@@ -12,7 +12,7 @@ from locking.store import ObjectNotFound
 from locking.terms import CLOCK_STEP
 
 if TYPE_CHECKING:
-    from locking.folder import Claim, LockFolder, Look
+    from locking.folder import FolderClaim, LockFolder, Look
     from locking.names import Mode
     from locking.owner import Owner
     from locking.store import ObjectInfo
@@ -69,7 +69,7 @@ class Records:
         self._folder = folder
         self._read: dict[str, LockRecord | UnreadableRecord] = {}
 
-    def of(self, claim: Claim) -> LockRecord | UnreadableRecord | None:
+    def of(self, claim: FolderClaim) -> LockRecord | UnreadableRecord | None:
         """The claim's record, what is wrong with it, or None where the object has just gone."""
         if claim.txn not in self._read:
             try:
@@ -85,26 +85,26 @@ class Records:
         return self._read[claim.txn]
 
 
-def is_over(look: Look, claim: Claim, terms: Terms) -> bool:
+def is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
     """Whether anybody may end the claim: its target's lease and grace are over, or its lone intent's."""
     if claim.target is not None:
         return look.age(claim.target) > terms.expiry
     return intent_is_over(look, claim, terms)
 
 
-def lease_is_over(look: Look, claim: Claim, terms: Terms) -> bool:
+def lease_is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
     """Whether nobody can trust the claim any more, though its requests may still be under way."""
     limit = terms.lease if claim.target is not None else terms.attempt_lease
     return look.age(claim.newest) > limit + CLOCK_STEP
 
 
-def intent_is_over(look: Look, claim: Claim, terms: Terms) -> bool:
+def intent_is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
     """Whether the claim has an intent that has outlived every attempt."""
     return claim.intent is not None and look.age(claim.intent) > terms.attempt_expiry
 
 
 def describe_claim(
-    folder: LockFolder, look: Look, claim: Claim, record: LockRecord | UnreadableRecord | None
+    folder: LockFolder, look: Look, claim: FolderClaim, record: LockRecord | UnreadableRecord | None
 ) -> LockInfo:
     """What to tell people about a claim."""
     state: State = "held" if claim.target is not None else "intent"

@@ -16,7 +16,7 @@ from locking.terms import MARKER_LIFE, Terms
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from locking.folder import Claim, LockFolder, Look
+    from locking.folder import FolderClaim, LockFolder, Look
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Reaper:
         self.ended: dict[str, str] = {}
         """Why, for each transaction that was ended."""
 
-    def tidy(self, look: Look, *, own: str, suspects: Collection[Claim]) -> Look:
+    def tidy(self, look: Look, *, own: str, suspects: Collection[FolderClaim]) -> Look:
         """End what is over, and return the look without it.
 
         The records of ``suspects`` (who is in the way) are read, and those of claims so old that they
@@ -72,14 +72,14 @@ class Reaper:
         self._forget_markers(look)
         return look.without(buried, dropped)
 
-    def _candidates(self, look: Look, own: str, suspects: Collection[str]) -> Iterable[Claim]:
+    def _candidates(self, look: Look, own: str, suspects: Collection[str]) -> Iterable[FolderClaim]:
         for claim in look.claims.values():
             oldest = max(look.age(info) for info in (claim.intent, claim.target) if info is not None)
             marked = claim.txn in look.dead or claim.txn in suspects
             if claim.txn != own and (marked or oldest > self._terms.attempt_expiry):
                 yield claim
 
-    def _judge(self, look: Look, claim: Claim) -> tuple[Fate, str, Terms]:
+    def _judge(self, look: Look, claim: FolderClaim) -> tuple[Fate, str, Terms]:
         record = self._records.of(claim)
         if claim.txn in look.dead:
             # What came late, or was renewed late, is ended again: its marker must outlive it.
@@ -98,7 +98,7 @@ class Reaper:
             return Fate.DROP_INTENT, "", record.terms
         return Fate.LEAVE, "", record.terms
 
-    def _ended_with_its_process(self, record: LockRecord, claim: Claim) -> bool:
+    def _ended_with_its_process(self, record: LockRecord, claim: FolderClaim) -> bool:
         """Whether the claim's process is gone and took the claim with it.
 
         A run's lock outlives the process that took it. Only its intent ends with that process, unless the
@@ -108,14 +108,14 @@ class Reaper:
             return process_is_gone(record.owner)
         return claim.target is None and process_is_gone(record.owner) and not self._has_target(claim)
 
-    def _has_target(self, claim: Claim) -> bool:
+    def _has_target(self, claim: FolderClaim) -> bool:
         try:
             self._folder.store.get(self._folder.target(claim.mode, claim.txn))
         except ObjectNotFound:
             return False
         return True
 
-    def _bury(self, claim: Claim, reason: str, terms: Terms) -> None:
+    def _bury(self, claim: FolderClaim, reason: str, terms: Terms) -> None:
         log.warning("Ending lock %s of %s: %s.", claim.txn, self._folder.resource, reason)
         put_marker(self._folder, claim.txn, reason, terms)
         for key in claim.keys:

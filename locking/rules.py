@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from locking.names import excludes
 
 if TYPE_CHECKING:
-    from locking.folder import Claim, Look
+    from locking.folder import FolderClaim, Look
     from locking.store import ObjectInfo
 
 
@@ -42,7 +42,7 @@ class View:
     announced: bool
 
     @property
-    def others(self) -> list[Claim]:
+    def others(self) -> list[FolderClaim]:
         return [claim for claim in self.look.living() if claim.txn != self.txn]
 
 
@@ -51,7 +51,7 @@ class Ruling:
     """A verdict and who caused it."""
 
     verdict: Verdict
-    blockers: tuple[Claim, ...] = ()
+    blockers: tuple[FolderClaim, ...] = ()
     foreign: tuple[ObjectInfo, ...] = ()
 
 
@@ -73,7 +73,7 @@ def reader_may_enter(view: View) -> Ruling:
     return Ruling(Verdict.CLEAR)
 
 
-def _writer_gives_way(view: View, claim: Claim) -> bool:
+def _writer_gives_way(view: View, claim: FolderClaim) -> bool:
     if claim.mode == "R":
         return False  # a reader's intent withdraws by itself; a held one drains
     if claim.target is not None:

@@ -18,7 +18,7 @@ from holdfast.archive.format.model import summary
 from holdfast.common.errors import RefusedError
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.job_process import DECISION_VARIABLE
-from holdfast.replication.log.settings import QUORUM_TIMEOUT_S, Wish
+from holdfast.replication.log.settings import QUORUM_TIMEOUT_S, QuorumRequest
 from holdfast.sources.postgresql.snapshot.preconditions import choice_obstacles, refuse
 from sparkjobs.driver.application import Job, run_application
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, given_snapshot
@@ -48,7 +48,7 @@ class Choice:
 
 
 def back_up(
-    job: Job, source: str, choice: Choice = Choice(), limits: Limits = NO_LIMITS, wish: Wish | None = None
+    job: Job, source: str, choice: Choice = Choice(), limits: Limits = NO_LIMITS, wish: QuorumRequest | None = None
 ) -> dict[str, Any]:
     """Back up a source as its parent has decided, or what is left of it, and return a summary.
 
@@ -63,7 +63,7 @@ def back_up(
 
 
 def back_up_snapshot(
-    job: Job, source: str, choice: Choice, limits: Limits, decision: Decision, wish: Wish | None
+    job: Job, source: str, choice: Choice, limits: Limits, decision: Decision, wish: QuorumRequest | None
 ) -> dict[str, Any]:
     """Back up what is in the snapshot that this job was given, or what is left of it."""
     archive = job.open_archive(wish)
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.source,
             Choice(given.tables, given.exclude),
             Limits(given.connections, given.bandwidth),
-            Wish.of(given.quorum, given.quorum_timeout),
+            QuorumRequest.of(given.quorum, given.quorum_timeout),
         ),
     )
 

@@ -52,7 +52,7 @@ _TASK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Wish:
+class CompactionRequest:
     """What is to be compacted.
 
     :param source: only this one; None: all.
@@ -64,7 +64,7 @@ class Wish:
     consolidate: bool = False
 
 
-def compact(job: Job, wish: Wish) -> dict[str, Any]:
+def compact(job: Job, wish: CompactionRequest) -> dict[str, Any]:
     """Join what is worth it, consolidate where that is wanted, and return a summary.
 
     :raises RefusedError: the archive is of an older format, or the source that was named cannot be consolidated.
@@ -73,7 +73,7 @@ def compact(job: Job, wish: Wish) -> dict[str, Any]:
         return _compact(job, archive, wish)
 
 
-def _compact(job: Job, archive: Archive, wish: Wish) -> dict[str, Any]:
+def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, Any]:
     check_format(archive)
     state = archive.settled()
     sources = source_names(state) if wish.source is None else (only_source(state, wish.source),)
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     age = timedelta(seconds=given.min_age)
     policy = CompactionPolicy(given.min_blocks, given.small_bytes, given.target_bytes, age)
-    wish = Wish(policy, given.source, given.consolidate)
+    wish = CompactionRequest(policy, given.source, given.consolidate)
     return run_application("compaction", archive=given.archive, run=given.run, work=lambda job: compact(job, wish))
 
 

@@ -84,7 +84,7 @@ _TOLD = 20
 
 
 @dataclass(frozen=True)
-class Wish:
+class RestoreRequest:
     """What is to be restored.
 
     :param at: `latest`, a time or `commit:N`.
@@ -119,7 +119,7 @@ class Wish:
         """Say whether other things may be in the target."""
         return bool(self.tables or self.maps)
 
-    def claim(self, archive: str, moment: Moment, run: str) -> progress.Claim:
+    def claim(self, archive: str, moment: Moment, run: str) -> progress.TargetClaim:
         """Return what a run notes of it in the target.
 
         :param archive: its id.
@@ -128,14 +128,22 @@ class Wish:
         maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in self.maps.tables.items()]
         tables, maps = sorted(set(self.tables)), sorted(maps)
         position = "" if moment.is_snapshot else show_position(moment.position)
-        return progress.Claim(archive, moment.full.block.id, tuple(tables), tuple(maps), moment.commit, run, position)
+        return progress.TargetClaim(
+            archive, moment.full.block.id, tuple(tables), tuple(maps), moment.commit, run, position
+        )
 
 
 class Restoring:
     """One restore into its target, which `session` keeps others out of."""
 
     def __init__(
-        self, job: Job, address: Address, session: Any, claim: progress.Claim, moment: Moment, wish: Wish
+        self,
+        job: Job,
+        address: Address,
+        session: Any,
+        claim: progress.TargetClaim,
+        moment: Moment,
+        wish: RestoreRequest,
     ) -> None:
         self._job = job
         self._address = address
@@ -145,7 +153,7 @@ class Restoring:
         self._wish = wish
         self._catalog = catalog_of(job.store, moment)
         self._parts, self._unfit = parts_of(job.store, moment, self._catalog)
-        self._left: progress.Unfinished | None = None
+        self._left: progress.UnfinishedRestore | None = None
         load.check_target(session, address, self._catalog)
         self.plan = self._begin()
 
@@ -169,7 +177,7 @@ class Restoring:
             progress.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
         return plan
 
-    def _taken_up(self, left: progress.Unfinished) -> tuple[RestorePlan | None, str]:
+    def _taken_up(self, left: progress.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
         """Return the plan of what is unfinished, or why this restore cannot go on with it."""
         if why := self._claim.difference(left.claim):
             return None, why
@@ -245,7 +253,7 @@ class Restoring:
             check_comparable(self._session, self._address)
         return roles
 
-    def _make_way(self, left: progress.Unfinished, why: str) -> None:
+    def _make_way(self, left: progress.UnfinishedRestore, why: str) -> None:
         """Drop what another restore has left, where nothing but that is dropped.
 
         :raises RefusedError: that one was of everything, or this is a dry run.
@@ -263,7 +271,7 @@ class Restoring:
             drop_login(self._session)
         self._job.say(f"dropped what {left.claim.describe()} had left, since {why}: {named(dropped) or 'nothing yet'}")
 
-    def _going_on(self, left: progress.Unfinished, plan: RestorePlan) -> str:
+    def _going_on(self, left: progress.UnfinishedRestore, plan: RestorePlan) -> str:
         files = self._files(plan)
         would = "would go on" if self._wish.dry_run else "going on"
         return f"{would} with run {left.claim.run}'s restore: {_loaded(files, left)} of {len(files)} files were in"
@@ -487,11 +495,11 @@ class Restoring:
         return f"{once}: it goes on from {_loaded(files, left)} of {len(files)} files"
 
 
-def _loaded(files: Sequence[tuple[Table, FileRecord]], left: progress.Unfinished) -> int:
+def _loaded(files: Sequence[tuple[Table, FileRecord]], left: progress.UnfinishedRestore) -> int:
     return sum(staging_tables.is_loaded(table, file.path, left.steps) for table, file in files)
 
 
-def restore(job: Job, wish: Wish) -> dict[str, Any]:
+def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
     """Restore and return what was restored, or would be."""
     started = time.monotonic()
     opened = open_to_read(job.store, wish.consistency)
@@ -505,7 +513,7 @@ def restore(job: Job, wish: Wish) -> dict[str, Any]:
     return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": not moment.lost}
 
 
-def _restore(job: Job, wish: Wish, archive: str, moment: Moment) -> dict[str, Any]:
+def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> dict[str, Any]:
     address = without_event_triggers(database_address("target"))
     with load.hold_target(address) as session:
         claim = wish.claim(archive, moment, job.run)
@@ -584,7 +592,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
 
     def work(job: Job) -> dict[str, Any]:
-        wish = Wish(
+        wish = RestoreRequest(
             given.source,
             given.at,
             tuple(given.tables),

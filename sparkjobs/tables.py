@@ -37,9 +37,9 @@ class ArchiveTables(DataSource):
         """Return the table's columns as Spark has them."""
         return from_arrow_schema(self._table().schema)
 
-    def reader(self, schema: StructType) -> Reader:
+    def reader(self, schema: StructType) -> TableSourceReader:
         """Return what reads the table."""
-        return Reader(self._table())
+        return TableSourceReader(self._table())
 
     def _table(self) -> ArchivedTable:
         options = self.options
@@ -56,11 +56,11 @@ class ArchiveTables(DataSource):
         )
 
 
-class Part(InputPartition):
+class TablePartition(InputPartition):
     """The table itself, or one of its partitions, by id."""
 
 
-class Reader(DataSourceReader):
+class TableSourceReader(DataSourceReader):
     """Reads a table, each of its partitions by a task of its own, in bounded memory."""
 
     def __init__(self, table: ArchivedTable) -> None:
@@ -68,7 +68,7 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return what tasks read."""
-        return [Part(part) for part in self._table.parts]
+        return [TablePartition(part) for part in self._table.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one of them."""

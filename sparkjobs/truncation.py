@@ -25,7 +25,7 @@ _TOLD = 100
 
 
 @dataclass(frozen=True)
-class Wish:
+class TruncationRequest:
     """What is to stay.
 
     :param source: only this one's restore points; None: those of all.
@@ -39,7 +39,7 @@ class Wish:
     dry_run: bool = False
 
 
-def run(job: Job, wish: Wish) -> dict[str, Any]:
+def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
     """Truncate, or say what would go, and return a summary."""
     more: dict[str, Any] = {"source": wish.source, "min_chains": wish.min_chains}
     if wish.dry_run:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
 
     def work(job: Job) -> dict[str, Any]:
-        return run(job, Wish(parse_rules(given.keep), given.source, given.min_chains, given.dry_run))
+        return run(job, TruncationRequest(parse_rules(given.keep), given.source, given.min_chains, given.dry_run))
 
     return run_application("truncation", archive=given.archive, run=given.run, work=work, has_tasks=False)
 

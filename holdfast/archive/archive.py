@@ -20,7 +20,7 @@ from holdfast.archive.format.model import (
     PACKS_SINCE,
     REPLICAS_SINCE,
     WRITER,
-    Commit,
+    ArchiveCommit,
     Identity,
     read_versions,
 )
@@ -145,7 +145,7 @@ class Archive:
         """Return the state by which one decides what is to go: without what may still be taken back."""
         return self.state
 
-    def _new(self) -> Iterator[Commit]:
+    def _new(self) -> Iterator[ArchiveCommit]:
         """Read the commits that were not read yet; the newest that was must be there still."""
         here = self.state.sequence
         after = commit_key(here - 1) if here > 1 else ""
@@ -159,12 +159,12 @@ class Archive:
         if hole is not None:
             raise missing_commit(*hole)
 
-    def _read(self, keys: Sequence[str]) -> Iterator[Commit]:
+    def _read(self, keys: Sequence[str]) -> Iterator[ArchiveCommit]:
         with ThreadPoolExecutor(_READERS) as pool:
             for key, body in zip(keys, pool.map(self.store.get, keys), strict=True):
                 yield parse_commit(key, body)
 
-    def commit(self, sequence: int) -> Commit:
+    def commit(self, sequence: int) -> ArchiveCommit:
         """Read a commit by its number.
 
         :raises UsageError: there is no such commit.
@@ -173,14 +173,14 @@ class Archive:
             raise UsageError(f"there is no commit {sequence}: the archive has {self.state.sequence}")
         return read_commit(self.store, sequence)
 
-    def commits(self, since: int = 0) -> Iterator[Commit]:
+    def commits(self, since: int = 0) -> Iterator[ArchiveCommit]:
         """Read all commits behind a number, in order: of an old archive that takes long.
 
         :raises DamagedError: one is missing or not what was written.
         """
         return self._read([commit_key(number) for number in range(since + 1, self.state.sequence + 1)])
 
-    def add(self, plan: Callable[[State], Change], *, check: Callable[[], None], fence: str | None) -> Commit:
+    def add(self, plan: Callable[[State], Change], *, check: Callable[[], None], fence: str | None) -> ArchiveCommit:
         """Make one commit: read to the tail, plan, validate, check the locks, create the next number.
 
         Where somebody else took the number, everything is planned anew from the state that their
@@ -212,7 +212,7 @@ class Archive:
                 return commit
 
     @staticmethod
-    def _check_holds(state: State, commit: Commit) -> None:
+    def _check_holds(state: State, commit: ArchiveCommit) -> None:
         """Refuse a commit behind a state that would remove what a hold keeps."""
         if commit.remove and state.holds:
             from holdfast.archive.history.holds import check_holds
@@ -226,8 +226,8 @@ class Archive:
                 write_checkpoint(self.store, self.identity.id, self.state)
             self._since_checkpoint = 0
 
-    def _next(self, change: Change, identity: str, fence: str | None) -> Commit:
-        return Commit(
+    def _next(self, change: Change, identity: str, fence: str | None) -> ArchiveCommit:
+        return ArchiveCommit(
             sequence=self.state.sequence + 1,
             id=identity,
             parent=self.state.tip,

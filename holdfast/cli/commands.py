@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Place(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command or a group of commands is defined, and its line in the list of all.
 
     :param name: of the function, or of the `Typer` with the commands of the group.
@@ -26,77 +26,85 @@ class Place(NamedTuple):
 
 
 COMMANDS = {
-    "init": Place("init", "init", "Create an archive in an empty place."),
-    "backup": Place(
+    "init": CommandEntry("init", "init", "Create an archive in an empty place."),
+    "backup": CommandEntry(
         "backup",
         "backup",
         "Back up a database: all of it in one snapshot, or what has changed since the last backup.",
     ),
-    "restore": Place("restore", "restore", "Restore a database, or tables of it, and prove them equal to the archive."),
-    "query": Place("query", "query", "Query tables as of any restorable moment, without restoring them."),
-    "points": Place(
+    "restore": CommandEntry(
+        "restore", "restore", "Restore a database, or tables of it, and prove them equal to the archive."
+    ),
+    "query": CommandEntry("query", "query", "Query tables as of any restorable moment, without restoring them."),
+    "points": CommandEntry(
         "points",
         "show_points",
         "List the moments that can be restored, the gaps between them, and what a restore gives of each table.",
     ),
-    "mark": Place("mark", "mark", "Give this moment of a source a name, to restore it by (--at NAME)."),
-    "protect": Place(
+    "mark": CommandEntry("mark", "mark", "Give this moment of a source a name, to restore it by (--at NAME)."),
+    "protect": CommandEntry(
         "protect",
         "protect",
         "Run a command that changes a source, such as a migration, so that both its sides can be restored exactly.",
     ),
-    "verify": Place("verify", "verify", "Check that everything the commits name is there and is what was written."),
-    "copy": Place(
+    "verify": CommandEntry(
+        "verify", "verify", "Check that everything the commits name is there and is what was written."
+    ),
+    "copy": CommandEntry(
         "copy",
         "copy",
         "Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again.",
     ),
-    "drill": Place(
+    "drill": CommandEntry(
         "drill",
         "drill",
         "Restore a random moment from nothing but the archive, compare, and check what must hold there.",
     ),
-    "compact": Place(
+    "compact": CommandEntry(
         "compact", "compact", "Join small blocks of changes into few: every restore point stays what it is."
     ),
-    "truncate": Place(
+    "truncate": CommandEntry(
         "truncate",
         "truncate",
         "Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later.",
     ),
-    "vacuum": Place(
+    "vacuum": CommandEntry(
         "vacuum",
         "vacuum",
         "Delete files that nothing needs: those of removed blocks, and what killed backups have left.",
     ),
-    "migrate": Place("migrate", "migrate", "Lift an archive to a newer format; its restore points stay what they are."),
-    "status": Place("status", "status", "Say what an archive holds."),
-    "doctor": Place(
+    "migrate": CommandEntry(
+        "migrate", "migrate", "Lift an archive to a newer format; its restore points stay what they are."
+    ),
+    "status": CommandEntry("status", "status", "Say what an archive holds."),
+    "doctor": CommandEntry(
         "doctor", "doctor", "Check that everything is here that backups and restores need, and say what to do."
     ),
-    "hold": Place(
+    "hold": CommandEntry(
         "hold",
         "hold_app",
         "Restore points that stay whatever the rules of truncation say, until somebody takes the hold back.",
     ),
-    "config": Place("config", "config_app", "The configuration file, archives.yaml: its mistakes and its schema."),
-    "key": Place(
+    "config": CommandEntry(
+        "config", "config_app", "The configuration file, archives.yaml: its mistakes and its schema."
+    ),
+    "key": CommandEntry(
         "key", "key_app", "Keys of encrypted archives. Whoever has lost an archive's key has lost the archive."
     ),
-    "locks": Place(
+    "locks": CommandEntry(
         "locks", "locks_app", "Who holds which lock, since when, and what to do about it. Works with Airflow down."
     ),
-    "probe": Place(
+    "probe": CommandEntry(
         "probe",
         "probe_store",
         "Measure whether a store is safe, also before there is an archive; writes and removes about 300 MB.",
     ),
-    "replica": Place(
+    "replica": CommandEntry(
         "replica.app",
         "replica_app",
         "An archive at several places: replicas that follow one update log, which a coordination store keeps.",
     ),
-    "source": Place(
+    "source": CommandEntry(
         "source", "source_app", "Is a database ready to be backed up, and what makes it so. Works with Airflow down."
     ),
 }

@@ -15,7 +15,7 @@ from holdfast.cli.shared.output import Output, human_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.archive.maintenance.copy_archive import Copied, Progress
+    from holdfast.archive.maintenance.copy_archive import Copied, CopyProgress
     from holdfast.storage import ObjectStore
 
 _INTERVAL_S = 2.0
@@ -67,7 +67,7 @@ class _Teller:
         self._output = output
         self._told = time.monotonic()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: CopyProgress) -> None:
         now = time.monotonic()
         if now - self._told >= _INTERVAL_S:
             self._told = now

@@ -37,7 +37,7 @@ PYSPARK = "4.2.0"
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One thing that was looked at; `remedy` is empty where it is as it should be."""
 
     what: str
@@ -66,19 +66,19 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _show_findings(console: Console, findings: list[Finding]) -> None:
+def _show_findings(console: Console, findings: list[DoctorFinding]) -> None:
     for finding in findings:
         console.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.found}", markup=False)
         if finding.remedy:
             console.print(f"     {finding.remedy}", markup=False)
 
 
-def examine(url: str | None) -> Iterator[Finding]:
+def examine(url: str | None) -> Iterator[DoctorFinding]:
     """Look at everything, one finding at a time.
 
     :param url: an archive to reach and, where archives.yaml knows it, its sources.
     """
-    yield Finding("Python", sys.version.split()[0])
+    yield DoctorFinding("Python", sys.version.split()[0])
     yield _java()
     yield _spark()
     newest = 0
@@ -93,23 +93,23 @@ def examine(url: str | None) -> Iterator[Finding]:
             yield from _waiting(Archive.open(places.archive_store(url)))
 
 
-def _guarded(what: str, name: str, look: Callable[[], str]) -> Finding:
+def _guarded(what: str, name: str, look: Callable[[], str]) -> DoctorFinding:
     try:
-        return Finding(what, look())
+        return DoctorFinding(what, look())
     except (HoldfastError, StoreError) as error:
-        return Finding(what, f"{name} cannot be used", str(error))
+        return DoctorFinding(what, f"{name} cannot be used", str(error))
 
 
-def _java() -> Finding:
+def _java() -> DoctorFinding:
     found = str(job_process.java_version() or "none")
     try:
         job_process.check_java()
     except HoldfastError as error:
-        return Finding("Java", found, str(error))
-    return Finding("Java", found)
+        return DoctorFinding("Java", found, str(error))
+    return DoctorFinding("Java", found)
 
 
-def _spark() -> Finding:
+def _spark() -> DoctorFinding:
     versions = {}
     for name in ("pyspark", "pyspark-client"):
         try:
@@ -118,10 +118,10 @@ def _spark() -> Finding:
             continue
     found = ", ".join(f"{name} {version}" for name, version in versions.items()) or "none"
     if "pyspark" not in versions:
-        return Finding("Spark", found, f"pip install pyspark=={PYSPARK}")
+        return DoctorFinding("Spark", found, f"pip install pyspark=={PYSPARK}")
     if set(versions.values()) != {PYSPARK}:
-        return Finding("Spark", found, f"both must be {PYSPARK}: they install over each other's files")
-    return Finding("Spark", found)
+        return DoctorFinding("Spark", found, f"both must be {PYSPARK}: they install over each other's files")
+    return DoctorFinding("Spark", found)
 
 
 def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address] | str]]:
@@ -143,38 +143,38 @@ def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address
                 yield source_name, str(error)
 
 
-def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[Finding, int]:
+def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[DoctorFinding, int]:
     if isinstance(found, str):
-        return Finding(f"source {name}", "no address here", found), 0
+        return DoctorFinding(f"source {name}", "no address here", found), 0
     configured, address = found
     try:
         server = check_server(address)
         database = check_database(address, configured.tables, configured.exclude)
     except HoldfastError as error:
-        return Finding(f"source {name}", f"{address.url} cannot be reached", str(error)), 0
+        return DoctorFinding(f"source {name}", f"{address.url} cannot be reached", str(error)), 0
     major = server.facts["major"]
     remedy = "; ".join(str(problem) for problem in (*server.problems, *database.problems))
     level = server.facts["wal_level"]
-    return Finding(f"source {name}", f"PostgreSQL {major} at {address.url}, wal_level {level}", remedy), major
+    return DoctorFinding(f"source {name}", f"PostgreSQL {major} at {address.url}, wal_level {level}", remedy), major
 
 
-def _pg_dump(newest: int) -> Finding:
+def _pg_dump(newest: int) -> DoctorFinding:
     found = programs.find("pg_dump", at_least=newest)
     if found is None:
-        return Finding(
+        return DoctorFinding(
             "pg_dump",
             f"none of version {newest or 14} or newer",
             f"install postgresql-client-{newest or 18}, or set HOLDFAST_PG_BIN to the folder it is in",
         )
-    return Finding("pg_dump", f"{programs.version_of(found)} at {found}")
+    return DoctorFinding("pg_dump", f"{programs.version_of(found)} at {found}")
 
 
-def _waiting(archive: Archive) -> Iterator[Finding]:
+def _waiting(archive: Archive) -> Iterator[DoctorFinding]:
     """Yield the tables whose newest rows are in no backup, since they wait to begin anew."""
     for source in restore_points.source_names(archive.state):
         for each in waiting_tables(archive.state, source):
             remedy = each.reason if each.act else f"{each.reason}; the next backup tries again"
-            yield Finding(f"backup of {source}", f"{each.table} waits since {iso(each.since)}", remedy)
+            yield DoctorFinding(f"backup of {source}", f"{each.table} waits since {iso(each.since)}", remedy)
 
 
 def _archive(store: ObjectStore) -> str:

@@ -17,7 +17,7 @@ from holdfast.archive.format.model import Born, Document, Stream
 from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
-from holdfast.replication.log.settings import QUORUM_TIMEOUT_S, Wish
+from holdfast.replication.log.settings import QUORUM_TIMEOUT_S, QuorumRequest
 from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams
@@ -100,9 +100,9 @@ class Wanted:
         return cls(**vars(given))
 
     @property
-    def wish(self) -> Wish | None:
+    def wish(self) -> QuorumRequest | None:
         """Return the quorum that it needs; None for none."""
-        return Wish.of(self.quorum, self.quorum_timeout)
+        return QuorumRequest.of(self.quorum, self.quorum_timeout)
 
 
 class Postponed(Document):

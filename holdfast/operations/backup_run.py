@@ -16,7 +16,7 @@ import psycopg
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from holdfast.archive import Archive
-from holdfast.archive.format.model import Waiting, iso
+from holdfast.archive.format.model import WaitingTable, iso
 from holdfast.archive.format.runs import RunLog, read_last
 from holdfast.common.errors import (
     HoldfastError,
@@ -212,14 +212,14 @@ class _Jobs:
         failed = record is not None and record.error is not None and record.error.type == UndecodableError.__name__
         return record.error.message if failed and record and record.error else ""
 
-    def waiting(self) -> tuple[Waiting, ...]:
+    def waiting(self) -> tuple[WaitingTable, ...]:
         """Return the tables that wait to begin anew, as the last job's result tells."""
         record = self._last()
         if record is None or record.state != "succeeded" or record.result is None:
             return ()
-        return tuple(Waiting.model_validate(each) for each in record.result.get("waiting", ()))
+        return tuple(WaitingTable.model_validate(each) for each in record.result.get("waiting", ()))
 
-    def fail_for(self, waiting: Sequence[Waiting]) -> None:
+    def fail_for(self, waiting: Sequence[WaitingTable]) -> None:
         """Say that changes were backed up, and which tables wait.
 
         :raises ReportedError: always: with exit code 5 where somebody has to do something, else 1.

@@ -10,7 +10,7 @@ import duckdb
 
 from holdfast.archive.format.model import iso
 from holdfast.archive.scan.engine import open_engine
-from holdfast.archive.scan.merge_on_read import View, explain
+from holdfast.archive.scan.merge_on_read import TableView, explain
 from holdfast.archive.scan.projection import name_of, quoted, sql_type
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.point_in_time.recovery_target import catalog_of, history_of, parts_of
@@ -156,7 +156,7 @@ class Query:
         self._files += history.base
         folder = self._spill / str(table.oid)
         folder.mkdir()
-        view = View(connection, self._store, history, name=str(table.oid), memory_bytes=self._memory, spill=folder)
+        view = TableView(connection, self._store, history, name=str(table.oid), memory_bytes=self._memory, spill=folder)
         taken: set[str] = set()
         names = [f"{name_of(field)} as {quoted(_unused(field.name, taken))}" for field in history.wanted]
         return f"select {', '.join(names)} from ({view.rows()})"

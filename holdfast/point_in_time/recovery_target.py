@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.history.timeline import to_of
-from holdfast.archive.scan.projection import Shape
+from holdfast.archive.scan.projection import Projection
 from holdfast.archive.scan.table_history import TableHistory
 from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.field_ids import field_id, numbered
@@ -229,7 +229,7 @@ def can_become(before: Table, now: Table) -> bool:
         schema_of(tuple(column for column in table.columns if not column.generated)) for table in (before, now)
     )
     try:
-        Shape(written, wanted, {})
+        Projection(written, wanted, {})
     except RefusedError:
         return False
     return True

@@ -74,7 +74,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ProbeFinding:
     """One promise, and whether the store kept it.
 
     :param found: in words; of an unsafe one, the reason.
@@ -117,7 +117,7 @@ class ProbeResult:
     url: str
     endpoint: str
     probed_at: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ProbeFinding, ...]
     clock: ClockFinding
     latency: dict[str, Latency]
     listings_per_check: int
@@ -214,7 +214,7 @@ class _Probe:
             budget=self._budget,
         )
 
-    def _find(self) -> tuple[Finding, ...]:
+    def _find(self) -> tuple[ProbeFinding, ...]:
         renewed = self._key("renewed")
         self._timed("put", lambda: self._store.put(renewed, b"renewed"))
         rested_from = time.monotonic()
@@ -223,7 +223,7 @@ class _Probe:
         time.sleep(max(0.0, rested_from + self._budget.settle_s - time.monotonic()))
         return (*shown, created, swapped, self._renewal(renewed), self._clock())
 
-    def _visibility(self) -> list[Finding]:
+    def _visibility(self) -> list[ProbeFinding]:
         """Write, list, read, overwrite, delete and list, again and again; look whether each shows the one before."""
         missing = stale = left = 0
         for number in range(self._budget.rounds):
@@ -262,21 +262,21 @@ class _Probe:
         shown = any(info.key == key for info in self._list().objects)
         return not shown and self._read(key) is None
 
-    def _create_if_absent(self) -> Finding:
+    def _create_if_absent(self) -> ProbeFinding:
         what, races, unsure = "create if absent", self._create_races(), 0
         for number, (contenders, size) in enumerate(races):
             key = self._key(f"created-{number:03d}")
             try:
                 ended = self._race("create", partial(_create, key), contenders, size)
             except ConditionNotSupported:
-                return Finding(what, "unsafe", f"the store does not know it, {_COMMITS}")
+                return ProbeFinding(what, "unsafe", f"the store does not know it, {_COMMITS}")
             if wrong := ended.what_went_wrong(self._read(key)):
-                return Finding(what, "unsafe", f"{wrong} (race {number + 1} of {len(races)}), {_COMMITS}")
+                return ProbeFinding(what, "unsafe", f"{wrong} (race {number + 1} of {len(races)}), {_COMMITS}")
             self._delete(key)
             unsure += bool(ended.unsure)
         if unsure > max(FEW, len(races) // 10):
-            return Finding(what, "unsafe", f"in {unsure} of {len(races)} races the store did not tell who had won")
-        return Finding(
+            return ProbeFinding(what, "unsafe", f"in {unsure} of {len(races)} races the store did not tell who had won")
+        return ProbeFinding(
             what, "safe", f"one of up to {self._budget.contenders} at once won in each of {len(races)} races"
         )
 
@@ -285,28 +285,28 @@ class _Probe:
         small = [(self._budget.contenders, size) for size in (SMALL, MEDIUM) for _ in range(self._budget.races // 2)]
         return small + [(LARGE_CONTENDERS, LARGE)] * self._budget.large_races
 
-    def _compare_and_swap(self) -> Finding:
+    def _compare_and_swap(self) -> ProbeFinding:
         """Where a store offers it, it should work; nothing of ours needs it."""
         what, key = "compare and swap", self._key("swapped")
         self._store.put(key, b"first")
         try:
             self._store.replace(key, b"second", self._store.head(key).etag)
         except ConditionNotSupported:
-            return Finding(what, "not offered", "it is not needed")
+            return ProbeFinding(what, "not offered", "it is not needed")
         contenders = self._budget.contenders
         for number in range(self._budget.races):
             self._store.put(key, b"%d" % number)
             etag = self._store.head(key).etag
             ended = self._race("swap", partial(_replace, key, etag), contenders, SMALL)
             if wrong := ended.what_went_wrong(self._read(key)):
-                return Finding(what, "not atomic", f"{wrong} (race {number + 1}); it is not needed")
-        return Finding(what, "safe", f"one of {contenders} at once won in each of {self._budget.races} races")
+                return ProbeFinding(what, "not atomic", f"{wrong} (race {number + 1}); it is not needed")
+        return ProbeFinding(what, "safe", f"one of {contenders} at once won in each of {self._budget.races} races")
 
     def _race(self, kind: str, attempt: Callable[[ObjectStore, bytes], object], contenders: int, size: int) -> Race:
         kind = f"{kind}, {contenders} at once"
         return race(self._store, lambda store, body: self._timed(kind, lambda: attempt(store, body)), contenders, size)
 
-    def _renewal(self, key: str) -> Finding:
+    def _renewal(self, key: str) -> ProbeFinding:
         """Renewing an object that has rested must make it as young as one that is written now."""
         before = self._list().now
         self._timed("touch", lambda: self._store.touch(key, b"renewed"))
@@ -314,20 +314,24 @@ class _Probe:
         young = bool(times) and (before - times[0]).total_seconds() <= ROUNDING
         kept = self._read(key) == b"renewed"
         if young and kept:
-            return Finding("renewal", "safe", "makes an object younger and keeps its content")
-        return Finding("renewal", "unsafe", "an object that was renewed is not shown as younger: leases would run out")
+            return ProbeFinding("renewal", "safe", "makes an object younger and keeps its content")
+        return ProbeFinding(
+            "renewal", "unsafe", "an object that was renewed is not shown as younger: leases would run out"
+        )
 
-    def _clock(self) -> Finding:
+    def _clock(self) -> ProbeFinding:
         drift, stamp = self._times.drift(), self._times.stamp_error
         if drift > CLOCK_TOLERANCE:
-            return Finding("clock", "unsafe", f"the store's time jumped by {drift:.0f} s between answers: {_LEASES}")
+            return ProbeFinding(
+                "clock", "unsafe", f"the store's time jumped by {drift:.0f} s between answers: {_LEASES}"
+            )
         if stamp > CLOCK_TOLERANCE:
-            return Finding(
+            return ProbeFinding(
                 "clock",
                 "unsafe",
                 f"objects' times are {stamp:.0f} s off the time that the store itself tells: {_LEASES}",
             )
-        return Finding("clock", "safe", "objects' times agree with the time that the store tells")
+        return ProbeFinding("clock", "safe", "objects' times agree with the time that the store tells")
 
     def _list(self) -> Listing:
         before, wall = time.monotonic(), time.time()
@@ -383,7 +387,7 @@ _COMMITS = "so that two backups could overwrite each other's commits"
 _LEASES = "locks could end while they are held"
 
 
-def _finding(what: str, wrong: int, of: str, complaint: str) -> Finding:
+def _finding(what: str, wrong: int, of: str, complaint: str) -> ProbeFinding:
     if wrong:
-        return Finding(what, "unsafe", f"{wrong} {of} {complaint}")
-    return Finding(what, "safe", f"{of.removeprefix('of ')} of {of.removeprefix('of ')} times")
+        return ProbeFinding(what, "unsafe", f"{wrong} {of} {complaint}")
+    return ProbeFinding(what, "safe", f"{of.removeprefix('of ')} of {of.removeprefix('of ')} times")

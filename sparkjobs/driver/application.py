@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from holdfast.archive import Archive
-    from holdfast.replication.log.settings import Wish
+    from holdfast.replication.log.settings import QuorumRequest
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Executor, Tally, Work
 
@@ -97,7 +97,7 @@ class Job:
         self._check_parent()
         self.locks.check()
 
-    def open_archive(self, wish: Wish | None = None) -> Archive:
+    def open_archive(self, wish: QuorumRequest | None = None) -> Archive:
         """Open the archive to add to it; a replica goes on by the update log, which it is brought to the head of.
 
         :param wish: the quorum that backups need which are added; None: none.

@@ -37,16 +37,16 @@ from sparkjobs.driver.application import Job, database_address
 from sparkjobs.driver.segments import Following, Segment, compare, known_cut, mark_segment, read_now, snapshot_segment
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
 from sparkjobs.driver.start_over import Restarted, SegmentEnd, as_waiting, put_off, tables_to_restart, why_not_joined
-from sparkjobs.tasks.changes import ChangeReader, Stretch
+from sparkjobs.tasks.changes import ChangeReader, WindowTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Stream, Waiting
+    from holdfast.archive.format.model import Stream, WaitingTable
     from holdfast.archive.history.timeline import Chain
     from holdfast.operations.backup_decision import Decision
-    from holdfast.replication.log.settings import Wish
+    from holdfast.replication.log.settings import QuorumRequest
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.connection.address import Address
     from sparkjobs.tasks.changes import FinishedWindow
@@ -65,7 +65,7 @@ _MOST_CHANGES = 2_000_000
 
 
 def follow(
-    job: Job, source: str, decision: Decision, wish: Wish | None = None, *, limits: Limits = NO_LIMITS
+    job: Job, source: str, decision: Decision, wish: QuorumRequest | None = None, *, limits: Limits = NO_LIMITS
 ) -> dict[str, Any]:
     """Back up what has changed since the last backup, and return a summary.
 
@@ -297,11 +297,13 @@ class Run:
         :return: None where nothing of this kind is to follow.
         """
         at, block, last = self._position(), uuid.uuid4().hex, self._newest().block
-        (window,) = self._read([Stretch(block, upto)], unchanged.cut.catalog, unchanged, following) or (None,)
+        (window,) = self._read([WindowTask(block, upto)], unchanged.cut.catalog, unchanged, following) or (None,)
         defined = window.defined if window else ()
         if window and defined and parse_position(defined[0]) > at:
             block = uuid.uuid4().hex
-            (window,) = self._read([Stretch(block, defined[0])], unchanged.cut.catalog, unchanged, following) or (None,)
+            (window,) = self._read([WindowTask(block, defined[0])], unchanged.cut.catalog, unchanged, following) or (
+                None,
+            )
         elif defined or (window and parse_position(window.to_position) >= segment.end):
             return None
         if window is None or window.uncertain:
@@ -325,7 +327,7 @@ class Run:
         if lets_go or end is None:
             self._let_go()
 
-    def _next(self, end: int, room: int, block: str) -> list[Stretch]:
+    def _next(self, end: int, room: int, block: str) -> list[WindowTask]:
         """Cut what is next of the log into windows that are read at a time: the first by the slot, others by copies.
 
         :param end: position where the segment ends, which a transaction may have overstepped.
@@ -340,10 +342,10 @@ class Run:
         # Who ends in the header of a page reads the record behind that, and who begins there does, too.
         ends = sorted({end, *(cut for cut in map(between_records, cuts) if cut > at)})
         beside = [
-            Stretch(uuid.uuid4().hex, upto=show_position(upto), start=show_position(start))
+            WindowTask(uuid.uuid4().hex, upto=show_position(upto), start=show_position(start))
             for start, upto in pairwise(ends)
         ]
-        return [Stretch(block, upto=show_position(ends[0])), *beside]
+        return [WindowTask(block, upto=show_position(ends[0])), *beside]
 
     def _mine(self) -> list[Placed]:
         return [each for each in told(self._archive.state, self._source) if each.block.stream]
@@ -368,7 +370,7 @@ class Run:
         return parse_position(self._archive.state.streams[self._source])
 
     def _read(
-        self, stretches: Sequence[Stretch], before: Catalog, segment: Segment, following: Following
+        self, stretches: Sequence[WindowTask], before: Catalog, segment: Segment, following: Following
     ) -> list[FinishedWindow] | None:
         """Read windows at the same time; None: some could not be read, which may be due to that."""
         reader = ChangeReader(
@@ -555,7 +557,7 @@ class Run:
         left = {oid: each for oid, each in waiting.items() if oid not in read}
         return SegmentEnd({}, left, Restarted(reader, tuple(tables), tuple(pieces)))
 
-    def _waiting(self, segment: Segment, following: Following) -> dict[int, Waiting]:
+    def _waiting(self, segment: Segment, following: Following) -> dict[int, WaitingTable]:
         """Return the tables that need a snapshot where a segment ends."""
         now = segment.cut.catalog
         restart = tables_to_restart(self._job.store, following, now, lambda: self._chain().snapshots)
@@ -568,6 +570,6 @@ class Run:
         return next(chain for chain in every if tip in (*chain.changes, *chain.snapshots))
 
 
-def _startable(waiting: Mapping[int, Waiting]) -> dict[str, str]:
+def _startable(waiting: Mapping[int, WaitingTable]) -> dict[str, str]:
     """Return the tables that a snapshot may help, by name, each with the reason."""
     return {each.table: each.reason for each in waiting.values() if not each.act}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.archive.files.data_files import read_file
-from holdfast.archive.format.model import Waiting
+from holdfast.archive.format.model import WaitingTable
 from holdfast.archive.history.table_bases import Live
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.recovery_target import fits
@@ -35,7 +35,9 @@ class Restarted:
     tables: tuple[Table, ...]
     pieces: tuple[FinishedPiece, ...]
 
-    def block(self, changes: Block, segment: Segment, following: Following, waiting: Mapping[int, Waiting]) -> Block:
+    def block(
+        self, changes: Block, segment: Segment, following: Following, waiting: Mapping[int, WaitingTable]
+    ) -> Block:
         """Return the block of these tables' rows.
 
         :param changes: the block that is committed with it, and ends at the snapshot; `segment` ends there, too.
@@ -75,7 +77,7 @@ class SegmentEnd:
     """
 
     to_begin: Mapping[str, str]
-    waiting: Mapping[int, Waiting]
+    waiting: Mapping[int, WaitingTable]
     restarted: Restarted | None = None
 
 
@@ -111,7 +113,7 @@ def tables_to_restart(
 
 def as_waiting(
     now: Catalog, restart: Mapping[int, str], last: Block, postponed: Postponed | None
-) -> dict[int, Waiting]:
+) -> dict[int, WaitingTable]:
     """Return tables that need a snapshot as ones that wait for it, by oid, each with what is in its way.
 
     :param restart: as `tables_to_restart` returned them.
@@ -125,7 +127,7 @@ def as_waiting(
             continue
         obstacles = "; ".join(str(each) for each in table_obstacles(table))
         why = obstacles or (postponed.reason if postponed else "")
-        found[table.oid] = Waiting(
+        found[table.oid] = WaitingTable(
             table=table.label,
             since=known[table.oid].since if table.oid in known else last.covers.to_time,
             reason=_joined(restart[table.oid], why),
@@ -134,7 +136,7 @@ def as_waiting(
     return found
 
 
-def put_off(waiting: Mapping[int, Waiting], tables: Sequence[Table], why: Postponed) -> dict[int, Waiting]:
+def put_off(waiting: Mapping[int, WaitingTable], tables: Sequence[Table], why: Postponed) -> dict[int, WaitingTable]:
     """Return the tables that wait, of which some could not start over now."""
     oids = {table.oid for table in tables}
     return {

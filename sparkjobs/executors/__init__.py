@@ -1,7 +1,7 @@
 """Executors of jobs: Spark, and inline in the driver's own process.
 
-Imports nothing else of `sparkjobs`. A job's driver plans, and hands tasks to its executor; a task never learns which one
-runs it.
+Imports nothing else of `sparkjobs`. A job's driver plans, and hands tasks to its executor; a task never learns
+which one runs it.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class FinishedWindow:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class WindowTask:
     """The part of the log that is one window.
 
     :param block: id of the block the files are for.
@@ -152,7 +152,7 @@ class ChangeReader:
             refuse_above=refuse_above,
         )
 
-    def __call__(self, item: Stretch, report: Reporter) -> Iterator[FinishedWindow]:
+    def __call__(self, item: WindowTask, report: Reporter) -> Iterator[FinishedWindow]:
         """Read a window and yield what was archived, once the store has acknowledged its files."""
         with ArrowSession(self._address) as session, ThreadPoolExecutor(_STORED_AT_ONCE, "write") as pool:
             window = read_window(session, self._address, self._request(start=item.start, upto=item.upto))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.columns import Column
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.snapshot.export import Snapshot
-    from holdfast.sources.postgresql.snapshot.read import Part, Piece, Reader
+    from holdfast.sources.postgresql.snapshot.read import Piece, RowsOfPiece, SnapshotTableReader
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]
@@ -125,7 +125,7 @@ class PieceReader:
                 yield from told(self._read(reader, some, behind))
             yield from told(behind.settle())
 
-    def _read(self, reader: Reader, pieces: Sequence[Piece], behind: _Behind) -> Iterator[FinishedPiece]:
+    def _read(self, reader: SnapshotTableReader, pieces: Sequence[Piece], behind: _Behind) -> Iterator[FinishedPiece]:
         for group in alike(pieces):
             if group[0].weight > _SMALL_BYTES:
                 yield from self._write(reader, group, self._store)
@@ -136,7 +136,7 @@ class PieceReader:
                 yield from behind.store()
         yield from behind.store()
 
-    def _write(self, reader: Reader, pieces: Sequence[Piece], store: Writable) -> Iterator[FinishedPiece]:
+    def _write(self, reader: SnapshotTableReader, pieces: Sequence[Piece], store: Writable) -> Iterator[FinishedPiece]:
         """Read pieces of tables with the same columns, and write each to files of its own."""
         decoder = _decoder(pieces[0].table.columns, self._max_value_bytes)
         for piece, parts in zip(pieces, _by_place(reader.parts(pieces, decoder), len(pieces)), strict=True):
@@ -148,7 +148,9 @@ class PieceReader:
                 files=tuple(self._files(piece, decoder.schema, parts, store)),
             )
 
-    def _files(self, piece: Piece, schema: pa.Schema, parts: Iterable[Part], store: Writable) -> Iterator[FileRecord]:
+    def _files(
+        self, piece: Piece, schema: pa.Schema, parts: Iterable[RowsOfPiece], store: Writable
+    ) -> Iterator[FileRecord]:
         digest = ContentHash()
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -190,7 +192,7 @@ def alike(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     yield from groups.values()
 
 
-def _by_place(parts: Iterable[Part], count: int) -> Iterator[Iterable[Part]]:
+def _by_place(parts: Iterable[RowsOfPiece], count: int) -> Iterator[Iterable[RowsOfPiece]]:
     """Yield the parts of each of so many places; some have none."""
     grouped = groupby(parts, lambda part: part.place)
     place, found = next(grouped, (count, iter(())))

@@ -10,7 +10,7 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.replication.log.replicas import add
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import found
 from holdfast.replication.work.replica import ReplicatedArchive
@@ -74,7 +74,7 @@ def test_a_sequential_read_finds_the_moments_that_count(store: ObjectStore, tmp_
         found(coordination, store, "near")
         coordination.run(lambda c: add(c, Archive.open(store).identity.id, name="far", url=str(tmp_path / "far")))
         near = ReplicatedArchive.begin(store, coordination)
-        near.wish = Wish(2)
+        near.wish = QuorumRequest(2)
         commit = near.add(made_backup(store, "shop_db")[1], check=lambda: None, fence=None)
         pending = f"commit:{commit.sequence}"
         with pytest.raises(RefusedError, match="is no restore point"):

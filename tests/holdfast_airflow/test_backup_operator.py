@@ -20,7 +20,7 @@ from holdfast.common.errors import BusyError, RefusedError
 from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.backup_decision import Decision
 from holdfast.replication.log import schema
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.storage import ObjectStore
 from holdfast_airflow.assets import backups_of
@@ -338,7 +338,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]
 def committed(three: Replicas) -> dict[str, Any]:
     """Make a backup that needs its quorum, as a job does; return what its task says of it."""
     archive = three.open("near")
-    archive.wish = Wish(2)
+    archive.wish = QuorumRequest(2)
     commit = archive.add(three.backup(archive.store), check=nothing, fence=None)
     return {"commit": commit.sequence, "block": commit.add[0].id, "kind": "full"}
 

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.common.errors import HoldfastError
 from holdfast.replication.log import schema
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast_airflow.triggers.quorum import QuorumTrigger
 from tests.support.replicated import Replicas, nothing
@@ -27,7 +27,7 @@ def two(tmp_path: Path) -> Iterator[Replicas]:
     with CoordinationStore.open(f"sqlite:///{tmp_path}/coordination.db") as coordination:
         replicas = Replicas.begun(tmp_path, coordination, "far")
         archive = replicas.open("near")
-        archive.wish = Wish(2)
+        archive.wish = QuorumRequest(2)
         archive.add(replicas.backup(archive.store), check=nothing, fence=None)
         yield replicas
 

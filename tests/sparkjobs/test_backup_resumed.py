@@ -10,7 +10,7 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.model import Block
-from holdfast.archive.format.resume import Unfinished
+from holdfast.archive.format.resume import UnfinishedBlock
 from holdfast.archive.format.runs import RunRecord, read_last, read_unfinished
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import SparkEndedError
@@ -61,7 +61,7 @@ def drive(
 
 
 @pytest.fixture
-def left(store: ObjectStore, drive: Drive, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Unfinished:
+def left(store: ObjectStore, drive: Drive, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> UnfinishedBlock:
     """What a driver has left that had read everything, but was ended before its commit."""
 
     def end(*_: object) -> None:
@@ -87,7 +87,7 @@ def committed(store: ObjectStore) -> Block:
 
 
 def test_what_is_left_is_committed_as_it_is(
-    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: Unfinished
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: UnfinishedBlock
 ) -> None:
     code, record = drive(snapshot)
     assert (code, record.said) == (0, ("going on: 2 of 2 pieces were read",))
@@ -100,7 +100,7 @@ def test_what_is_left_is_committed_as_it_is(
 
 
 def test_a_piece_whose_file_is_gone_is_read_again(
-    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: Unfinished
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: UnfinishedBlock
 ) -> None:
     gone = left.pieces[0].files[0].path
     store.delete(gone)
@@ -125,7 +125,7 @@ def packing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pieces_in_a_pack_are_committed_as_they_are(
     store: ObjectStore, drive: Drive, snapshot: Snapshot, request: pytest.FixtureRequest
 ) -> None:
-    left: Unfinished = request.getfixturevalue("left")
+    left: UnfinishedBlock = request.getfixturevalue("left")
     (pack,) = [pack for piece in left.pieces for pack in piece.packs]
     code, record = drive(snapshot)
     assert (code, record.said) == (0, ("going on: 2 of 2 pieces were read",))
@@ -141,7 +141,7 @@ def test_pieces_in_a_pack_are_committed_as_they_are(
 def test_all_pieces_in_a_pack_that_is_gone_are_read_again(
     store: ObjectStore, drive: Drive, snapshot: Snapshot, request: pytest.FixtureRequest, harm: str
 ) -> None:
-    left: Unfinished = request.getfixturevalue("left")
+    left: UnfinishedBlock = request.getfixturevalue("left")
     (pack,) = [pack for piece in left.pieces for pack in piece.packs]
     path = Path(store.url) / pack.path
     if harm == "missing":
@@ -160,17 +160,17 @@ def test_all_pieces_in_a_pack_that_is_gone_are_read_again(
 
 
 def test_pieces_whose_pack_no_record_tells_are_read_again(
-    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: Unfinished
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: UnfinishedBlock
 ) -> None:
     first, second = left.pieces
     (file,) = second.files
     untold = second.model_copy(update={"files": (file.model_copy(update={"path": f"{first.files[0].path}#0"}),)})
-    assert Unfinished(left.block, (untold,)).split(store) == ((), (untold,))
-    assert Unfinished(left.block, (first, second)).split(store) == ((first, second), ())
+    assert UnfinishedBlock(left.block, (untold,)).split(store) == ((), (untold,))
+    assert UnfinishedBlock(left.block, (first, second)).split(store) == ((first, second), ())
 
 
 def test_a_schema_that_is_damaged_makes_it_start_again(
-    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: Unfinished
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: UnfinishedBlock
 ) -> None:
     path = Path(store.url) / left.block.schema_dump.path
     path.write_bytes(b"x" + path.read_bytes()[1:])
@@ -182,7 +182,7 @@ def test_a_schema_that_is_damaged_makes_it_start_again(
 
 
 def test_nothing_is_used_of_a_block_that_was_abandoned(
-    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: Unfinished
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: UnfinishedBlock
 ) -> None:
     change = Change(kind="vacuum", abandoned=(left.block.id,))
     Archive.open(store).add(lambda state: change, check=lambda: None, fence=None)
@@ -198,7 +198,7 @@ def test_nothing_is_used_of_a_block_that_was_abandoned(
 
 @pytest.mark.exhaustive
 def test_nothing_is_used_of_what_was_read_in_another_snapshot(
-    store: ObjectStore, shop: Address, drive: Drive, left: Unfinished
+    store: ObjectStore, shop: Address, drive: Drive, left: UnfinishedBlock
 ) -> None:
     with hold_snapshot(shop) as other:
         code, record = drive(other.snapshot)
@@ -207,7 +207,7 @@ def test_nothing_is_used_of_what_was_read_in_another_snapshot(
 
 
 def test_a_commit_that_arrives_late_is_the_only_one(
-    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: Unfinished, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: UnfinishedBlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = backup._commit
 
@@ -236,7 +236,7 @@ def test_a_driver_that_finds_its_run_committed_reports_that(
 
 
 def test_a_backup_that_was_committed_in_between_refuses_it(
-    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: Unfinished
+    store: ObjectStore, drive: Drive, snapshot: Snapshot, left: UnfinishedBlock
 ) -> None:
     other = Change(kind="backup", add=(make_block(source="shop"),))
     Archive.open(store).add(lambda state: other, check=lambda: None, fence=None)

@@ -62,7 +62,7 @@ def there_and_back(
                     with job_without_spark(store, held, "there", "source", source, more=snapshot) as job:
                         assert backup.back_up(job, "shop")["not_included"] == []
                 with job_without_spark(store, held, "back", "target", target) as job:
-                    assert restore.restore(job, restore.Wish(None, "latest"))["equal"]
+                    assert restore.restore(job, restore.RestoreRequest(None, "latest"))["equal"]
             assert definition(target) == definition(source)
             assert rows(target) == rows(source)
             assert hashes(source) == archived_hashes(store)

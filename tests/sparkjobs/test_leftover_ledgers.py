@@ -34,7 +34,7 @@ def leave_a_ledger(address: Address) -> None:
         session.execute("drop role if exists restorer")
         session.execute("create role restorer superuser")
         session.execute("set role restorer")
-        progress.create_ledger(session, progress.Claim("archive", "block", (), (), commit=1, run="run"))
+        progress.create_ledger(session, progress.TargetClaim("archive", "block", (), (), commit=1, run="run"))
         session.execute("create table holdfast_restore.rows_1 (id int primary key, orders public.orders)")
         session.execute("insert into holdfast_restore.rows_1 values (1, null)")
 

@@ -78,7 +78,7 @@ def compact_beside(shop: Shop, meanwhile: Callable[[], None]) -> tuple[dict[str,
     """Compact through `near` while something else happens; return what the run says, and the steps it took."""
     with compaction_job(shop.near.store) as job:
         interrupted = Interrupted(job, meanwhile)
-        return compaction.compact(interrupted, compaction.Wish(EVERYTHING)), interrupted.steps
+        return compaction.compact(interrupted, compaction.CompactionRequest(EVERYTHING)), interrupted.steps
 
 
 @pytest.mark.exhaustive

@@ -21,7 +21,7 @@ from holdfast.archive.format.model import Block, TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.operations import job_process
 from holdfast.replication.log.replicas import add
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work.membership import found
 from holdfast.replication.work.replica import ReplicatedArchive
@@ -126,7 +126,7 @@ def test_a_dry_run_of_a_truncation_plans_without_what_may_be_taken_back(
         found(coordination, filled, "near")
         coordination.run(lambda c: add(c, Archive.open(filled).identity.id, name="far", url="nowhere"))
         near = ReplicatedArchive.begin(filled, coordination)
-        near.wish = Wish(2)
+        near.wish = QuorumRequest(2)
         back_up(filled, 5, near)
     for dry_run in (["--dry-run"], []):
         done = result_of(maintain(truncation.main, "truncation", "--keep", "last=2", *dry_run))

@@ -201,7 +201,7 @@ def test_a_sequential_restore_that_was_ended_goes_on_from_another_replica_to_the
     at = f"lsn:{shop.near.archive().state.streams['shop']}"
 
     def bring_back(followed: Followed, name: str, at: str) -> dict[str, Any]:
-        wish = restore.Wish(None, at, consistency="sequential")
+        wish = restore.RestoreRequest(None, at, consistency="sequential")
         with job_without_spark(followed.store, followed.held, name, "target", address) as job:
             return restore.restore(job, wish)
 

@@ -23,7 +23,7 @@ from holdfast.sources.postgresql.values.decode import UnkeepableValueError
 from holdfast.storage import open_store
 from sparkjobs.driver import following
 from sparkjobs.executors.inline import InlineExecutor
-from sparkjobs.tasks.changes import Stretch
+from sparkjobs.tasks.changes import WindowTask
 from tests.support import command, jobs
 from tests.support.command_here import run_here
 from tests.support.followed import Followed, agree, open_followed
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.service
 PAGE = 8192
 """Of the server's log."""
 
-Read = list[list[Stretch]]
+Read = list[list[WindowTask]]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
 def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     """What is read at a time, in windows of 20 kB."""
 
-    def next_ones(self: following.Run, end: int, room: int, block: str) -> list[Stretch]:
+    def next_ones(self: following.Run, end: int, room: int, block: str) -> list[WindowTask]:
         found.append(cut(self, end, room, block))
         return found[-1]
 

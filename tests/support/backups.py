@@ -10,7 +10,16 @@ from typing import cast
 from bench.support.blocks import make_block
 from holdfast.archive import Change, State
 from holdfast.archive.format.block_ref import Placed
-from holdfast.archive.format.model import Block, Commit, Coverage, FileRecord, Hold, Part, Stream, TableRecord
+from holdfast.archive.format.model import (
+    ArchiveCommit,
+    Block,
+    Coverage,
+    FileRecord,
+    Hold,
+    JoinedBlock,
+    Stream,
+    TableRecord,
+)
 from holdfast.archive.format.state import validate
 from holdfast.archive.history import restore_points as points
 from holdfast.archive.history.restore_points import Interval
@@ -204,7 +213,9 @@ class Backups:
         identity = self._name()
         blocks = [placed.block for placed in some]
         parts = [
-            Part(commit=placed.commit, block=placed.block.model_copy(update={"tables": (), "transactions": None}))
+            JoinedBlock(
+                commit=placed.commit, block=placed.block.model_copy(update={"tables": (), "transactions": None})
+            )
             for placed in told(self.state, SOURCE)
             if (placed.home or placed.id) in {block.id for block in blocks}
         ]
@@ -283,7 +294,7 @@ class Backups:
 
     def _commit(self, change: Change) -> None:
         validate(self.state, change)
-        commit = Commit(
+        commit = ArchiveCommit(
             sequence=self.state.sequence + 1,
             id=f"c{self.state.sequence + 1}",
             parent=self.state.tip,

@@ -46,7 +46,7 @@ def compaction_job(store: ObjectStore, *, bounded: bool = False) -> Iterator[Job
 def compact(store: ObjectStore, policy: CompactionPolicy = EVERYTHING, **more: Any) -> dict[str, Any]:
     """Compact an archive, and return what the run says."""
     with compaction_job(store) as job:
-        return compaction.compact(job, compaction.Wish(policy, **more))
+        return compaction.compact(job, compaction.CompactionRequest(policy, **more))
 
 
 def everything_told(store: ObjectStore) -> dict[str, Any]:

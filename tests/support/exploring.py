@@ -295,7 +295,7 @@ def put(values: tuple[Any, ...], number: int, value: Any) -> tuple[Any, ...]:
     return (*values[:number], value, *values[number + 1 :])
 
 
-def next_entry(connection: Connection, index: int) -> log.Entry | None:
+def next_entry(connection: Connection, index: int) -> log.LogEntry | None:
     """Return an entry of the log; None where it has no more."""
     return next(iter(log.entries(connection, ARCHIVE, index, most=1)), None)
 

@@ -171,7 +171,7 @@ class Followed:
         """Restore into a database, and return what the run says."""
         run = f"run-{next(_numbers)}"
         with job_without_spark(self.store, self.held, run, "target", target) as job:
-            return restore.restore(job, restore.Wish(None, at, globs, schema=schema, strict=strict))
+            return restore.restore(job, restore.RestoreRequest(None, at, globs, schema=schema, strict=strict))
 
     def archive(self) -> Archive:
         """Return the archive as it is now."""

@@ -8,9 +8,9 @@ import uuid
 from pathlib import Path
 
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, sentence
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work.consistent_read import open_to_read
-from holdfast.replication.work.quorum_wait import Waiting
+from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import open_store
 from locking import LockError
@@ -53,12 +53,12 @@ class Client(Worker):
 
     def _insert(self, name: str) -> None:
         archive = ReplicatedArchive.begin(open_store(self._place(name)), self._store)
-        archive.wish = Wish(_SIZE, self._random.choice(_DEADLINES_S))
+        archive.wish = QuorumRequest(_SIZE, self._random.choice(_DEADLINES_S))
         block, plan = made_backup(archive.store, f"source_{self._random.randrange(3)}", identity=uuid.uuid4().hex)
         self._log.write("begun", time.monotonic_ns(), block=block)
         try:
             archive.add(plan, check=nothing, fence=None)
-            waiting = Waiting(self._store, self._archive, block, name)
+            waiting = QuorumWait(self._store, self._archive, block, name)
             waiting.check_success(waiting.decided())
         except OutcomeUnknownError:
             return

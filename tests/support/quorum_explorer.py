@@ -24,7 +24,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.replication.log import leader, log, quorum, replicas, schema, sequential
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work import recovery
 from tests.support.exploring import ARCHIVE, LEASE, Explorer, Process, Rows, World, activate, next_entry, put
 
@@ -245,7 +245,7 @@ class QuorumExplorer(Explorer[QuorumWorld]):
             has, here = self._after(has, found), found.index
         return has
 
-    def _after(self, has: Has, entry: log.Entry) -> Has:
+    def _after(self, has: Has, entry: log.LogEntry) -> Has:
         """Return what an archive has once it has committed an entry."""
         key = (has, entry.id, entry.failed)
         if key not in self._executed:
@@ -276,7 +276,7 @@ def _append(connection: Connection, acting: Acting, source: str, was: str, becom
         planned_at=0,
         expected={source: (was, "")},
         becomes={source: (becomes, "")},
-        wish=Wish(size, _DEADLINE),
+        wish=QuorumRequest(size, _DEADLINE),
     )
     index = log.append(connection, acting, draft)
     if log.append(connection, acting, draft) != index:
@@ -305,7 +305,7 @@ def _ask(connection: Connection, name: str, index: int) -> sequential.Answer:
     return sequential._ask(connection, ARCHIVE, name, place, {}, "the store")
 
 
-def _after(has: Has, entry: log.Entry) -> Has:
+def _after(has: Has, entry: log.LogEntry) -> Has:
     """Return what an archive has once it has committed an entry."""
     blocks, ends = list(has[0]), dict(has[1])
     state = State(blocks=MappingProxyType(dict.fromkeys(blocks, _PLACED)), ends=ends)

@@ -16,10 +16,10 @@ from holdfast.common.errors import HoldfastError, OutcomeUnknownError
 from holdfast.replication.log.errors import QuorumFailedError
 from holdfast.replication.log.leader import lead, resign
 from holdfast.replication.log.replicas import mark_lost, replica
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work.quorum_wait import Waiting
+from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
@@ -81,11 +81,11 @@ class Worker:
     def _back_up_with_quorum(self, name: str) -> None:
         source = f"source_{self._random.randrange(2)}"
         archive = ReplicatedArchive.begin(open_store(self._place(name)), self._store)
-        archive.wish = Wish(2, self._random.choice(_DEADLINES_S))
+        archive.wish = QuorumRequest(2, self._random.choice(_DEADLINES_S))
         block, plan = made_backup(archive.store, source, identity=uuid.uuid4().hex)
         try:
             archive.add(plan, check=nothing, fence=None)
-            waiting = Waiting(self._store, self._archive, block, name)
+            waiting = QuorumWait(self._store, self._archive, block, name)
             waiting.check_success(waiting.decided())
         except QuorumFailedError:
             print("failed", block, flush=True)

@@ -17,7 +17,7 @@ from holdfast.common.field_ids import field_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
-    from holdfast.archive.files.data_files import Readable, Writable
+    from holdfast.archive.files.data_files import ReadableStore, Writable
 
 ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes collected into one row group: bounds the memory of writer and reader."""
@@ -262,13 +262,13 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[_Group]:
         yield _Group(pa.Table.from_batches(waiting), size)
 
 
-def read_batches(store: Readable, record: FileRecord) -> Iterator[pa.RecordBatch]:
+def read_batches(store: ReadableStore, record: FileRecord) -> Iterator[pa.RecordBatch]:
     """Yield a data file's rows, a row group at a time, after its checksum was found right."""
     return (batch for _, batch in read_groups(store, record))
 
 
 def read_groups(
-    store: Readable,
+    store: ReadableStore,
     record: FileRecord,
     *,
     ids: Container[int] | None = None,

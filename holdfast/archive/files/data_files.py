@@ -42,7 +42,7 @@ class Writable(Protocol):
         ...
 
 
-class Readable(Protocol):
+class ReadableStore(Protocol):
     """Where files are, such as an ObjectStore."""
 
     url: str
@@ -59,7 +59,7 @@ def write_bytes(store: ObjectStore, path: str, body: bytes) -> FileRecord:
     return FileRecord(path=path, size=len(body), sha256=hashlib.sha256(body).hexdigest())
 
 
-def read_file(store: Readable, record: FileRecord) -> bytes:
+def read_file(store: ReadableStore, record: FileRecord) -> bytes:
     """Return a file's bytes, proved to be those that were written.
 
     :raises DamagedError: the file is missing, cut or changed; it is named.
@@ -83,7 +83,7 @@ def read_range(file: IO[bytes], offset: int, size: int) -> bytes:
     return body
 
 
-def open_file(store: Readable, record: FileRecord) -> IO[bytes]:
+def open_file(store: ReadableStore, record: FileRecord) -> IO[bytes]:
     """Open a file to read some of it, without proof that it is what was written; a part of a pack is read whole.
 
     :raises DamagedError: it is missing, or it is a part of a pack and was cut or changed.
@@ -94,7 +94,7 @@ def open_file(store: Readable, record: FileRecord) -> IO[bytes]:
         return store.open_read(record.key)
 
 
-def check_file(store: Readable, record: FileRecord) -> None:
+def check_file(store: ReadableStore, record: FileRecord) -> None:
     """Prove that an object's bytes are those that were written, of which a few are in memory at a time.
 
     :raises DamagedError: as `read_file` does.
@@ -107,7 +107,7 @@ def check_file(store: Readable, record: FileRecord) -> None:
     _compare(store, record, size, found)
 
 
-def check_footer(store: Readable, record: FileRecord) -> None:
+def check_footer(store: ReadableStore, record: FileRecord) -> None:
     """Prove that what a data file says of its columns, row groups and pages is what was written.
 
     Pages have checksums of their own, which readers compare; these are enough where the footer is right. Of files that
@@ -134,7 +134,7 @@ def pieces(file: IO[bytes]) -> Iterator[memoryview]:
 
 
 @contextmanager
-def _there(store: Readable, record: FileRecord) -> Iterator[None]:
+def _there(store: ReadableStore, record: FileRecord) -> Iterator[None]:
     """Tell of a file that is missing, or goes while it is read."""
     try:
         yield
@@ -142,7 +142,7 @@ def _there(store: Readable, record: FileRecord) -> Iterator[None]:
         raise DamagedError(f"{record.path} is missing from {store.url}: {_REMEDY}") from error
 
 
-def _compare(store: Readable, record: FileRecord, size: int, found: hashlib._Hash) -> None:
+def _compare(store: ReadableStore, record: FileRecord, size: int, found: hashlib._Hash) -> None:
     if size != record.size or found.hexdigest() != record.sha256:
         raise DamagedError(
             f"{record.path} in {store.url} is damaged: it has {size} bytes with another checksum than the "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import IO
 
-    from holdfast.archive.files.data_files import Readable
+    from holdfast.archive.files.data_files import ReadableStore
     from holdfast.archive.format.model import Block, TableRecord
 
 
@@ -91,7 +91,7 @@ class AtHand:
     :raises ObjectNotFound: from `open_read`, as the store does.
     """
 
-    def __init__(self, store: Readable, files: Iterable[FileRecord], room: int = ROOM_BYTES) -> None:
+    def __init__(self, store: ReadableStore, files: Iterable[FileRecord], room: int = ROOM_BYTES) -> None:
         self.url = store.url
         self._store = store
         self._room = room

@@ -47,7 +47,7 @@ class Recall(Protocol):
         ...
 
 
-class Known:
+class LoadedBlock:
     """A block that is whole in memory."""
 
     def __init__(self, block: Block) -> None:
@@ -87,7 +87,7 @@ class Placed:
     """
 
     def __init__(self, block: Block | Recall, commit: int, home: str = "", number: int | None = None) -> None:
-        self._recall: Recall = Known(block) if isinstance(block, Block) else block
+        self._recall: Recall = LoadedBlock(block) if isinstance(block, Block) else block
         self.commit = commit
         self.home = home
         self.number = commit if number is None else number

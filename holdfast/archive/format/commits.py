@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.model import Commit, read_versions
+from holdfast.archive.format.model import ArchiveCommit, read_versions
 from holdfast.archive.format.state import check_readable
 from holdfast.common.errors import DamagedError
 from locking.store import ObjectNotFound
@@ -26,14 +26,14 @@ def number_of(key: str) -> int | None:
     return int(name) if name.isdecimal() and commit_key(int(name)) == key else None
 
 
-def parse_commit(key: str, body: bytes) -> Commit:
+def parse_commit(key: str, body: bytes) -> ArchiveCommit:
     """Return the commit that is stored under a key.
 
     :raises UsageError: it needs a newer release.
     :raises DamagedError: it is not what was written under this key.
     """
     check_readable(read_versions(body, key), key)
-    commit = Commit.from_bytes(body, key)
+    commit = ArchiveCommit.from_bytes(body, key)
     if commit_key(commit.sequence) != key:
         raise DamagedError(
             f"{key} holds commit {commit.sequence}: it was exchanged for another one. "
@@ -42,7 +42,7 @@ def parse_commit(key: str, body: bytes) -> Commit:
     return commit
 
 
-def read_commit(store: ObjectStore, sequence: int) -> Commit:
+def read_commit(store: ObjectStore, sequence: int) -> ArchiveCommit:
     """Read one commit.
 
     :raises DamagedError: it is not there, or not what was written.

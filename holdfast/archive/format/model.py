@@ -228,7 +228,7 @@ class Born(Document):
     name: str
 
 
-class Waiting(Document):
+class WaitingTable(Document):
     """A table that is to begin anew with a snapshot of its own, and has none yet.
 
     :param table: its `schema.name`.
@@ -275,7 +275,7 @@ class Stream(Document):
     definitions: str = ""
     born: tuple[Born, ...] = ()
     dropped: tuple[int, ...] = ()
-    waiting: dict[int, Waiting] = Field(default_factory=dict)
+    waiting: dict[int, WaitingTable] = Field(default_factory=dict)
 
 
 class Transactions(Document):
@@ -302,7 +302,7 @@ class Mark(Document):
     at: Moment
 
 
-class Part(Document):
+class JoinedBlock(Document):
     """A block whose files were joined with those of its neighbours: what it told but for tables and transactions.
 
     :param commit: the number that it had, which it goes on being named by.
@@ -369,7 +369,7 @@ class Block(Document):
     sequences: FileRecord | None = None
     is_cut: bool = True
     schema_since: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[JoinedBlock, ...] = ()
     after: int | None = None
 
     def files(self) -> tuple[FileRecord, ...]:
@@ -443,7 +443,7 @@ class Adopted(Document):
     numbers: dict[str, int] = Field(default_factory=dict)
 
 
-class Commit(SealedDocument):
+class ArchiveCommit(SealedDocument):
     """One atomic change to an archive: the only truth.
 
     :param fence: transaction id of the write lock it was made under.

@@ -16,17 +16,17 @@ _FILE: Final = re.compile(
 )
 
 
-class Place(NamedTuple):
+class DataPath(NamedTuple):
     """The source and the block that a file was written for, as its path says."""
 
     source: str
     block: str
 
 
-def place_of(path: str) -> Place | None:
+def place_of(path: str) -> DataPath | None:
     """Return what a file was written for; None for one that is not named as backups name theirs."""
     found = _FILE.fullmatch(path)
-    return Place(found["source"], found["block"]) if found else None
+    return DataPath(found["source"], found["block"]) if found else None
 
 
 def check_rows(block: Block) -> None:

@@ -61,7 +61,7 @@ class FinishedPiece(Document):
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedBlock:
     """A block that was begun, and its finished pieces; each was told at least once."""
 
     block: BegunBlock

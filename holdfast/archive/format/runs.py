@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from holdfast.archive.format.model import Document
-from holdfast.archive.format.resume import BegunBlock, FinishedPiece, Unfinished
+from holdfast.archive.format.resume import BegunBlock, FinishedPiece, UnfinishedBlock
 from holdfast.common.errors import SparkNeededError, UsageError, exit_code_of, kind_of, sentence
 from locking.store import StoreError
 
@@ -131,7 +131,7 @@ def read_last(store: ObjectStore, run: str) -> RunRecord | None:
     return RunRecord.from_bytes(store.get(keys[-1]), keys[-1]) if keys else None
 
 
-def read_unfinished(store: ObjectStore, run: str) -> Unfinished | None:
+def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
     """Return what a run has written of the last block it began; reads all of its records."""
     keys = _keys(store, run)
     with ThreadPoolExecutor(_READERS) as pool:
@@ -140,7 +140,7 @@ def read_unfinished(store: ObjectStore, run: str) -> Unfinished | None:
     if not begun:
         return None
     pieces = (piece for record in records if record.block == begun[-1].id for piece in record.pieces)
-    return Unfinished(begun[-1], tuple(pieces))
+    return UnfinishedBlock(begun[-1], tuple(pieces))
 
 
 def _keys(store: ObjectStore, run: str) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from holdfast.archive.format.model import Adopted, Block, Commit, Hold, LogPlace, Versions
+    from holdfast.archive.format.model import Adopted, ArchiveCommit, Block, Hold, LogPlace, Versions
 
 
 class Removed(Document):
@@ -78,7 +78,7 @@ class State:
             return None
         return placed
 
-    def after(self, commits: Iterable[Commit]) -> State:
+    def after(self, commits: Iterable[ArchiveCommit]) -> State:
         """Return the state after more commits.
 
         :raises DamagedError: one of them does not continue the state before it.
@@ -88,12 +88,12 @@ class State:
             folded.add(commit)
         return folded.state
 
-    def before_damage(self, commits: Iterable[Commit]) -> State:
+    def before_damage(self, commits: Iterable[ArchiveCommit]) -> State:
         """Return the state after those of the next commits that come before one which is damaged or missing.
 
         :param commits: raises DamagedError where that one is.
         """
-        whole: list[Commit] = []
+        whole: list[ArchiveCommit] = []
         folded = _Fold(self)
         try:
             for commit in commits:
@@ -130,7 +130,7 @@ class _Fold:
             aside=self._aside,
         )
 
-    def add(self, commit: Commit) -> None:
+    def add(self, commit: ArchiveCommit) -> None:
         before = self._versions
         if commit.sequence != before.sequence + 1 or commit.parent != before.tip:
             raise DamagedError(
@@ -158,7 +158,7 @@ class _Fold:
             log=commit.log or before.log,
         )
 
-    def _add(self, block: Block, commit: Commit) -> None:
+    def _add(self, block: Block, commit: ArchiveCommit) -> None:
         self._blocks[block.id] = Placed(block, commit.sequence, number=_number(commit, block))
         self._aside.pop(block.id, None)
         self._removed.pop(block.id, None)
@@ -174,7 +174,7 @@ class _Fold:
             if self._blocks[key].number != number:
                 self._blocks[key] = self._blocks[key].numbered(number)
 
-    def _remove(self, commit: Commit) -> None:
+    def _remove(self, commit: ArchiveCommit) -> None:
         for key in commit.vacuumed:
             self._removed.pop(key, None)
         for gone, into in ((commit.remove, self._removed), (commit.aside, self._aside)):
@@ -198,7 +198,7 @@ def stream_end(block: Block) -> str | None:
     return block.stream.position if block.stream and block.stream.opened else None
 
 
-def _number(commit: Commit, block: Block) -> int:
+def _number(commit: ArchiveCommit, block: Block) -> int:
     """Return by which number a block goes that a commit adds: see `Placed`."""
     if commit.adopted is not None and block.id in commit.adopted.numbers:
         return commit.adopted.numbers[block.id]
@@ -215,7 +215,7 @@ class Change:
     :param reason: why, in words, where a person has to say so.
     :param format: the one that the archive has from then on; None: the one it has.
     :param log: of a replica: where it then stands in the update log; None: where it stood.
-    :param adopted, aside: as in `Commit`.
+    :param adopted, aside: as in `ArchiveCommit`.
     """
 
     kind: str

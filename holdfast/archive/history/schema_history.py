@@ -61,17 +61,17 @@ def cuts(chain: Chain) -> list[Placed]:
 
 def stretches(chain: Chain) -> Iterator[Between]:
     """Yield what is known between each two neighbouring cuts."""
-    told = _Told(chain)
+    told = _SchemaChanges(chain)
     for before, after in pairwise(cuts(chain)):
         yield told.between(before, after)
 
 
 def between(chain: Chain, before: Placed, after: Placed) -> Between:
     """Return what is known of the schema between two cuts."""
-    return _Told(chain).between(before, after)
+    return _SchemaChanges(chain).between(before, after)
 
 
-class _Told:
+class _SchemaChanges:
     """What a chain's blocks tell of changes of the schema: put in order once, however many cuts there are."""
 
     def __init__(self, chain: Chain) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from holdfast.archive.history.timeline import told
 
 if TYPE_CHECKING:
-    from holdfast.archive.format.model import Waiting
+    from holdfast.archive.format.model import WaitingTable
     from holdfast.archive.format.state import State
 
 
-def waiting_tables(state: State, source: str) -> tuple[Waiting, ...]:
+def waiting_tables(state: State, source: str) -> tuple[WaitingTable, ...]:
     """Return the tables that wait, by name; none where the source is not followed, or a newer full backup has them."""
     backups = [placed.head for placed in told(state, source) if placed.head.after is None]
     newest = backups[-1] if backups else None

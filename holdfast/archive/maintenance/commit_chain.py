@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from holdfast.archive.archive import Archive
-    from holdfast.archive.format.model import Commit
+    from holdfast.archive.format.model import ArchiveCommit
     from holdfast.storage import ObjectStore
 
 _AT_ONCE: Final = 8
@@ -33,7 +33,7 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
     found: list[tuple[int, str]] = []
     before = tip
     for numbers in _groups(since + 1, state.sequence):
-        commits: list[Commit] = []
+        commits: list[ArchiveCommit] = []
         for number, commit in zip(numbers, _read(archive.store, numbers), strict=True):
             if isinstance(commit, DamagedError):
                 found.append((number, str(commit)))
@@ -53,7 +53,7 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
     return found
 
 
-def commits_behind(archive: Archive) -> tuple[list[Commit], dict[str, str]]:
+def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str]]:
     """Return the commits behind a state that damage cuts off, and by key what is wrong with the others.
 
     What cuts it off may also be something that is no commit, and was put among them.
@@ -75,19 +75,19 @@ def _groups(first: int, last: int) -> Iterator[range]:
         yield range(begin, min(begin + _TOGETHER, last + 1))
 
 
-def _read(store: ObjectStore, numbers: Sequence[int]) -> list[Commit | DamagedError]:
+def _read(store: ObjectStore, numbers: Sequence[int]) -> list[ArchiveCommit | DamagedError]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(partial(_outcome, store), numbers))
 
 
-def _outcome(store: ObjectStore, number: int) -> Commit | DamagedError:
+def _outcome(store: ObjectStore, number: int) -> ArchiveCommit | DamagedError:
     try:
         return read_commit(store, number)
     except DamagedError as error:
         return error
 
 
-def _after(state: State | None, commits: Sequence[Commit]) -> State | None:
+def _after(state: State | None, commits: Sequence[ArchiveCommit]) -> State | None:
     return None if state is None else state.after(commits)
 
 

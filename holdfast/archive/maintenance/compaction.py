@@ -12,7 +12,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.model import Block, Part, TableRecord, Transactions
+from holdfast.archive.format.model import Block, JoinedBlock, TableRecord, Transactions
 from holdfast.archive.history.restore_points import source_names
 from holdfast.archive.history.timeline import chains, to_of
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
@@ -339,12 +339,12 @@ def join(
     )
 
 
-def _parts(placed: Placed) -> tuple[Part, ...]:
+def _parts(placed: Placed) -> tuple[JoinedBlock, ...]:
     """Return what a block stands for: itself, or those that it was made of."""
     if placed.head.parts:
         return placed.head.parts
     told = placed.head.model_copy(update={"tables": (), "packs": (), "transactions": None})
-    return (Part(commit=placed.number, block=told),)
+    return (JoinedBlock(commit=placed.number, block=told),)
 
 
 def check_neighbours(state: State, group: Group) -> None:

@@ -32,7 +32,7 @@ from locking.store import ObjectNotFound, StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from holdfast.archive.format.model import Commit, FileRecord
+    from holdfast.archive.format.model import ArchiveCommit, FileRecord
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 
@@ -72,7 +72,7 @@ class Copied:
 
 
 @dataclass(frozen=True)
-class Progress:
+class CopyProgress:
     """How far a copy is: files and bytes that are done, of those that were missing."""
 
     files: int
@@ -106,7 +106,7 @@ def copy(
     deep: bool = False,
     before_damage: bool = False,
     wait: float = 0.0,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[CopyProgress], None] = lambda progress: None,
 ) -> Copied:
     """Copy an archive, or bring an earlier copy up to date; one that was not finished goes on.
 
@@ -270,7 +270,7 @@ class _Copying:
     """
 
     def __init__(
-        self, archive: Archive, target: ObjectStore, *, deep: bool, on_progress: Callable[[Progress], None]
+        self, archive: Archive, target: ObjectStore, *, deep: bool, on_progress: Callable[[CopyProgress], None]
     ) -> None:
         self._archive = archive
         self._source = archive.store
@@ -282,7 +282,7 @@ class _Copying:
         self._done: set[str] = set()
         self._copied: dict[str, FileRecord] = {}
         self._replaced = 0
-        self._progress = Progress(0, 0, 0, 0)
+        self._progress = CopyProgress(0, 0, 0, 0)
 
     def bring_files(self, seconds: float) -> bool:
         """Copy what is missing of the files that the source names; say whether that was all.
@@ -383,7 +383,7 @@ class _Copying:
         )
 
 
-def in_order(commits: Iterable[Commit], newest: State, parent: str | None) -> list[int]:
+def in_order(commits: Iterable[ArchiveCommit], newest: State, parent: str | None) -> list[int]:
     """Return the numbers of commits in the order in which a copy adds them.
 
     After each of them, the copy either lacks a number, or what it has names only files that are there: those of blocks

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.files.file_index import NamedFile
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Block, Commit
+    from holdfast.archive.format.model import ArchiveCommit, Block
     from holdfast.archive.format.state import State
     from holdfast.archive.history.restore_points import Interval
 
@@ -91,7 +91,7 @@ class Costs:
         blocks = {placed.id for placed in self._state.blocks.values() if placed.commit == commit}
         return _costs((stretch, stretch.spans_of_blocks(blocks)) for stretch in self._stretches(source))
 
-    def behind(self, commits: Iterable[Commit]) -> tuple[Cost, ...]:
+    def behind(self, commits: Iterable[ArchiveCommit]) -> tuple[Cost, ...]:
         """Return what was backed up in commits behind a state that damage cuts off: nothing of it can be restored."""
         blocks: dict[str, list[tuple[int, Block]]] = {}
         for commit in commits:

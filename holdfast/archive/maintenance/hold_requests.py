@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.archive.archive import Archive
-    from holdfast.archive.format.model import Commit
+    from holdfast.archive.format.model import ArchiveCommit
     from holdfast.archive.format.state import State
     from holdfast.archive.history.timeline import Moment
 
 
 def add_hold(
     archive: Archive, source: str | None, at: str, *, reason: str, owner: str, check: Callable[[], None]
-) -> tuple[Hold, Commit]:
+) -> tuple[Hold, ArchiveCommit]:
     """Hold a restore point.
 
     :param source: its name; None: the only one there is.
@@ -70,7 +70,9 @@ def _earliest(moment: Moment) -> int:
     return to_of(late[0]) if late and behind[:1] != late[:1] else moment.position
 
 
-def remove_hold(archive: Archive, identity: str, *, reason: str, check: Callable[[], None]) -> tuple[Hold, Commit]:
+def remove_hold(
+    archive: Archive, identity: str, *, reason: str, check: Callable[[], None]
+) -> tuple[Hold, ArchiveCommit]:
     """Take a hold back: its point may be truncated from then on.
 
     :raises UsageError: there is no such hold, or no reason was given.

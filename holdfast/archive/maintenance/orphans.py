@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.paths import Place, place_of
+from holdfast.archive.format.paths import DataPath, place_of
 from holdfast.archive.format.runs import RunRecord
 from holdfast.common.errors import DamagedError
 from locking.store import ObjectNotFound
@@ -84,9 +84,9 @@ def survey(state: State, named: Container[str], listing: Listing, grace: timedel
     return found
 
 
-def _by_folder(listing: Listing) -> tuple[dict[Place, list[ObjectInfo]], list[str]]:
+def _by_folder(listing: Listing) -> tuple[dict[DataPath, list[ObjectInfo]], list[str]]:
     """Return what is in the folder of each block, and the keys of what is in none."""
-    folders: dict[Place, list[ObjectInfo]] = {}
+    folders: dict[DataPath, list[ObjectInfo]] = {}
     unknown: list[str] = []
     for info in listing.objects:
         place = place_of(info.key)

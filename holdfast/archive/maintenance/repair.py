@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.archive import Archive
     from holdfast.archive.files.file_index import NamedFile
-    from holdfast.archive.format.model import Commit
+    from holdfast.archive.format.model import ArchiveCommit
     from holdfast.storage import ObjectStore
 
 
@@ -98,7 +98,7 @@ def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None
     store.create(key, body)
 
 
-def _is_followed(store: ObjectStore, copy: ObjectStore, commit: Commit) -> bool:
+def _is_followed(store: ObjectStore, copy: ObjectStore, commit: ArchiveCommit) -> bool:
     """Say whether a commit of a copy leads to one that is whole here, if need be by others of the copy."""
     while True:
         key = commit_key(commit.sequence + 1)

@@ -49,7 +49,7 @@ class Pass(Document):
     path: str
 
 
-class Progress(Document):
+class ScrubProgress(Document):
     """What was verified so far.
 
     :param chain: up to this commit all were read and follow each other; `tip` is its id.
@@ -72,16 +72,16 @@ class Progress(Document):
     damaged: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
-def read_progress(store: ObjectStore) -> Progress:
+def read_progress(store: ObjectStore) -> ScrubProgress:
     """Return what was verified so far; nothing where that cannot be told."""
     with suppress(DamagedError, ValidationError):
         record = read_last(store, RUN)
         if record is not None and record.result is not None:
-            return Progress.model_validate(record.result)
-    return Progress()
+            return ScrubProgress.model_validate(record.result)
+    return ScrubProgress()
 
 
-def write_progress(store: ObjectStore, progress: Progress) -> None:
+def write_progress(store: ObjectStore, progress: ScrubProgress) -> None:
     """Remember it, and remove what was remembered before; where that fails, some files are read once more."""
     result: dict[str, Any] = progress.model_dump(mode="json")
     with suppress(StoreError):
@@ -103,7 +103,7 @@ class Scrub:
     :param anew: read each block from its first file on; else what is under way goes on.
     """
 
-    def __init__(self, state: State, progress: Progress, now: datetime, *, anew: bool) -> None:
+    def __init__(self, state: State, progress: ScrubProgress, now: datetime, *, anew: bool) -> None:
         self._state = state
         self._now = now
         self._at = progress.at
@@ -185,7 +185,7 @@ class Scrub:
         """Return the moment since which every file was read, or made; None where there are none."""
         return min(map(self._since, state.blocks.values()), default=None)
 
-    def progress(self, before: Progress, state: State) -> Progress:
+    def progress(self, before: ScrubProgress, state: State) -> ScrubProgress:
         """Return what to remember, of blocks that are still there."""
         read: dict[str, list[str]] = {}
         for block, when in self._read.items():

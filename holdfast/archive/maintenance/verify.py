@@ -23,7 +23,7 @@ from holdfast.archive.format.runs import RunRecord
 from holdfast.archive.maintenance.chunks import Chunks
 from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
 from holdfast.archive.maintenance.damage_report import Costs
-from holdfast.archive.maintenance.scrub_schedule import Progress, Scrub, read_progress, write_progress
+from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import DamagedError
 from locking.store import ObjectNotFound
@@ -175,7 +175,7 @@ def verify(
     :param deep: read every file: checksum, Parquet pages and row count; else compare sizes with one listing.
     :param on_file: called for every file that was checked.
     """
-    return Verifier(archive, Scope(deep=deep), on_file=on_file).run(Progress())
+    return Verifier(archive, Scope(deep=deep), on_file=on_file).run(ScrubProgress())
 
 
 def verify_and_remember(
@@ -222,7 +222,7 @@ class Verifier:
         self._broken: dict[int, str] = {}
         self._damaged: dict[str, tuple[NamedFile, Problem]] = {}
 
-    def run(self, progress: Progress, *, remember: bool = False) -> Verification:
+    def run(self, progress: ScrubProgress, *, remember: bool = False) -> Verification:
         """Do it.
 
         :param progress: what was verified before.
@@ -233,7 +233,7 @@ class Verifier:
         with self._reading():
             self._archive.refresh()
             state = self._archive.state
-            after = self._chain(progress if part else Progress())
+            after = self._chain(progress if part else ScrubProgress())
             if not scope.deep or part:
                 self._look_at_files(progress.seen if part else 0)
         if not self._damaged and not self._broken:
@@ -254,7 +254,7 @@ class Verifier:
             since=since,
         )
 
-    def _chain(self, progress: Progress) -> Progress:
+    def _chain(self, progress: ScrubProgress) -> ScrubProgress:
         """Read the commits that were not verified before; say up to where they are now."""
         state = self._archive.state
         self._broken.update(broken_commits(self._archive, since=progress.chain, tip=progress.tip))
@@ -292,7 +292,7 @@ class Verifier:
         self._size += file.record.size
         self._on_file(file.record)
 
-    def _read_files(self, progress: Progress, *, remember: bool) -> tuple[Progress, datetime | None]:
+    def _read_files(self, progress: ScrubProgress, *, remember: bool) -> tuple[ScrubProgress, datetime | None]:
         """Read files, chunk after chunk, until all are read or the budget is spent."""
         now = self._store.list(IDENTITY_KEY).now
         scrub = Scrub(self._archive.state, progress, now, anew=not self._scope.is_part)

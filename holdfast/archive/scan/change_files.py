@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.archive.files.blocks import read_groups
-from holdfast.archive.scan.projection import Shape
+from holdfast.archive.scan.projection import Projection
 from holdfast.common.field_ids import LSN, OP, SEQ, field_id
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from holdfast.archive.files.data_files import Readable
+    from holdfast.archive.files.data_files import ReadableStore
     from holdfast.archive.format.model import FileRecord
 
 _BITS: Final = 63
@@ -49,7 +49,7 @@ _FEW_ROWS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FileRows:
     """Some rows of a file, or of small ones, one after the other.
 
     :param start: the place of the first one.
@@ -75,7 +75,7 @@ class Part:
 class Files:
     """Data files in a certain order."""
 
-    def __init__(self, store: Readable, files: Sequence[FileRecord]) -> None:
+    def __init__(self, store: ReadableStore, files: Sequence[FileRecord]) -> None:
         self._store = store
         self._files = files
         self._kept: dict[int, list[pa.RecordBatch]] = {}
@@ -83,7 +83,7 @@ class Files:
 
     def read(
         self, wanted: Callable[[int, int], bool] = lambda start, end: True, *, ids: Container[int] | None = None
-    ) -> Iterator[Part]:
+    ) -> Iterator[FileRows]:
         """Yield the rows of the files, a row group or less at a time; those of small files come together.
 
         :param wanted: asked of each file, of each row group of a large one, or of small ones together, with
@@ -103,16 +103,16 @@ class Files:
         start: int,
         wanted: Callable[[int, int], bool],
         ids: Container[int] | None,
-    ) -> Iterator[Part]:
+    ) -> Iterator[FileRows]:
         if len(files) == 1 and not _is_small(files[0]):
             groups = read_groups(
                 self._store, files[0], ids=ids, wanted=lambda first, behind: wanted(start + first, start + behind)
             )
             for first, batch in groups:
-                yield Part(start + first, batch)
+                yield FileRows(start + first, batch)
             return
         for batch in self._batches(number, files, ids):
-            yield Part(start, batch)
+            yield FileRows(start, batch)
             start += batch.num_rows
 
     def _batches(
@@ -194,16 +194,16 @@ class Shaper:
         self.wanted = wanted
         self._missing = missing
         self._written: pa.Schema | None = None
-        self._shape: Shape | None = None
+        self._shape: Projection | None = None
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch in the wanted form."""
         if self._shape is None or self._written is None or not batch.schema.equals(self._written, check_metadata=True):
-            self._written, self._shape = batch.schema, Shape(batch.schema, self.wanted, self._missing)
+            self._written, self._shape = batch.schema, Projection(batch.schema, self.wanted, self._missing)
         return self._shape.apply(batch)
 
 
-def within(part: Part, since: int, upto: int) -> pa.Array:
+def within(part: FileRows, since: int, upto: int) -> pa.Array:
     """Return which rows of a part are changes of transactions between two positions."""
     lsn = part.column(LSN)
     return pc.and_(pc.greater_equal(lsn, since), pc.less(lsn, upto))
@@ -218,7 +218,7 @@ ORDER_SQL: Final = f"lsn::hugeint * {1 << _BITS} + seq"
 """The same in SQL."""
 
 
-def last_truncation(part: Part, chosen: pa.Array) -> int | None:
+def last_truncation(part: FileRows, chosen: pa.Array) -> int | None:
     """Return the order of the last change that emptied the table; None where there is none."""
     found: NDArray[np.int64] = np.flatnonzero(pc.and_(chosen, pc.equal(part.column(OP), "T")))
     if not len(found):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from holdfast.archive.scan.change_files import ORDER_SQL, Files, Part, Shaper, last_truncation, within
+from holdfast.archive.scan.change_files import ORDER_SQL, FileRows, Files, Shaper, last_truncation, within
 from holdfast.archive.scan.projection import name_of, sql_type
 from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import LSN, OP, SEQ, UNCHANGED, field_id, number_of
@@ -59,7 +59,7 @@ class Touched:
         if self.emptied is not None:
             self._sql.execute("delete from events where o <= ?", [self.emptied])
 
-    def _insert(self, part: Part, shaper: Shaper, chosen: pa.Array) -> None:
+    def _insert(self, part: FileRows, shaper: Shaper, chosen: pa.Array) -> None:
         key = shaper.apply(part.batch)
         names = [*self._names, "lsn", "seq", "op", "unchanged", "pos"]
         extra = [part.column(each) for each in (LSN, SEQ, OP, UNCHANGED)]

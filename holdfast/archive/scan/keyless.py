@@ -13,7 +13,7 @@ from holdfast.common.field_ids import LSN, OP, SEQ
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from holdfast.archive.scan.change_files import Part
+    from holdfast.archive.scan.change_files import FileRows
     from holdfast.archive.scan.table_history import TableHistory
 
 _LONG: Final = 64
@@ -59,7 +59,7 @@ class Balance:
         if self.emptied is not None:
             self._sql.execute("delete from events where o <= ?", [self.emptied])
 
-    def _insert(self, part: Part, shaper: Shaper, chosen: pa.Array) -> None:
+    def _insert(self, part: FileRows, shaper: Shaper, chosen: pa.Array) -> None:
         names = [*(name_of(field) for field in self._history.wanted), "lsn", "seq", "op", "pos"]
         extra = [part.column(each) for each in (LSN, SEQ, OP)]
         arrays = [*shaper.apply(part.batch).columns, *extra, part.places()]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from holdfast.archive.format.model import FileRecord
-    from holdfast.archive.scan.change_files import Part
+    from holdfast.archive.scan.change_files import FileRows
     from holdfast.archive.scan.row_index import Places
     from holdfast.archive.scan.split import Share
     from holdfast.archive.scan.table_history import TableHistory
@@ -81,7 +81,7 @@ class _Last:
         self._wanted = pa.array(sorted({number_of(field_id(field)) for field in history.wanted}), pa.int32())
         self._sequenced = Sequenced([sum(file.rows for file in record.files) for record in history.relevant()])
 
-    def add(self, part: Part) -> bool:
+    def add(self, part: FileRows) -> bool:
         """Take note of some changes; says whether the keys are still enough to tell the rows."""
         chosen = within(part, self._history.since, self._history.upto)
         if not chosen.true_count:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
-    from holdfast.archive.files.data_files import Readable, Writable
+    from holdfast.archive.files.data_files import ReadableStore, Writable
     from holdfast.archive.format.model import FileRecord
 
 MEMORY_BYTES: Final = 128 << 20
@@ -80,7 +80,7 @@ class KeyRange:
 EVERYTHING: Final = KeyRange()
 
 
-def split_keys(store: Readable, files: Sequence[FileRecord], key: int, count: int) -> tuple[KeyRange, ...]:
+def split_keys(store: ReadableStore, files: Sequence[FileRecord], key: int, count: int) -> tuple[KeyRange, ...]:
     """Return so many ranges with about as many changes in each, judged by some of them; fewer where keys are few.
 
     :param key: number of the first column of the key.
@@ -89,7 +89,7 @@ def split_keys(store: Readable, files: Sequence[FileRecord], key: int, count: in
     return tuple(KeyRange(low, high) for low, high in pairwise([None, *bounds, None]))
 
 
-def _sample(store: Readable, files: Sequence[FileRecord], key: int) -> list[pa.Array]:
+def _sample(store: ReadableStore, files: Sequence[FileRecord], key: int) -> list[pa.Array]:
     """Return some values of a column, from files all along the log.
 
     They are not compared with any checksum, and say nothing but where to cut.
@@ -98,7 +98,7 @@ def _sample(store: Readable, files: Sequence[FileRecord], key: int) -> list[pa.A
     return [values for file in chosen if (values := _some_of(store, file, key)) is not None]
 
 
-def _some_of(store: Readable, record: FileRecord, key: int) -> pa.Array | None:
+def _some_of(store: ReadableStore, record: FileRecord, key: int) -> pa.Array | None:
     """Return values from the middle of a file; None where it has none, or cannot be read."""
     with suppress(DamagedError, StoreError, pa.ArrowException), open_file(store, record) as file:
         found = pq.ParquetFile(file)
@@ -147,7 +147,7 @@ class Merge:
     :param within: which of them.
     """
 
-    store: Readable
+    store: ReadableStore
     files: Sequence[FileRecord]
     key: Sequence[int]
     within: KeyRange = EVERYTHING

@@ -21,7 +21,7 @@ from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.keyless import alike
 from holdfast.archive.scan.last_version import find_newest, snapshot_rows
 from holdfast.archive.scan.net_changes import net_changes
-from holdfast.archive.scan.projection import Shape, name_of
+from holdfast.archive.scan.projection import Projection, name_of
 from holdfast.archive.scan.split import ALL
 from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import field_id, number_of
@@ -87,7 +87,7 @@ class _Spill:
         return (self.folder / key).open("wb")
 
 
-class View:
+class TableView:
     """The rows of one table at a position, as SQL over what is registered with DuckDB.
 
     Net changes are computed here and kept in files beside; the snapshot is read where a query needs it, and only the
@@ -158,7 +158,7 @@ class View:
                for number, value in self._history.missing.items() if number in ids}  # fmt: skip
         if row:
             self._sql.register(f"missing_{self._name}", pa.table(row))
-        shape = Shape(written, self._history.wanted, self._history.missing)
+        shape = Projection(written, self._history.wanted, self._history.missing)
         return f"(select {', '.join(shape.expressions(f'missing_{self._name}'))} from base_{self._name})"
 
     def _check_footers(self, files: Sequence[FileRecord]) -> None:
@@ -268,7 +268,7 @@ def _by_engine(store: ObjectStore, history: TableHistory, memory_bytes: int, spi
         open_engine(memory_bytes, Path(folder)) as connection,
     ):
         try:
-            view = View(connection, store, history, name="t", memory_bytes=memory_bytes, spill=Path(folder))
+            view = TableView(connection, store, history, name="t", memory_bytes=memory_bytes, spill=Path(folder))
             for batch in connection.sql(view.rows()).to_arrow_reader(_rows_of(history)):
                 arrays = [batch.column(index).cast(field.type) for index, field in enumerate(history.wanted)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=history.wanted)

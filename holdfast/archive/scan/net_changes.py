@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
-    from holdfast.archive.files.data_files import Readable
-    from holdfast.archive.scan.change_files import Part
+    from holdfast.archive.files.data_files import ReadableStore
+    from holdfast.archive.scan.change_files import FileRows
     from holdfast.archive.scan.table_history import TableHistory
 
 ROWS: Final = 8192
@@ -54,7 +54,7 @@ def net_schema(history: TableHistory) -> pa.Schema:
 
 
 def net_changes(
-    engine: DuckDBPyConnection, store: Readable, history: TableHistory, *, spill: Path
+    engine: DuckDBPyConnection, store: ReadableStore, history: TableHistory, *, spill: Path
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield what makes the rows at the position of those in the snapshot, in batches of `net_schema`.
 
@@ -121,7 +121,7 @@ class _Picks:
         ).fetchall()
         return bool(found)
 
-    def of(self, part: Part) -> tuple[pa.Array, pa.Table]:
+    def of(self, part: FileRows) -> tuple[pa.Array, pa.Table]:
         """Return which rows of a part they are, and what is told of each."""
         found = self._sql.sql(
             f"select {self._place} - {part.start} as row, {self._columns} from {self._table} "
@@ -134,7 +134,7 @@ class _Keyed:
     """The net changes of a table with a key."""
 
     def __init__(
-        self, connection: DuckDBPyConnection, store: Readable, history: TableHistory, changes: Files, folder: Path
+        self, connection: DuckDBPyConnection, store: ReadableStore, history: TableHistory, changes: Files, folder: Path
     ) -> None:
         self._sql = connection
         self._store = store
@@ -209,7 +209,7 @@ class _Keyed:
                     batch = each.put_into(batch, some)
                 yield _whole(self._schema, batch, *(_plain(found[name][some]) for name in ("op", "u")))
 
-    def _set_aside_for(self, number: int, part: Part, positions: NDArray[np.int64]) -> _SetAside:
+    def _set_aside_for(self, number: int, part: FileRows, positions: NDArray[np.int64]) -> _SetAside:
         found = self._sql.sql(
             f"select pos, place from shelved where number = {number} "
             f"and pos >= {part.start} and pos < {part.end} order by pos"

@@ -36,7 +36,7 @@ class _Source:
     zone: tuple[str, str] | None = None
 
 
-class Shape:
+class Projection:
     """How rows written with one schema become rows of another.
 
     :param missing: the values of columns that were not there when they were written, by field id; else NULL.

@@ -11,7 +11,7 @@ from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.replication.work import rebuild_store as rebuilding
-from holdfast.replication.work.survey import Readable
+from holdfast.replication.work.survey import ReadableReplica
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.replica.options import Asked
     from holdfast.replication.work.rebuild_store import Rebuilding
-    from holdfast.replication.work.survey import Fate
+    from holdfast.replication.work.survey import ReplicaFate
 
 
 def rebuild_store(
@@ -110,7 +110,7 @@ def _value(done: Rebuilding, *, store: str | None) -> dict[str, Any]:
     }
 
 
-def _fate_value(fate: Fate) -> dict[str, Any]:
+def _fate_value(fate: ReplicaFate) -> dict[str, Any]:
     return {
         "name": fate.told.name,
         "url": fate.told.url,
@@ -121,12 +121,12 @@ def _fate_value(fate: Fate) -> dict[str, Any]:
     }
 
 
-def _index(fate: Fate) -> int | None:
-    return fate.told.place.index if isinstance(fate.told, Readable) else None
+def _index(fate: ReplicaFate) -> int | None:
+    return fate.told.place.index if isinstance(fate.told, ReadableReplica) else None
 
 
-def _table(fates: Sequence[Fate]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    def row(fate: Fate) -> tuple[str, ...]:
+def _table(fates: Sequence[ReplicaFate]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    def row(fate: ReplicaFate) -> tuple[str, ...]:
         index = _index(fate)
         becomes = f"lost: {fate.lost}" if fate.lost else "goes on"
         return fate.told.name, fate.told.url, "?" if index is None else str(index), becomes

@@ -15,7 +15,7 @@ from holdfast.sources.postgresql.setup.stream_rights import streams_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from holdfast.archive.format.model import Waiting
+    from holdfast.archive.format.model import WaitingTable
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.logical.stream_state import ExpectedStream
     from holdfast.sources.postgresql.setup.grants import Plan
@@ -51,7 +51,7 @@ def expected_in(source: str, archive: str | None, name: str | None) -> ExpectedS
     return expected_stream(state, newest, name) if newest else None
 
 
-def waiting_in(source: str, archive: str | None) -> tuple[Waiting, ...]:
+def waiting_in(source: str, archive: str | None) -> tuple[WaitingTable, ...]:
     """Return the tables of a source that wait to begin anew in an archive.
 
     :param source, archive: as for `stream_names`.

@@ -34,7 +34,7 @@ OLD_STORE = (
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownReplica:
     """What the store knows of a replica.
 
     :param entry: id of the entry that the replica says it has executed last; None where the log does not have it, or
@@ -46,20 +46,20 @@ class Known:
     entry: str | None
 
 
-def look_up(connection: Connection, archive: str, place: LogPlace) -> Known:
+def look_up(connection: Connection, archive: str, place: LogPlace) -> KnownReplica:
     """Return what the store knows of a replica.
 
     :param archive: its id.
     :param place: where the replica says that it stands.
     """
-    return Known(
+    return KnownReplica(
         log_state(connection, archive),
         replica(connection, archive, place.replica),
         log.entry_id(connection, archive, place.index),
     )
 
 
-def check_replica(known: Known, url: str, place: LogPlace, store: str) -> None:
+def check_replica(known: KnownReplica, url: str, place: LogPlace, store: str) -> None:
     """Make sure that a replica follows this log, is where the store has it, and has executed what the log says.
 
     :param url: where the archive was found.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.replication.log.quorum import Quorum
     from holdfast.replication.log.replicas import Acting
-    from holdfast.replication.log.settings import Wish
+    from holdfast.replication.log.settings import QuorumRequest
 
 SOURCE_LEASE_S = 900.0
 """So long after its last renewal a backup keeps other replicas from backing up the same source."""
@@ -125,7 +125,7 @@ class Draft:
     expected: Mapping[str, Ends] = field(default_factory=dict)
     becomes: Mapping[str, Ends] = field(default_factory=dict)
     leader_epoch: int | None = None
-    wish: Wish | None = None
+    wish: QuorumRequest | None = None
 
     @property
     def only_adds(self) -> bool:
@@ -135,7 +135,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """An entry of the log.
 
     :param appended_at: seconds since 1970 by the store's clock.
@@ -211,7 +211,7 @@ def _insert_entry(
     )
 
 
-def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft, wish: Wish) -> None:
+def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft, wish: QuorumRequest) -> None:
     ((source, ends),) = draft.expected.items()
     (block,) = draft.change.add
     quorum.begin(connection, archive, index, block=block.id, source=source, ends=ends, wish=wish)
@@ -321,7 +321,7 @@ def check_settled_at(connection: Connection, archive: str, source: str, position
         )
 
 
-def entries(connection: Connection, archive: str, since: int, *, most: int = 100) -> Sequence[Entry]:
+def entries(connection: Connection, archive: str, since: int, *, most: int = 100) -> Sequence[LogEntry]:
     """Return entries in order.
 
     :param since: index of the first one.
@@ -335,7 +335,7 @@ def entries(connection: Connection, archive: str, since: int, *, most: int = 100
     rows = connection.execute(query).all()
     failed = quorum.failed(connection, archive, rows[0][0], rows[-1][0]) if rows else frozenset()
     return [
-        Entry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4], failed=row[0] in failed)
+        LogEntry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4], failed=row[0] in failed)
         for row in rows
     ]
 

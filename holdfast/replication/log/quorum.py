@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from holdfast.replication.log.replicas import Acting
-    from holdfast.replication.log.settings import Wish
+    from holdfast.replication.log.settings import QuorumRequest
 
 PENDING, COMMITTED, FAILED = "pending", "committed", "failed"
 
@@ -90,7 +90,14 @@ def check_settled(connection: Connection, archive: str, source: str) -> None:
 
 
 def begin(
-    connection: Connection, archive: str, index: int, *, block: str, source: str, ends: tuple[str, str], wish: Wish
+    connection: Connection,
+    archive: str,
+    index: int,
+    *,
+    block: str,
+    source: str,
+    ends: tuple[str, str],
+    wish: QuorumRequest,
 ) -> None:
     """Note that an entry counts only with a quorum; part of the transaction that appends it.
 

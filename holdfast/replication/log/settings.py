@@ -15,7 +15,7 @@ QUORUM_TIMEOUT_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Wish:
+class QuorumRequest:
     """The quorum that is asked of a backup.
 
     :param size: so many replicas are to hold it before it counts.
@@ -26,6 +26,6 @@ class Wish:
     timeout: float = QUORUM_TIMEOUT_S
 
     @classmethod
-    def of(cls, size: int, timeout: float) -> Wish | None:
+    def of(cls, size: int, timeout: float) -> QuorumRequest | None:
         """Return it; None where the one replica is enough that the backup is made through."""
         return cls(size, timeout) if size > 1 else None

@@ -24,7 +24,7 @@ from holdfast.replication.log import log, quorum, schema
 from holdfast.replication.log.consistency_check import check_replica, look_up
 from holdfast.replication.log.replicas import log_state, replicas
 from holdfast.replication.work.fetch_files import missing_files
-from holdfast.replication.work.survey import Readable, Unreadable, ask, of_archive
+from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask, of_archive
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from locking.store import StoreError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.model import Block, FileRecord
     from holdfast.archive.format.state import State
-    from holdfast.replication.log.log import Ends, Entry
+    from holdfast.replication.log.log import Ends, LogEntry
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.survey import Told
@@ -57,7 +57,7 @@ class GivingUp:
 
     archive: str
     missing: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     ends: dict[str, Ends]
     head: int
     by: str
@@ -107,7 +107,7 @@ def prepare(
     before = next((each for each in asked if each.place.index == index - 1 and not each.place.recovering), None)
     if before is None:
         raise RefusedError(f"no replica has come to entry {index - 1} yet: 'holdfast replica sync --all' first")
-    stores = [each.archive.store for each in told if isinstance(each, Readable)]
+    stores = [each.archive.store for each in told if isinstance(each, ReadableReplica)]
     missing = _missing([file for block in first.change.add for file in block.files()], stores)
     if not missing:
         raise RefusedError(f"every file of entry {index} is at some place: 'holdfast replica sync --all' fetches them")
@@ -152,7 +152,7 @@ def give_up_in_time(
     return timedelta(), tuple(entry.index for entry in done.entries)
 
 
-def _entries(coordination: CoordinationStore, archive: str, since: int) -> Iterator[Entry]:
+def _entries(coordination: CoordinationStore, archive: str, since: int) -> Iterator[LogEntry]:
     while some := coordination.run(partial(log.entries, archive=archive, since=since)):
         yield from some
         since = some[-1].index + 1
@@ -160,7 +160,7 @@ def _entries(coordination: CoordinationStore, archive: str, since: int) -> Itera
 
 def _asked(
     coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], told: Sequence[Told], *, ask_lost: bool
-) -> list[Readable]:
+) -> list[ReadableReplica]:
     """Return what the replicas that are not lost tell, once it is known that none of them has executed an entry.
 
     :raises RefusedError: one could not be asked, or has.
@@ -168,14 +168,14 @@ def _asked(
     """
     pointers = {row.name: row.pointer for row in rows if not row.is_lost}
     good = [each for each in told if each.name in pointers]
-    waited_for = [each for each in (told if ask_lost else good) if isinstance(each, Unreadable)]
+    waited_for = [each for each in (told if ask_lost else good) if isinstance(each, UnreadableReplica)]
     if waited_for:
         said = "; ".join(f"{each.name} ({each.problem})" for each in waited_for)
         raise RefusedError(
             f"entry {index} waits for {said}: it may have the files. Mend that; if it is gone for good, 'holdfast "
             f"replica remove {waited_for[0].name} --force'"
         )
-    asked = [each for each in good if isinstance(each, Readable)]
+    asked = [each for each in good if isinstance(each, ReadableReplica)]
     for each in asked:
         known = coordination.run(partial(look_up, archive=each.archive.identity.id, place=each.place))
         check_replica(known, each.url, each.place, coordination.url)
@@ -199,7 +199,7 @@ def _missing(files: Sequence[FileRecord], stores: Sequence[ObjectStore]) -> tupl
     return tuple(file.path for file in files if not is_somewhere(file))
 
 
-def _building_on(entries: Sequence[Entry], before: Readable) -> tuple[tuple[Entry, ...], dict[str, Ends]]:
+def _building_on(entries: Sequence[LogEntry], before: ReadableReplica) -> tuple[tuple[LogEntry, ...], dict[str, Ends]]:
     """Return the first entry and those that build on it, and what is left then of their sources.
 
     :param before: stands right before the first one.
@@ -218,7 +218,7 @@ class _Chosen:
     """
 
     def __init__(self, state: State) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.sources: set[str] = set()
         self._state = state
         self._ends: dict[str, Ends] = {}
@@ -230,7 +230,7 @@ class _Chosen:
         """Return what the backups that are left of a source, and its changes, have reached."""
         return self._ends.get(source, (self._state.ends.get(source, ""), self._state.streams.get(source, "")))
 
-    def look_at(self, entry: Entry) -> None:
+    def look_at(self, entry: LogEntry) -> None:
         """Give an entry up where it is the first one or builds on one that is given up; else note what it reaches."""
         change = entry.change
         reached = {(block.source.name, end) for block in change.add if (end := stream_end(block))}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from holdfast.archive.format.model import FileRecord
-    from holdfast.replication.log.log import Entry
+    from holdfast.replication.log.log import LogEntry
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.work.replica import ReplicatedArchive
     from holdfast.storage import ObjectStore
@@ -45,7 +45,7 @@ class Others:
         self._reading = reading
         self._opened: dict[str, ObjectStore | str] = {}
 
-    def bring(self, entry: Entry) -> None:
+    def bring(self, entry: LogEntry) -> None:
         """Fetch the files that an entry adds and that are not here.
 
         :raises MissingFilesError: nobody who could be asked has one of them.
@@ -77,7 +77,7 @@ class Others:
             entry.index,
         )
 
-    def _rows(self, entry: Entry) -> list[ReplicaRow]:
+    def _rows(self, entry: LogEntry) -> list[ReplicaRow]:
         """Return whom to ask: the one that has made it, then those who have executed it, then the others."""
         coordination, acting = self._archive.in_use()
         rows = coordination.run(lambda c: replicas(c, acting.archive))

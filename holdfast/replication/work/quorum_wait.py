@@ -166,7 +166,7 @@ def _unknown(block: str, error: StoreAwayError) -> OutcomeUnknownError:
 
 
 @dataclass
-class Waiting:
+class QuorumWait:
     """Waits for the quorum of a block.
 
     :param archive: its id.
@@ -272,10 +272,10 @@ def settle(
 ) -> None:
     """Wait until no backup of a source is pending.
 
-    :param check, say: as of `Waiting`.
+    :param check, say: as of `QuorumWait`.
     :raises QuorumFailedError: one was, and has failed.
     """
     coordination, acting = archive.in_use()
     for each in coordination.run(lambda c: quorum.pending(c, acting.archive, source=source)):
-        waiting = Waiting(coordination, acting.archive, each.block, acting.name, archive.places, check, say)
+        waiting = QuorumWait(coordination, acting.archive, each.block, acting.name, archive.places, check, say)
         waiting.check_success(waiting.decided())

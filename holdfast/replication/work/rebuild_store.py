@@ -37,7 +37,7 @@ from holdfast.replication.log.replicas import (
     replicas,
 )
 from holdfast.replication.log.store import clock
-from holdfast.replication.work.survey import Readable, Unreadable, ask, decide, of_archive
+from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask, decide, of_archive
 from holdfast.storage import open_store
 from locking import Owner
 
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from holdfast.archive.locks import HeldLocks
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
-    from holdfast.replication.work.survey import Fate, Survey, Told
+    from holdfast.replication.work.survey import ReplicaFate, Survey, Told
     from holdfast.storage import ObjectStore
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownArchive:
     """What the store still knows of the archive.
 
     :param unsettled: blocks whose quorum was pending, or had failed.
@@ -79,7 +79,7 @@ class Rebuilding:
 
     archive: str
     name: str
-    known: Known | None
+    known: KnownArchive | None
     told: tuple[Told, ...]
     survey: Survey
     is_needed: bool
@@ -113,7 +113,7 @@ class Rebuilding:
         :raises RefusedError: it is; or a replica has what would be lost.
         """
         if not self.is_needed and not force:
-            unread = [each.name for each in self.told if isinstance(each, Unreadable)]
+            unread = [each.name for each in self.told if isinstance(each, UnreadableReplica)]
             raise RefusedError(
                 "there is nothing to rebuild: the coordination store agrees with every replica that can be read. "
                 + (f"Look again once {', '.join(unread)} can be, too; " if unread else "")
@@ -154,7 +154,7 @@ def prepare(
 
 def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
     """Return the id and the name of the archive that is meant."""
-    there = {each.archive.identity.id: each.archive.identity.name for each in told if isinstance(each, Readable)}
+    there = {each.archive.identity.id: each.archive.identity.name for each in told if isinstance(each, ReadableReplica)}
     if not there:
         there = {log.archive: log.name for log in coordination.run(log_states)}
     meant = {archive: name for archive, name in there.items() if wanted in (None, archive, name)}
@@ -163,12 +163,12 @@ def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str 
     if meant:
         several = ", ".join(f"{name} ({archive})" for archive, name in sorted(meant.items()))
         raise UsageError(f"there are several archives, {several}: say which by --archive")
-    unread = "".join(f"; {each.name}: {each.problem}" for each in told if isinstance(each, Unreadable))
+    unread = "".join(f"; {each.name}: {each.problem}" for each in told if isinstance(each, UnreadableReplica))
     what = f"an archive {wanted}" if wanted else "an archive with replicas"
     raise UsageError(f"nothing tells of {what}{unread}. Say by --replica NAME=URL where its replicas are")
 
 
-def _known(connection: Connection, archive: str) -> Known | None:
+def _known(connection: Connection, archive: str) -> KnownArchive | None:
     log = next((log for log in log_states(connection) if log.archive == archive), None)
     if log is None:
         return None
@@ -177,7 +177,7 @@ def _known(connection: Connection, archive: str) -> Known | None:
     unsettled = connection.execute(
         sa.select(q.block).where(q.archive == archive, q.state.in_((quorum.PENDING, quorum.FAILED)))
     )
-    return Known(log, tuple(replicas(connection, archive)), epoch, frozenset(unsettled.scalars()))
+    return KnownArchive(log, tuple(replicas(connection, archive)), epoch, frozenset(unsettled.scalars()))
 
 
 def _lost(connection: Connection, archive: str) -> dict[str, str]:
@@ -185,10 +185,12 @@ def _lost(connection: Connection, archive: str) -> dict[str, str]:
     return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
 
 
-def _contradicts(connection: Connection, known: Known, told: Sequence[Told], store: str) -> bool:
+def _contradicts(connection: Connection, known: KnownArchive, told: Sequence[Told], store: str) -> bool:
     """Say whether a replica has executed what the store does not know."""
     good = {row.name for row in known.rows if not row.is_lost} or {row.name for row in known.rows}
-    asked = [each for each in told if isinstance(each, Readable) and each.name in good and not each.place.recovering]
+    asked = [
+        each for each in told if isinstance(each, ReadableReplica) and each.name in good and not each.place.recovering
+    ]
     if any(each.place.store != known.log.store for each in asked):
         return True
     try:
@@ -250,12 +252,12 @@ def rebuild(
     return Rebuilt(store, work)
 
 
-def _in_order(told: Sequence[Told]) -> list[Readable]:
+def _in_order(told: Sequence[Told]) -> list[ReadableReplica]:
     """Return the replicas that could be read, in the order in which everybody takes their locks."""
-    return sorted((each for each in told if isinstance(each, Readable)), key=lambda each: each.url)
+    return sorted((each for each in told if isinstance(each, ReadableReplica)), key=lambda each: each.url)
 
 
-def _locked(told: Readable, wait: float) -> HeldLocks:
+def _locked(told: ReadableReplica, wait: float) -> HeldLocks:
     purpose = "rebuilding the coordination store"
     return locks.acquire(told.archive.store, "rebuilding", owner=Owner(), purpose=purpose, wait=wait)
 
@@ -274,7 +276,7 @@ def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None
         raise BusyError(f"somebody else has changed the log of {work.name} meanwhile: look at it, and start again")
 
 
-def _move(told: Readable, store: str, check: Callable[[], None], fence: str | None) -> None:
+def _move(told: ReadableReplica, store: str, check: Callable[[], None], fence: str | None) -> None:
     """Commit that a replica follows the log of another store from where it stands."""
 
     def plan(state: State) -> Change:
@@ -318,7 +320,7 @@ def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
     return told | {row.block: row.replica for row in known}
 
 
-def _write_replica(connection: Connection, work: Rebuilding, fate: Fate, epoch: int) -> None:
+def _write_replica(connection: Connection, work: Rebuilding, fate: ReplicaFate, epoch: int) -> None:
     told = fate.told
     if told is not work.survey.source:
         add(connection, work.archive, name=told.name, url=told.url)
@@ -326,7 +328,7 @@ def _write_replica(connection: Connection, work: Rebuilding, fate: Fate, epoch: 
         connection,
         Acting(work.archive, told.name, replica(connection, work.archive, told.name).epoch),
         epoch=epoch,
-        pointer=min(told.place.index, work.head) + 1 if isinstance(told, Readable) else 0,
+        pointer=min(told.place.index, work.head) + 1 if isinstance(told, ReadableReplica) else 0,
         is_lost=bool(fate.lost),
         lost_reason=fate.lost if fate.was_lost or not fate.lost else f"when the store was rebuilt: {fate.lost}",
     )

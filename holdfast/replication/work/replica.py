@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from holdfast.archive.format.model import Commit, LogPlace
+    from holdfast.archive.format.model import ArchiveCommit, LogPlace
     from holdfast.archive.format.state import Change, State
-    from holdfast.replication.log.log import Draft, Entry
+    from holdfast.replication.log.log import Draft, LogEntry
     from holdfast.replication.log.replicas import ReplicaRow
-    from holdfast.replication.log.settings import Wish
+    from holdfast.replication.log.settings import QuorumRequest
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.fetch_files import Fetch
     from holdfast.storage import ObjectStore
@@ -95,7 +95,7 @@ class ReplicatedArchive(Archive):
     coordination: CoordinationStore | None = None
     acting: Acting | None = None
     places: Callable[[str], ObjectStore] = open_store
-    wish: Wish | None = None
+    wish: QuorumRequest | None = None
     leader_epoch: int | None = None
     fetch: Fetch = fetch
     fetched: tuple[int, int] = field(default=(0, 0))
@@ -224,13 +224,13 @@ class ReplicatedArchive(Archive):
             size=self.fetched[1] - fetched[1],
         )
 
-    def _to_execute(self, upto: int | None) -> Sequence[Entry]:
+    def _to_execute(self, upto: int | None) -> Sequence[LogEntry]:
         coordination, acting = self.in_use()
         here = self._place().index
         if upto is not None and here >= upto:
             return ()
 
-        def read(connection: Connection) -> Sequence[Entry]:
+        def read(connection: Connection) -> Sequence[LogEntry]:
             # First: who cannot fetch the block of an entry passes it once that has failed.
             log.fail_overdue(connection, acting.archive, by=acting.name)
             return log.entries(connection, acting.archive, here + 1, most=_ENTRIES)
@@ -238,7 +238,7 @@ class ReplicatedArchive(Archive):
         found = coordination.run(read)
         return [entry for entry in found if upto is None or entry.index <= upto]
 
-    def _execute(self, entry: Entry, others: Others, check: Check, fence: str | None) -> None:
+    def _execute(self, entry: LogEntry, others: Others, check: Check, fence: str | None) -> None:
         """Commit an entry once everything that it adds is here, then say so."""
         if not entry.failed:
             others.bring(entry)
@@ -273,7 +273,7 @@ class ReplicatedArchive(Archive):
 
         coordination.run(note)
 
-    def add(self, plan: Callable[[State], Change], *, check: Check, fence: str | None) -> Commit:
+    def add(self, plan: Callable[[State], Change], *, check: Check, fence: str | None) -> ArchiveCommit:
         """Append what is planned to the log, and execute the log up to it. What others need not know is only committed.
 
         :param plan: makes the change for a state; called again where the log has grown.
@@ -309,7 +309,7 @@ class ReplicatedArchive(Archive):
         coordination, _ = self.in_use()
         return settled(self, coordination)
 
-    def _executed(self, draft: Draft, index: int, check: Check, fence: str | None) -> Commit:
+    def _executed(self, draft: Draft, index: int, check: Check, fence: str | None) -> ArchiveCommit:
         """Execute the log up to an entry of our own, and return its commit.
 
         :raises OutcomeUnknownError: it is in the log, and its commit was not made here.
@@ -330,7 +330,7 @@ class ReplicatedArchive(Archive):
             )
         return commit
 
-    def _commit_of(self, draft: Draft, index: int) -> Commit:
+    def _commit_of(self, draft: Draft, index: int) -> ArchiveCommit:
         """Return the commit that executed an entry of our own.
 
         It need not be the newest one: while this process was suspended, another may have executed what follows, too.

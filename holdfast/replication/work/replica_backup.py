@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.replication.log.replicas import Acting
-    from holdfast.replication.log.settings import Wish
+    from holdfast.replication.log.settings import QuorumRequest
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.replica import ReplicatedArchive
     from holdfast.storage import ObjectStore
@@ -30,7 +30,7 @@ _RENEW_S = 180.0
 """A fifth of a source's lease."""
 
 
-def open_to_write(store: ObjectStore, *, check: Check, wish: Wish | None = None) -> Archive:
+def open_to_write(store: ObjectStore, *, check: Check, wish: QuorumRequest | None = None) -> Archive:
     """Open an archive to add to it. A replica is brought to the head of its log, and adds by it.
 
     :param check: raises if this work must not go on.
@@ -51,7 +51,7 @@ def open_to_write(store: ObjectStore, *, check: Check, wish: Wish | None = None)
         return replica
 
 
-def _refuse_quorum(wish: Wish | None) -> None:
+def _refuse_quorum(wish: QuorumRequest | None) -> None:
     if wish is not None:
         raise UsageError(
             f"a quorum of {wish.size} cannot be: this archive is at one place only. 'holdfast replica add' makes it "
@@ -93,7 +93,7 @@ def await_quorum(
     :raises BusyError: it is still pending when the patience is over, as far as is known.
     :raises OutcomeUnknownError: the coordination store did not answer for long, or knows nothing of it any more.
     """
-    from holdfast.replication.work.quorum_wait import Waiting, opened_to_wait
+    from holdfast.replication.work.quorum_wait import QuorumWait, opened_to_wait
     from holdfast.storage import open_store
 
     archive = Archive.open(store)
@@ -101,7 +101,7 @@ def await_quorum(
         raise UsageError(f"{store.url} is no replica: no quorum was asked for")
     places = partial(open_store, key=store.key)
     with opened_to_wait(address, block, patience=patience) as coordination:
-        waiting = Waiting(coordination, archive.identity.id, block, archive.state.log.replica, places, say=say)
+        waiting = QuorumWait(coordination, archive.identity.id, block, archive.state.log.replica, places, say=say)
         found = waiting.decided(patience=patience)
         waiting.check_success(found)
     return {"entry": found.index, "size": found.size, "replicas": list(found.votes)}
@@ -131,7 +131,7 @@ def source_taken(
     run: str,
     address: str | None,
     *,
-    wish: Wish | None = None,
+    wish: QuorumRequest | None = None,
     say: Say = lambda words: None,
 ) -> Iterator[Check]:
     """Keep other replicas from backing up a source while the block runs, and bring this one to the head of the log.

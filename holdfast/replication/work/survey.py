@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Readable:
+class ReadableReplica:
     """A replica whose archive could be read.
 
     :param place: where it says that it stands.
@@ -36,7 +36,7 @@ class Readable:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableReplica:
     """A replica whose archive could not be read, or at whose place something else lies: `problem` says what."""
 
     name: str
@@ -44,7 +44,7 @@ class Unreadable:
     problem: str
 
 
-Told = Readable | Unreadable
+Told = ReadableReplica | UnreadableReplica
 
 _NONE_LOST: Mapping[str, str] = MappingProxyType({})
 
@@ -63,14 +63,14 @@ def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> Told:
         store.head(IDENTITY_KEY)
         archive = Archive.open(store, recovering=True)
     except ObjectNotFound:
-        return Unreadable(name, url, f"there is no {IDENTITY_KEY}, so no archive")
+        return UnreadableReplica(name, url, f"there is no {IDENTITY_KEY}, so no archive")
     except Exception as error:  # noqa: BLE001 - whatever is the matter with one, the others are told
-        return Unreadable(name, url, sentence(error))
+        return UnreadableReplica(name, url, sentence(error))
     place = archive.state.log
     if place is not None and place.replica == name:
-        return Readable(name, archive.store.url, archive, place)
+        return ReadableReplica(name, archive.store.url, archive, place)
     what = f"replica {place.replica}" if place else "an archive at one place"
-    return Unreadable(name, url, f"{what} lies there ({archive.identity.name}, {archive.identity.id})")
+    return UnreadableReplica(name, url, f"{what} lies there ({archive.identity.name}, {archive.identity.id})")
 
 
 def of_archive(told: Sequence[Told], archive: str) -> list[Told]:
@@ -80,16 +80,16 @@ def of_archive(told: Sequence[Told], archive: str) -> list[Told]:
     """
 
     def look(each: Told) -> Told:
-        if isinstance(each, Unreadable) or each.archive.identity.id == archive:
+        if isinstance(each, UnreadableReplica) or each.archive.identity.id == archive:
             return each
         identity = each.archive.identity
-        return Unreadable(each.name, each.url, f"a replica of {identity.name} ({identity.id}) lies there")
+        return UnreadableReplica(each.name, each.url, f"a replica of {identity.name} ({identity.id}) lies there")
 
     return [look(each) for each in told]
 
 
 @dataclass(frozen=True)
-class Fate:
+class ReplicaFate:
     """What becomes of a replica.
 
     :param lost: why it has to be made anew; "": the log goes on with it as it is.
@@ -110,8 +110,8 @@ class Survey:
     :param source: the replica that the log goes on from.
     """
 
-    source: Readable
-    fates: tuple[Fate, ...]
+    source: ReadableReplica
+    fates: tuple[ReplicaFate, ...]
 
     @property
     def objections(self) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def decide(
     for name in (*without, *([source] if source else ())):
         if name not in names:
             raise UsageError(f"there is no replica {name} among these: {', '.join(sorted(names)) or 'none'}")
-    usable = [each for each in told if isinstance(each, Readable) and not each.place.recovering]
+    usable = [each for each in told if isinstance(each, ReadableReplica) and not each.place.recovering]
     chosen = [each for each in usable if each.name not in without and source in (None, each.name)]
     if not chosen:
         said = "; ".join(f"{each.name}: {_why_not(each)}" for each in told)
@@ -163,12 +163,12 @@ def decide(
 
 
 def _why_not(told: Told) -> str:
-    if isinstance(told, Unreadable):
+    if isinstance(told, UnreadableReplica):
         return told.problem
     return "it is being recovered" if told.place.recovering else "it was not chosen"
 
 
-def _still_lost(fate: Fate, best: Readable, is_chosen: bool, lost: Mapping[str, str]) -> Fate:
+def _still_lost(fate: ReplicaFate, best: ReadableReplica, is_chosen: bool, lost: Mapping[str, str]) -> ReplicaFate:
     why = lost.get(fate.told.name)
     if why is None:
         return fate
@@ -178,23 +178,23 @@ def _still_lost(fate: Fate, best: Readable, is_chosen: bool, lost: Mapping[str, 
     return fate if is_chosen else replace(fate, objection=sure)
 
 
-def _fate(told: Told, best: Readable, is_chosen: bool, without: Collection[str]) -> Fate:
+def _fate(told: Told, best: ReadableReplica, is_chosen: bool, without: Collection[str]) -> ReplicaFate:
     if told is best:
-        return Fate(told)
+        return ReplicaFate(told)
     if told.name in without:
-        return Fate(told, lost=told.problem if isinstance(told, Unreadable) else "it was left out")
-    if isinstance(told, Unreadable):
+        return ReplicaFate(told, lost=told.problem if isinstance(told, UnreadableReplica) else "it was left out")
+    if isinstance(told, UnreadableReplica):
         may_have = f"{told.name} ({told.url}) cannot be read: {told.problem}. It may have what no other replica has"
-        return Fate(told, told.problem, f"{may_have}: mend that, or leave it out by --without {told.name}")
+        return ReplicaFate(told, told.problem, f"{may_have}: mend that, or leave it out by --without {told.name}")
     if told.place.recovering:
-        return Fate(told, lost="it was not recovered to its end")
+        return ReplicaFate(told, lost="it was not recovered to its end")
     if more := _more(told, best):
         contradicts = f"{told.name} {more}: say by --from which of both the log goes on from"
-        return Fate(told, lost=f"it {more}", objection="" if is_chosen else contradicts)
-    return Fate(told, lost=_lack(told, best))
+        return ReplicaFate(told, lost=f"it {more}", objection="" if is_chosen else contradicts)
+    return ReplicaFate(told, lost=_lack(told, best))
 
 
-def _more(told: Readable, best: Readable) -> str:
+def _more(told: ReadableReplica, best: ReadableReplica) -> str:
     """Return what a replica has that another one has not; "" where it could be made equal to that one."""
     index = told.place.index
     if index > best.place.index:
@@ -209,7 +209,7 @@ def _more(told: Readable, best: Readable) -> str:
     return f"has {len(blocks)} blocks at entry {index} that {best.name} has not" if blocks else ""
 
 
-def _lack(told: Readable, best: Readable) -> str:
+def _lack(told: ReadableReplica, best: ReadableReplica) -> str:
     """Return what a replica has to be given to be what another one is."""
     if told.place.index < best.place.index:
         return f"it ends at entry {told.place.index}, and {best.name} at {best.place.index}"

@@ -163,7 +163,7 @@ class GcsStore(ObjectStore):
     @contextlib.contextmanager
     def open_write(self, key: str) -> Iterator[IO[bytes]]:
         # A resumable upload shows nothing before it is complete, and what it is sent twice it takes once.
-        upload = _Upload(
+        upload = _GcsUpload(
             self._bucket.blob(self._path(key)),
             chunk_size=PART_BYTES,
             retry=DEFAULT_RETRY.with_timeout(PART_PATIENCE),
@@ -232,7 +232,7 @@ class GcsStore(ObjectStore):
         )
 
 
-class _Upload(BlobWriter):  # type: ignore[misc]  # it has no types
+class _GcsUpload(BlobWriter):  # type: ignore[misc]  # it has no types
     """A large object that is being written."""
 
     def __del__(self) -> None:

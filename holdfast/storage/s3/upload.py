@@ -22,7 +22,7 @@ def upload(client: S3Client, bucket: str, key: str) -> Iterator[PartWriter]:
 
     :param client: may repeat requests: a part that is sent again replaces itself
     """
-    sending = _Upload(client, bucket, key)
+    sending = _S3Upload(client, bucket, key)
     file = PartWriter(sending.send)
     try:
         yield file
@@ -33,7 +33,7 @@ def upload(client: S3Client, bucket: str, key: str) -> Iterator[PartWriter]:
         raise
 
 
-class _Upload:
+class _S3Upload:
     """The requests of one upload; none is made before there is something to send."""
 
     def __init__(self, client: S3Client, bucket: str, key: str) -> None:

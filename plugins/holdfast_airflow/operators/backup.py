@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast.config.archives_model import ArchiveConfig, SourceConfig
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.operators.job import Job
+    from holdfast_airflow.operators.job import PreparedJob
 
 _MARGIN = timedelta(minutes=5)
 """For a trigger to find out that the deadline is over."""
@@ -207,7 +207,7 @@ class BackupOperator(DatabaseJobOperator):
             raise UsageError(f"restart_stream is {wanted!r}: write one of {', '.join(get_args(Restart))}")
         return wanted
 
-    def needs_spark(self, store: ObjectStore, job: Job) -> bool:
+    def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
         """Say whether Spark has to start, whatever the source says: for a first backup, and for a full one."""
         from holdfast.archive import Archive
         from holdfast.operations.backup_run import takes_snapshot
@@ -217,7 +217,7 @@ class BackupOperator(DatabaseJobOperator):
             return forced == "spark"
         return takes_snapshot(Archive.open(store), job.arguments)
 
-    def submit(self, store: ObjectStore, job: Job, context: Context) -> str:
+    def submit(self, store: ObjectStore, job: PreparedJob, context: Context) -> str:
         """Run the job in a snapshot that this task holds; start it again where it was killed."""
         from holdfast.operations.backup_run import run_to_the_end
 

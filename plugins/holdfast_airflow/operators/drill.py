@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.operators.job import Job
+    from holdfast_airflow.operators.job import PreparedJob
 
 
 class DrillOperator(SourceJobOperator):
@@ -65,7 +65,7 @@ class DrillOperator(SourceJobOperator):
         """Return what the restore says, which has compared everything itself."""
         return dict(result)
 
-    def _run(self, store: ObjectStore, job: Job, context: Context) -> dict[str, Any]:
+    def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
         from holdfast.drill import Drill, new_run
 
         run_restore = super()._run

@@ -66,7 +66,7 @@ _LAST_OUTPUT = "Last output:"
 
 
 @dataclass(frozen=True)
-class Job:
+class PreparedJob:
     """One job, ready to be started: everything was looked up and found good.
 
     :param source: the source it is about; None where it does not matter.
@@ -190,11 +190,11 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """Return where the job runs."""
         return choose_executor(self.operation, forced=forced_executor(self.job_executor))
 
-    def needs_spark(self, store: ObjectStore, job: Job) -> bool:
+    def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
         """Say whether it is certain before the locks are taken that Spark has to start."""
         return self.chosen_executor().executor == "spark"
 
-    def submit(self, store: ObjectStore, job: Job, context: Context) -> str:
+    def submit(self, store: ObjectStore, job: PreparedJob, context: Context) -> str:
         """Run the job until it has ended; return what it failed with, or ""."""
         return run_chosen(self.chosen_executor(), lambda more: self.submit_once(job, context, more), self.note)
 
@@ -212,7 +212,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             with self._ended():
                 return self._run(store, job, context)
 
-    def _prepare(self, context: Context) -> Job:
+    def _prepare(self, context: Context) -> PreparedJob:
         """Look everything up that can be wrong, before any lock is taken."""
         archive = find_archive(self.archive)
         url = self.place(archive)
@@ -224,7 +224,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         arguments = ["--archive", url, "--run", run, *(("--source", source) if source else ())]
         arguments += self.arguments(archive, source)
         coordination = coordination_address(archive)
-        return Job(url, run, source, database, tuple(arguments), archive.key, coordination)
+        return PreparedJob(url, run, source, database, tuple(arguments), archive.key, coordination)
 
     def _check_spark(self) -> str:
         """Return the master of the Spark that the job runs on.
@@ -239,7 +239,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             raise HoldfastError(f"{binary} was not found: install pyspark into Airflow's environment")
         return master
 
-    def _take_locks(self, store: ObjectStore, job: Job, context: Context, deadline: datetime) -> HeldLocks:
+    def _take_locks(self, store: ObjectStore, job: PreparedJob, context: Context, deadline: datetime) -> HeldLocks:
         """Take the locks of the operation; where somebody is in the way, defer."""
         from holdfast.archive import locks
 
@@ -256,7 +256,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             trigger = self._trigger(job, deadline)
             raise deferred_until_free(self, trigger, busy=str(error), deadline=deadline) from None
 
-    def _trigger(self, job: Job, deadline: datetime) -> Any:
+    def _trigger(self, job: PreparedJob, deadline: datetime) -> Any:
         from holdfast_airflow.triggers.lock import PlanFreeTrigger
 
         return PlanFreeTrigger(
@@ -285,7 +285,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         except (LockError, StoreError) as error:
             self.log.warning("the locks could not be released; they end with their lease: %s", error)
 
-    def _run(self, store: ObjectStore, job: Job, context: Context) -> dict[str, Any]:
+    def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
         if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
             raise JobFailed("the task was killed before its job began")
         self.log.info("run %s: its progress is under runs/%s in %s", job.run, job.run, job.url)
@@ -307,7 +307,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             if isinstance(asset, Asset) and asset.uri.startswith(f"{SCHEME}:"):
                 context["outlet_events"][asset].extra = {"source": source, **summary}
 
-    def submit_once(self, job: Job, context: Context, more: Mapping[str, str]) -> str:
+    def submit_once(self, job: PreparedJob, context: Context, more: Mapping[str, str]) -> str:
         """Run the job once; when this returns, none of its processes is left. Returns what it failed with, or "".
 
         :param more: environment variables of the job, which say where it runs.
@@ -319,7 +319,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self._run_name = job.run
         return self._run_inline(job, environment) if is_inline(more) else self._run_spark(job, context, environment)
 
-    def _run_inline(self, job: Job, environment: Mapping[str, str]) -> str:
+    def _run_inline(self, job: PreparedJob, environment: Mapping[str, str]) -> str:
         command = inline_command(self.operation, job.arguments)
         process = subprocess.Popen(
             command,
@@ -346,7 +346,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         check_hand_over(self.operation, process.returncode)
         return "\n".join([f"{_ENDED_WITH} {process.returncode}. {_LAST_OUTPUT}", *last]) if process.returncode else ""
 
-    def _run_spark(self, job: Job, context: Context, environment: Mapping[str, str]) -> str:
+    def _run_spark(self, job: PreparedJob, context: Context, environment: Mapping[str, str]) -> str:
         self._set_up_spark(job, environment)
         try:
             # Unwrapped, because the wrapper warns of a call outside the task runner when a deferred task
@@ -359,7 +359,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             return str(error)
         return ""
 
-    def _environment(self, job: Job) -> dict[str, str]:
+    def _environment(self, job: PreparedJob) -> dict[str, str]:
         if self._locks is None:
             raise UsageError("a job runs under locks only")
         url, password = (job.database.url, job.database.password) if job.database else (None, None)
@@ -368,7 +368,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             environment[STORE_VARIABLE] = job.coordination
         return {**environment, RUN_VARIABLE: job.run}
 
-    def _set_up_spark(self, job: Job, environment: Mapping[str, str]) -> None:
+    def _set_up_spark(self, job: PreparedJob, environment: Mapping[str, str]) -> None:
         self._secret_environment = {**local_environment(self._check_spark()), **environment}
         self.conf = {**spark_conf(), **(self.conf or {})}
         self.application_args = list(job.arguments)
@@ -414,7 +414,7 @@ class DatabaseJobOperator(SourceJobOperator):
         return self.database(archive)
 
 
-def _open_archive(job: Job) -> ObjectStore:
+def _open_archive(job: PreparedJob) -> ObjectStore:
     """Return the store of an archive; nothing is written, not even a lock, where there is none."""
     from holdfast.archive import Archive
     from holdfast.storage import open_store

@@ -16,7 +16,7 @@ from holdfast.archive import Archive, State
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.model import Commit, Identity
+from holdfast.archive.format.model import ArchiveCommit, Identity
 from holdfast.archive.format.runs import read_last
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError
@@ -125,12 +125,12 @@ def every_line(place: Place, key: str, body: bytes) -> Iterator[tuple[str, bytes
     ("kind", "key"),
     [
         (Identity, IDENTITY_KEY),
-        *(pytest.param(Commit, COMMITS[which], marks=pytest.mark.exhaustive) for which in ("oldest", "middle")),
-        (Commit, COMMITS["newest"]),
+        *(pytest.param(ArchiveCommit, COMMITS[which], marks=pytest.mark.exhaustive) for which in ("oldest", "middle")),
+        (ArchiveCommit, COMMITS["newest"]),
     ],
 )
 def test_no_byte_of_a_document_can_change_what_it_says(
-    whole: Place, kind: type[Identity] | type[Commit], key: str
+    whole: Place, kind: type[Identity] | type[ArchiveCommit], key: str
 ) -> None:
     body = whole.written[key]
     truth = kind.from_bytes(body, key)
@@ -146,14 +146,14 @@ def test_no_byte_of_a_document_can_change_what_it_says(
 
 
 def test_a_document_that_was_written_before_there_were_seals_is_read(whole: Place) -> None:
-    commit = Commit.from_bytes(whole.written[commit_key(1)], "k").model_copy(update={"format": 1})
-    assert Commit.from_bytes(commit.model_dump_json(indent=1).encode(), "k") == commit
+    commit = ArchiveCommit.from_bytes(whole.written[commit_key(1)], "k").model_copy(update={"format": 1})
+    assert ArchiveCommit.from_bytes(commit.model_dump_json(indent=1).encode(), "k") == commit
 
 
 def test_from_format_2_on_a_document_without_a_seal_is_damaged(whole: Place) -> None:
-    commit = Commit.from_bytes(whole.written[commit_key(1)], "k")
+    commit = ArchiveCommit.from_bytes(whole.written[commit_key(1)], "k")
     with pytest.raises(DamagedError, match="k is damaged: its checksum is not there"):
-        Commit.from_bytes(commit.model_dump_json(indent=1).encode(), "k")
+        ArchiveCommit.from_bytes(commit.model_dump_json(indent=1).encode(), "k")
 
 
 @pytest.mark.parametrize(("one", "other"), [("oldest", "newest"), ("middle", "oldest"), ("newest", "middle")])

@@ -13,7 +13,16 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.archive import State
 from holdfast.archive.files.file_index import files_of
-from holdfast.archive.format.model import FORMAT, WRITER, Block, Commit, Coverage, FileRecord, Stream, TableRecord
+from holdfast.archive.format.model import (
+    FORMAT,
+    WRITER,
+    ArchiveCommit,
+    Block,
+    Coverage,
+    FileRecord,
+    Stream,
+    TableRecord,
+)
 from holdfast.archive.history import restore_points as points
 from holdfast.archive.maintenance.compaction import CompactionPolicy, plan_compaction
 from holdfast.archive.maintenance.damage_report import Costs
@@ -71,7 +80,7 @@ def state_of(blocks: int, tables: int, full_every: int) -> State:
     commits = []
     for sequence in range(1, blocks + 1):
         commits.append(
-            Commit(
+            ArchiveCommit(
                 sequence=sequence,
                 id=f"c{sequence}",
                 parent=tip,

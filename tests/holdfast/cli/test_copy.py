@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.maintenance.copy_archive import Progress
+from holdfast.archive.maintenance.copy_archive import CopyProgress
 from holdfast.cli.copy import _Teller
 from holdfast.cli.shared.output import Output
 from holdfast.storage import ObjectStore, open_store
@@ -78,6 +78,6 @@ def test_progress_is_told_at_most_every_two_seconds(
     tell = _Teller(Output(as_json=False))
     for number in range(1, 5):
         now += 1
-        tell(Progress(number, 9, number * 1_500_000, 9_000_000))
+        tell(CopyProgress(number, 9, number * 1_500_000, 9_000_000))
     told = capsys.readouterr().err.splitlines()
     assert told == ["  2 of 9 files, 3.0 MB of 9.0 MB", "  4 of 9 files, 6.0 MB of 9.0 MB"]

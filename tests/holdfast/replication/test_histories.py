@@ -21,7 +21,7 @@ import pytest
 from bench.support.versitygw import running_versitygw
 from holdfast.common.errors import BusyError
 from holdfast.config.archives_model import Consistency
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import look
@@ -206,7 +206,7 @@ class Clock:
     def insert(self, name: str, size: int = 2) -> str:
         """Append a backup with a quorum through a replica."""
         archive = self._three.open(name)
-        archive.wish = Wish(size)
+        archive.wish = QuorumRequest(size)
         block, plan = made_backup(archive.store, f"source of {name}")
         self.saw("begun", block=block)
         archive.add(plan, check=nothing, fence=None)

@@ -13,7 +13,7 @@ from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
 from holdfast.common.errors import RefusedError
 from holdfast.replication.log import log
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work.leader_work import leading
 from tests.support.given_up import append, changes, full
 from tests.support.replicated import Replicas, made_backup, nothing
@@ -41,7 +41,7 @@ def pending_changes(given: Replicas) -> None:
     append(given, "near", changes("0/A00", "0/B00"))
     append(given, "near", plain("0/C00"))
     near = given.open("near")
-    near.wish = Wish(2)
+    near.wish = QuorumRequest(2)
     _, plan = made_backup(near.store, "shop_db")
     (block,) = plan(near.state).add
     block = changes("0/B00", "0/D00")(block)

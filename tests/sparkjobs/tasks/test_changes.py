@@ -20,7 +20,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from holdfast.storage.folder import FolderStore
 from sparkjobs.tasks import changes as changes_module
-from sparkjobs.tasks.changes import ChangeReader, FinishedWindow, Stretch
+from sparkjobs.tasks.changes import ChangeReader, FinishedWindow, WindowTask
 from tests.support.streams import Stream, open_stream
 
 pytestmark = pytest.mark.service
@@ -54,9 +54,9 @@ def reader(stream: Stream, store: Any, **given: Any) -> ChangeReader:
     )
 
 
-def stretch(stream: Stream) -> Stretch:
+def stretch(stream: Stream) -> WindowTask:
     """All that is in the log."""
-    return Stretch("block-1", stream.position())
+    return WindowTask("block-1", stream.position())
 
 
 def archived(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from holdfast.archive.format.commits import COMMITS
-from holdfast.archive.format.model import Commit
+from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.state import Change, State, validate
 from holdfast.common.errors import DamagedError, RefusedError
 from locking import standing
@@ -129,7 +129,7 @@ class Laws:
         state = State()
         try:
             for key, body, _ in log:
-                commit = Commit.from_bytes(body, key)
+                commit = ArchiveCommit.from_bytes(body, key)
                 validate(state, Change(commit.kind, add=commit.add, remove=commit.remove))
                 state = state.after([commit])
         except (DamagedError, RefusedError) as error:

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from holdfast.archive import archive
 from holdfast.archive.format.commits import commit_key
 from locking import ending, folder, lease, names, reaper, rules, rwlock, standing, transaction
-from locking.folder import Claim, LockFolder, Look
+from locking.folder import FolderClaim, LockFolder, Look
 from locking.info import intent_is_over, is_over
 from locking.lease import Lease
 from locking.names import Mode
@@ -103,12 +103,12 @@ def _one_listing(store: LockStore, prefix: str) -> Listing:
     return store.list(prefix)
 
 
-def _always(view: View, claim: Claim) -> bool:
+def _always(view: View, claim: FolderClaim) -> bool:
     del view, claim
     return True
 
 
-def _never(view: View, claim: Claim) -> bool:
+def _never(view: View, claim: FolderClaim) -> bool:
     del view
     return claim.target is not None
 
@@ -156,13 +156,13 @@ def _put_without_doubt(self: _Attempt, key: str) -> None:
     self._store.put(key, self._body)
 
 
-def _bury_unmarked(self: Reaper, claim: Claim, reason: str, terms: Terms) -> None:
+def _bury_unmarked(self: Reaper, claim: FolderClaim, reason: str, terms: Terms) -> None:
     del reason, terms
     for key in claim.keys:
         self._folder.store.delete(key)
 
 
-def _bury_before_marking(self: Reaper, claim: Claim, reason: str, terms: Terms) -> None:
+def _bury_before_marking(self: Reaper, claim: FolderClaim, reason: str, terms: Terms) -> None:
     _bury_unmarked(self, claim, reason, terms)
     put_marker(self._folder, claim.txn, reason, terms)
 
@@ -170,11 +170,11 @@ def _bury_before_marking(self: Reaper, claim: Claim, reason: str, terms: Terms) 
 _bury, _judge = Reaper._bury, Reaper._judge
 
 
-def _bury_marked_once(self: Reaper, claim: Claim, reason: str, terms: Terms) -> None:
+def _bury_marked_once(self: Reaper, claim: FolderClaim, reason: str, terms: Terms) -> None:
     (_bury_unmarked if reason == "its transaction had been ended" else _bury)(self, claim, reason, terms)
 
 
-def _bury_left_intents(self: Reaper, look: Look, claim: Claim) -> tuple[Fate, str, Terms]:
+def _bury_left_intents(self: Reaper, look: Look, claim: FolderClaim) -> tuple[Fate, str, Terms]:
     fate, reason, terms = _judge(self, look, claim)
     return (Fate.BURY if fate is Fate.DROP_INTENT else fate), reason, terms
 
@@ -185,20 +185,20 @@ def _forget_at_once(self: Reaper, look: Look) -> None:
             self._folder.store.delete(info.key)
 
 
-def _all_claims(self: Look) -> Iterator[Claim]:
+def _all_claims(self: Look) -> Iterator[FolderClaim]:
     return iter(self.claims.values())
 
 
-def _gone(self: Reaper, record: LockRecord, claim: Claim) -> bool:
+def _gone(self: Reaper, record: LockRecord, claim: FolderClaim) -> bool:
     del self, claim
     return process_is_gone(record.owner)
 
 
-def _only_attempts_end(look: Look, claim: Claim, terms: Terms) -> bool:
+def _only_attempts_end(look: Look, claim: FolderClaim, terms: Terms) -> bool:
     return claim.target is None and intent_is_over(look, claim, terms)
 
 
-def _only_locks_end(look: Look, claim: Claim, terms: Terms) -> bool:
+def _only_locks_end(look: Look, claim: FolderClaim, terms: Terms) -> bool:
     return claim.target is not None and is_over(look, claim, terms)
 
 

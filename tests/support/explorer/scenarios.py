@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.model import Block, Commit, Coverage, FileRecord, SourceRecord
+from holdfast.archive.format.model import ArchiveCommit, Block, Coverage, FileRecord, SourceRecord
 from tests.support.explorer.clients import BLOCK, TERMS, Client
 from tests.support.explorer.replay import START
 from tests.support.explorer.world import Objects, Scenario
@@ -37,7 +37,7 @@ def _archive() -> Objects:
         catalog=file,
         schema_dump=None,
     )
-    commit = Commit(
+    commit = ArchiveCommit(
         sequence=1,
         id="first",
         parent=None,

@@ -20,7 +20,7 @@ from holdfast.sources.postgresql.catalog.columns import read_columns
 from holdfast.sources.postgresql.catalog.extension_rows import CONFIGURED, READABLE, Configuration, read_configuration
 from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS, LargeObjectGroup, read_groups
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER, PUBLISH_SCHEMA
-from holdfast.sources.postgresql.catalog.record import Record
+from holdfast.sources.postgresql.catalog.record import CatalogRecord
 from holdfast.sources.postgresql.catalog.roles import Roles, read_roles
 from holdfast.sources.postgresql.catalog.sequences import SequenceValue, read_sequences
 from holdfast.sources.postgresql.catalog.table import Table
@@ -43,14 +43,14 @@ _ROWS = "type rows "
 """What `types` calls the attributes of a composite type that columns are of, before its oid."""
 
 
-class Relation(Record):
+class NamedRelation(CatalogRecord):
     """A relation named by schema and name."""
 
     relation_schema: str
     name: str
 
 
-class Catalog(Record):
+class Catalog(CatalogRecord):
     """Everything the record holds.
 
     :param materialized_views: in an order in which they can be refreshed.
@@ -72,7 +72,7 @@ class Catalog(Record):
     encoding: str
     tables: tuple[Table, ...]
     sequences: tuple[SequenceValue, ...]
-    materialized_views: tuple[Relation, ...]
+    materialized_views: tuple[NamedRelation, ...]
     references: tuple[tuple[int, int], ...]
     roles: tuple[str, ...]
     role_details: Roles | None = None
@@ -418,7 +418,7 @@ def read_catalog(
         configuration=tuple(read_configuration(connection)) if values else (),
         sequences=tuple(read_sequences(connection, connection.execute(_SEQUENCES).fetchall())) if values else (),
         materialized_views=tuple(
-            Relation(relation_schema=schema, name=name) for schema, name in connection.execute(_MATERIALIZED_VIEWS)
+            NamedRelation(relation_schema=schema, name=name) for schema, name in connection.execute(_MATERIALIZED_VIEWS)
         ),
         references=tuple((int(row[0]), int(row[1])) for row in connection.execute(_REFERENCES)),
         roles=roles,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
-from holdfast.sources.postgresql.catalog.record import Record
+from holdfast.sources.postgresql.catalog.record import CatalogRecord
 from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import is_refusal
 from holdfast.sources.postgresql.connection.sql import ident, qualified
@@ -35,7 +35,7 @@ MOST_BYTES: Final = 64 << 20
 """Of one table's rows, which are kept in the record of the database's objects."""
 
 
-class Configuration(Record):
+class Configuration(CatalogRecord):
     """The rows of one such table.
 
     :param columns: those that are not generated.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.common.errors import RefusedError
-from holdfast.sources.postgresql.catalog.record import Record
+from holdfast.sources.postgresql.catalog.record import CatalogRecord
 from holdfast.sources.postgresql.connection.session import acting
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _WRITE: Final = 0x20000
 _ROWS_AT_ONCE: Final = 1000
 
 
-class Grant(Record):
+class Grant(CatalogRecord):
     """One entry of an access control list; the grantee "" is everybody."""
 
     grantor: str
@@ -46,7 +46,7 @@ class Grant(Record):
     grantable: bool
 
 
-class LargeObjectGroup(Record):
+class LargeObjectGroup(CatalogRecord):
     """Large objects that have everything in common but their oid and contents.
 
     :param oids: ascending, as `16400-16402,16410`: millions of them take little room.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Record(BaseModel):
+class CatalogRecord(BaseModel):
     """Base of what the catalog record holds: immutable, and tolerant of what a later release adds."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.catalog.record import Record
+from holdfast.sources.postgresql.catalog.record import CatalogRecord
 from holdfast.sources.postgresql.connection.sql import ident, literal
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _ATTRIBUTES = {
 }
 
 
-class RoleRecord(Record):
+class RoleRecord(CatalogRecord):
     """A role as it was in the source.
 
     :param valid_until: of its password, as PostgreSQL writes it.
@@ -57,7 +57,7 @@ class RoleRecord(Record):
         return {**said, "limit": f"CONNECTION LIMIT {self.connection_limit}", "until": until}
 
 
-class Membership(Record):
+class Membership(CatalogRecord):
     """Who is a member of which role.
 
     :param inherit: and `set`: None where the source was older than PostgreSQL 16.
@@ -78,7 +78,7 @@ class Membership(Record):
         return f"GRANT {ident(self.role)} TO {ident(self.member)}{f' WITH {said}' if said else ''}"
 
 
-class Roles(Record):
+class Roles(CatalogRecord):
     """The roles that own or may use something, with members of theirs, and what all of these are members of."""
 
     roles: tuple[RoleRecord, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.catalog.record import Record
+from holdfast.sources.postgresql.catalog.record import CatalogRecord
 from holdfast.sources.postgresql.connection.sql import qualified
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _AT_ONCE = 100
 """Sequences that one query reads: each is a relation that it locks."""
 
 
-class Reading(Record):
+class Reading(CatalogRecord):
     """What a sequence showed: the number that it gave last, or gives first where it is not called yet."""
 
     last_value: int

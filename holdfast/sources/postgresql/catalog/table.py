@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.sources.postgresql.catalog.columns import Column  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.large_objects import KEPT_PAGES, LARGE_OBJECTS
-from holdfast.sources.postgresql.catalog.record import Record
+from holdfast.sources.postgresql.catalog.record import CatalogRecord
 
 _ENUM = "e"
 """Of pg_type.typtype."""
@@ -15,7 +15,7 @@ _BY_INDEX, _BY_ALL, _BY_NOTHING = "ifn"
 """Of pg_class.relreplident."""
 
 
-class Table(Record):
+class Table(CatalogRecord):
     """One table.
 
     :param kind: pg_class.relkind: r table, p partitioned (its rows are in its partitions), f foreign.

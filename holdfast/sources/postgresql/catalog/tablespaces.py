@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.catalog.record import Record
+from holdfast.sources.postgresql.catalog.record import CatalogRecord
 
 if TYPE_CHECKING:
     import psycopg
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-class Tablespace(Record):
+class Tablespace(CatalogRecord):
     """A tablespace of the source; its location tells whoever makes it anew where it was."""
 
     name: str

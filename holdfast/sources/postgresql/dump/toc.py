@@ -62,7 +62,7 @@ _SETTING = re.compile(r"SET (default_\w+) = [^;]*;")
 
 
 @dataclass(frozen=True)
-class Entry:
+class DumpEntry:
     """One entry of a dump.
 
     :param id: its number in the dump, which `needs` of others name.
@@ -114,7 +114,7 @@ class Entry:
         return f"{self.word} {self.full_name}"
 
 
-def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:
+def read_entries(dump: bytes, *, server_version: int) -> tuple[DumpEntry, ...]:
     """Return a dump's entries in the order in which they can be created.
 
     Publications and event triggers of ours are left out: they belong to the backup of the source, and nobody would drop
@@ -132,7 +132,7 @@ def read_entries(dump: bytes, *, server_version: int) -> tuple[Entry, ...]:
     )
 
 
-def _is_ours(entry: Entry) -> bool:
+def _is_ours(entry: DumpEntry) -> bool:
     if entry.kind in _PUBLICATIONS:
         return _STREAM.fullmatch(entry.name.partition(" ")[0]) is not None
     if entry.schema == LEDGER or (entry.kind, entry.name) == ("SCHEMA", LEDGER) or entry.name == f"SCHEMA {LEDGER}":
@@ -143,7 +143,7 @@ def _is_ours(entry: Entry) -> bool:
     )
 
 
-def parse_script(script: str, section: Section) -> Iterator[Entry]:
+def parse_script(script: str, section: Section) -> Iterator[DumpEntry]:
     """Yield the entries of one section's script.
 
     :raises DamagedError: an entry without a title.
@@ -158,7 +158,7 @@ def parse_script(script: str, section: Section) -> Iterator[Entry]:
         settings.update({found.group(1): found.group() for found in _SETTING.finditer(following)})
 
 
-def _exactly_named(entry: Entry) -> Entry:
+def _exactly_named(entry: DumpEntry) -> DumpEntry:
     """Return it with the line breaks of its name, for which pg_dump writes blanks in its comments."""
     if not _BROKEN_NAME.search(entry.sql):
         return entry
@@ -192,7 +192,7 @@ def _begins(token: Token) -> bool:
     return _ENTRY.match(token.text) is not None
 
 
-def _entry(comments: Iterable[str], section: Section) -> Entry:
+def _entry(comments: Iterable[str], section: Section) -> DumpEntry:
     first, *more = comments
     begin = _ENTRY.match(first)
     title = next((found for comment in more if (found := _TITLE.fullmatch(comment))), None)
@@ -201,7 +201,7 @@ def _entry(comments: Iterable[str], section: Section) -> Entry:
         raise DamagedError(f"pg_restore wrote an entry that says not what it is: {first}")
     number, class_oid, oid = (int(each) for each in begin.groups())
     schema = title["schema"]
-    return Entry(
+    return DumpEntry(
         id=number,
         section=section,
         kind=title["kind"],

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
-    from holdfast.sources.postgresql.logical.pgoutput import LogicalMessage, Messages, Relation
+    from holdfast.sources.postgresql.logical.pgoutput import LogicalMessage, Messages, RelationMessage
     from holdfast.sources.postgresql.logical.relation_schema import ChangeForm, Shown
     from holdfast.sources.postgresql.values.pg_hash import Int64s
 
@@ -193,7 +193,7 @@ class WindowReader:
         self._request = request
         self._reader = MessageReader()
         self._finder = Forms(types, request.before, request.after)
-        self._forms: dict[Relation, ChangeForm] = {}
+        self._forms: dict[RelationMessage, ChangeForm] = {}
         self._columns: dict[int, Shown | None] = {}
         self._seen = _Seen()
         self._labels = _labels(request.before, request.after)
@@ -251,7 +251,7 @@ class WindowReader:
         if most is not None and self._seen.messages > most:
             raise TooMuchError(f"more than {most:,} changes are to be read")
 
-    def _changes(self, messages: Messages, relation: Relation, rows: Int64s) -> ChangeBatch:
+    def _changes(self, messages: Messages, relation: RelationMessage, rows: Int64s) -> ChangeBatch:
         form = self._forms.get(relation)
         if form is None:
             form = self._forms[relation] = self._finder.of(relation, self._reader.types)

@@ -55,7 +55,7 @@ class RelationColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Relation:
+class RelationMessage:
     """What a Relation message says; two with equal contents are equal.
 
     :param identity: pg_class.relreplident: d(efault), n(othing), f(ull) or i(ndex).
@@ -123,7 +123,7 @@ class Messages:
     ends: Int64s
     lsn: Int64s
     number: Int64s
-    groups: list[tuple[Relation, Int64s]]
+    groups: list[tuple[RelationMessage, Int64s]]
     messages: list[LogicalMessage]
     commits: Commits
     passed: int
@@ -150,8 +150,8 @@ class MessageReader:
 
     def __init__(self) -> None:
         self.types: dict[int, TypeName] = {}
-        self._relations: dict[int, Relation] = {}
-        self._known: dict[bytes, Relation] = {}
+        self._relations: dict[int, RelationMessage] = {}
+        self._known: dict[bytes, RelationMessage] = {}
         self._open: _Open | None = None
 
     @property
@@ -159,7 +159,7 @@ class MessageReader:
         """Say whether a transaction has begun and not ended."""
         return self._open is not None
 
-    def relation(self, oid: int) -> Relation | None:
+    def relation(self, oid: int) -> RelationMessage | None:
         """Return a relation as it was announced last."""
         return self._relations.get(oid)
 
@@ -257,10 +257,10 @@ class MessageReader:
 
     def _grouped(
         self, octets: UInt8s, starts: Int64s, ends: Int64s, kinds: UInt8s, rows: Int64s, oids: Int64s
-    ) -> list[tuple[Relation, Int64s]]:
+    ) -> list[tuple[RelationMessage, Int64s]]:
         """Return the changes of each relation, in order, as it was announced last before them."""
         before = dict(self._relations)
-        announced: dict[int, list[tuple[int, Relation]]] = {}
+        announced: dict[int, list[tuple[int, RelationMessage]]] = {}
         for row in np.flatnonzero((kinds == _RELATION) | (kinds == _TYPE)).tolist():
             body = octets[starts[row] : ends[row]].tobytes()
             if kinds[row] == _TYPE:
@@ -302,7 +302,9 @@ def _alternate(opened: Int64s, commits: Int64s) -> bool:
     return bool((closed < commits).all() and (opened[1:] > commits[: len(opened) - 1]).all())
 
 
-def _by_announcement(rows: Int64s, announced: list[tuple[int, Relation]]) -> list[tuple[Relation, Int64s]]:
+def _by_announcement(
+    rows: Int64s, announced: list[tuple[int, RelationMessage]]
+) -> list[tuple[RelationMessage, Int64s]]:
     """Cut a table's rows where it was announced with other contents than before."""
     changes = [each for place, each in enumerate(announced) if not place or announced[place - 1][1] != each[1]]
     cuts = np.searchsorted(rows, [row for row, _ in changes])
@@ -317,7 +319,7 @@ def _string(body: bytes, at: int) -> tuple[str, int]:
     return body[at:end].decode(), end + 1
 
 
-def _relation(body: bytes) -> Relation:
+def _relation(body: bytes) -> RelationMessage:
     try:
         schema, at = _string(body, 5)
         name, at = _string(body, at)
@@ -333,7 +335,7 @@ def _relation(body: bytes) -> Relation:
     except (ValueError, IndexError, struct.error) as error:
         raise ProtocolError("the description of a table that is cut off") from error
     # pg_catalog is sent as an empty name.
-    return Relation(int.from_bytes(body[1:5]), schema or "pg_catalog", name, identity, tuple(columns))
+    return RelationMessage(int.from_bytes(body[1:5]), schema or "pg_catalog", name, identity, tuple(columns))
 
 
 def _type(body: bytes) -> tuple[int, TypeName]:

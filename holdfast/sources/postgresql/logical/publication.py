@@ -18,7 +18,7 @@ from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import acting
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.logical import new_tables
-from holdfast.sources.postgresql.logical.publishable import Relation, read_relations
+from holdfast.sources.postgresql.logical.publishable import PublishableRelation, read_relations
 from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class PublicationPlan:
 
     name: str
     tables: Sequence[Table]
-    missing: tuple[Relation, ...]
-    surplus: tuple[Relation, ...]
+    missing: tuple[PublishableRelation, ...]
+    surplus: tuple[PublishableRelation, ...]
     not_followed: Mapping[str, str]
     exists: bool
     owned: bool
 
-    def statements(self, missing: Sequence[Relation] | None = None) -> tuple[str, ...]:
+    def statements(self, missing: Sequence[PublishableRelation] | None = None) -> tuple[str, ...]:
         """Return the SQL that does it.
 
         :param missing: only these of the missing ones.
@@ -77,7 +77,7 @@ class PublicationPlan:
         return tuple(found)
 
 
-def _list(relations: Sequence[Relation]) -> str:
+def _list(relations: Sequence[PublishableRelation]) -> str:
     # Without ONLY, the tables that inherit from one would enter with it.
     return ", ".join(f"ONLY {each.sql}" for each in relations)
 
@@ -114,11 +114,11 @@ def plan_publication(
 class _Choice:
     """Which relations are to be published, so that the changes of the chosen tables can be followed."""
 
-    def __init__(self, version: int, relations: Mapping[int, Relation], tables: Sequence[Table]) -> None:
+    def __init__(self, version: int, relations: Mapping[int, PublishableRelation], tables: Sequence[Table]) -> None:
         self.relations = relations
         self._version = version
         self._chosen = {table.oid: table.label for table in tables}
-        self._parts: dict[int, list[Relation]] = {}
+        self._parts: dict[int, list[PublishableRelation]] = {}
         for relation in relations.values():
             if relation.parent is not None:
                 self._parts.setdefault(relation.parent, []).append(relation)
@@ -132,7 +132,7 @@ class _Choice:
             elif relation.kind == "r" and (reason := self._why_not(relation)):
                 yield label, reason
 
-    def _why_not(self, relation: Relation) -> str:
+    def _why_not(self, relation: PublishableRelation) -> str:
         if never := relation.why_never():
             return never
         lacks = relation.why_no_identity(self._version)
@@ -156,17 +156,17 @@ class _Choice:
                 leaves[oid] = None
         return {**roots, **leaves}
 
-    def _above(self, relation: Relation) -> Iterator[int]:
+    def _above(self, relation: PublishableRelation) -> Iterator[int]:
         while relation.parent is not None and relation.parent in self.relations:
             yield relation.parent
             relation = self.relations[relation.parent]
 
-    def _below(self, root: Relation) -> Iterator[Relation]:
+    def _below(self, root: PublishableRelation) -> Iterator[PublishableRelation]:
         for part in self._parts.get(root.oid, ()):
             yield part
             yield from self._below(part)
 
-    def _enters(self, root: Relation, is_in: bool) -> bool:
+    def _enters(self, root: PublishableRelation, is_in: bool) -> bool:
         """Say whether the root of partitions is to be published.
 
         :param is_in: it is already, and stays also where a partition has come meanwhile that nobody could choose.
@@ -223,11 +223,11 @@ def not_followed(session: Connection, plan: PublicationPlan) -> Mapping[str, str
     return {table.label: plan.not_followed.get(table.label) or _why_missing(plan) for table in missing}
 
 
-def _addable(plan: PublicationPlan) -> tuple[Relation, ...]:
+def _addable(plan: PublicationPlan) -> tuple[PublishableRelation, ...]:
     return tuple(each for each in plan.missing if each.owned) if plan.owned else ()
 
 
-def _carry_out(session: Connection, plan: PublicationPlan, added: Sequence[Relation]) -> None:
+def _carry_out(session: Connection, plan: PublicationPlan, added: Sequence[PublishableRelation]) -> None:
     for statement in plan.statements(added):
         session.execute(statement.encode())
 

@@ -27,7 +27,7 @@ _REFUSES_GENERATED = 180000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class PublishableRelation:
     """A table, or the root of partitions, as far as publishing it is concerned.
 
     :param kind: pg_class.relkind: r or p.
@@ -128,8 +128,8 @@ order by n.nspname, c.relname
 """
 
 
-def read_relations(session: Connection) -> Mapping[int, Relation]:
+def read_relations(session: Connection) -> Mapping[int, PublishableRelation]:
     """Return the tables of the session's database, and the roots of partitions, by oid."""
     cursor = session.execute(_RELATIONS)
     names = [column.name for column in cursor.description or ()]
-    return {row[0]: Relation(**dict(zip(names, row, strict=True))) for row in cursor}
+    return {row[0]: PublishableRelation(**dict(zip(names, row, strict=True))) for row in cursor}

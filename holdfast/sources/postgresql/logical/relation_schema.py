@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.pgoutput import Relation, RelationColumn, TypeName
+    from holdfast.sources.postgresql.logical.pgoutput import RelationColumn, RelationMessage, TypeName
 
 _CHANGE_FIELDS: Final = (
     numbered("__lsn", pa.int64(), LSN, nullable=False),
@@ -213,11 +213,11 @@ class Forms:
         # What is gone by now is called in the stream what it was recorded as.
         self._enums = recorded, {**recorded, **(after.enum_oids if after else {})}
 
-    def of(self, relation: Relation, named: Mapping[int, TypeName]) -> ChangeForm:
+    def of(self, relation: RelationMessage, named: Mapping[int, TypeName]) -> ChangeForm:
         """Return the form of a relation as it was announced."""
         facts = self._types.of(relation.columns, named)
         before, after = self._before.get(relation.oid), self._after.get(relation.oid)
-        told = _Told(before, after)
+        told = _TwoCatalogs(before, after)
         possible = self._numbers(facts, told)
         numbers = [
             told.number(each, column.name, place)
@@ -239,7 +239,7 @@ class Forms:
             uncertain=(after is not None and is_open) or self._has_other_key(relation.oid, key),
         )
 
-    def _numbers(self, facts: Sequence[TypeFacts], told: _Told) -> list[frozenset[int]]:
+    def _numbers(self, facts: Sequence[TypeFacts], told: _TwoCatalogs) -> list[frozenset[int]]:
         """Return for each column the numbers that it may have; nothing limits those of a table that is gone."""
         if told.slots is None:
             return [frozenset(told.before)] * len(facts)
@@ -273,7 +273,7 @@ def _shown(column: Column, enums: Mapping[str, int]) -> tuple[str, str | int, bo
     return column.name, enums.get(f"{column.base_schema}.{column.base}", column.type), column.is_array
 
 
-class _Told:
+class _TwoCatalogs:
     """What two catalogs tell of the columns of one table."""
 
     def __init__(self, before: Table | None, after: Table | None) -> None:
@@ -321,7 +321,9 @@ def _published(table: Table | None) -> tuple[Column, ...]:
     return () if table is None else tuple(column for column in table.columns if not column.generated)
 
 
-def _key(relation: Relation, columns: Sequence[Column], before: Table | None, after: Table | None) -> tuple[int, ...]:
+def _key(
+    relation: RelationMessage, columns: Sequence[Column], before: Table | None, after: Table | None
+) -> tuple[int, ...]:
     """Return the numbers of the columns that tell rows apart.
 
     Where the log has whole old rows, it is the primary key, if that was the same one all the time: of a table that was

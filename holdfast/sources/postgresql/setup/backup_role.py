@@ -24,7 +24,7 @@ MARK = "Holdfast source setup: "
 
 
 @dataclass(frozen=True)
-class Record:
+class BackupRoleRecord:
     """What setup has given to a role, as it is kept in the role's comment.
 
     :param words: the rest of the comment, which is not ours.
@@ -37,7 +37,7 @@ class Record:
     databases: Mapping[str, Mapping[str, Sequence[str]]]
 
     @classmethod
-    def parse(cls, comment: str | None) -> Record:
+    def parse(cls, comment: str | None) -> BackupRoleRecord:
         """Read a role's comment.
 
         :raises RefusedError: our part of it was changed by somebody.
@@ -65,7 +65,7 @@ class Record:
         ours = MARK + json.dumps({"role": self.of_role, "databases": self.databases}, sort_keys=True)
         return f"{self.words} {ours}" if self.words else ours
 
-    def with_database(self, name: str, given: Mapping[str, Sequence[str]] | None) -> Record:
+    def with_database(self, name: str, given: Mapping[str, Sequence[str]] | None) -> BackupRoleRecord:
         """Return this with something else given in one database; None forgets the database."""
         others = {each: rights for each, rights in self.databases.items() if each != name}
         return replace(self, databases=others if given is None else {**others, name: given})
@@ -83,7 +83,7 @@ class Role:
     bypassrls: bool = False
     replication: bool = False
     reads_all: bool = False
-    record: Record = Record(None, (), {})
+    record: BackupRoleRecord = BackupRoleRecord(None, (), {})
 
     @property
     def quoted(self) -> str:
@@ -121,5 +121,5 @@ def read_role(session: psycopg.Connection[tuple[Any, ...]], name: str) -> Role:
         bypassrls=bypassrls,
         replication=replication,
         reads_all=reads_all,
-        record=Record.parse(comment),
+        record=BackupRoleRecord.parse(comment),
     )

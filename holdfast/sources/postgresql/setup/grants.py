@@ -16,7 +16,7 @@ from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.sources.postgresql.catalog.catalog import USER_SCHEMA
 from holdfast.sources.postgresql.connection.session import acting, connect
 from holdfast.sources.postgresql.connection.sql import ident, literal
-from holdfast.sources.postgresql.setup.backup_role import MARK, Record, Role, read_role
+from holdfast.sources.postgresql.setup.backup_role import MARK, BackupRoleRecord, Role, read_role
 from holdfast.sources.postgresql.setup.schema_rights import read_schemas
 from holdfast.sources.postgresql.setup.stream_rights import (
     dropped_slots,
@@ -40,7 +40,7 @@ _MEMBER = "pg_read_all_data"
 
 
 @dataclass(frozen=True)
-class Change:
+class GrantChange:
     """One thing that is given or taken back, with the statements that do it."""
 
     why: str
@@ -48,11 +48,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Part:
+class DatabaseGrants:
     """What is done in one database, in one transaction."""
 
     database: str
-    changes: tuple[Change, ...]
+    changes: tuple[GrantChange, ...]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Plan:
     """
 
     role: str
-    parts: tuple[Part, ...]
+    parts: tuple[DatabaseGrants, ...]
     notes: tuple[str, ...] = ()
     left: Callable[[Connection], Sequence[str]] = lambda session: ()
 
@@ -112,7 +112,7 @@ def plan_setup(
             given = {**{lack.key: lack.had for lack in lacks}, **record.databases.get(database, {})}
             record = record.with_database(database, given)
         if changes or record.comment() != written:
-            parts.append(Part(database, (*changes, _remember(role, record))))
+            parts.append(DatabaseGrants(database, (*changes, _remember(role, record))))
         changes, written = [], record.comment()
     notes = () if role.exists else (f"{role.name} has no password yet: set one in psql with \\password {role.quoted}",)
     return Plan(role.name, tuple(parts), (*notes, *offered), lambda session: _still_lacks(session, role.name, wanted))
@@ -159,7 +159,7 @@ class _Lack:
     """
 
     key: str
-    change: Change
+    change: GrantChange
     had: Sequence[str] = ()
 
 
@@ -174,9 +174,9 @@ def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -
         return
     if not role.exists:
         made = f"CREATE ROLE {role.quoted} LOGIN;"
-        yield _Lack(_CREATED, Change("who backups log in as; without a password yet", (made,)))
+        yield _Lack(_CREATED, GrantChange("who backups log in as; without a password yet", (made,)))
     elif not role.login:
-        yield _Lack("login", Change("backups log in as this role", (f"ALTER ROLE {role.quoted} LOGIN;",)))
+        yield _Lack("login", GrantChange("backups log in as this role", (f"ALTER ROLE {role.quoted} LOGIN;",)))
     if not wanted.per_schema and not role.reads_all:
         if not role.inherits and version < 160000:
             raise RefusedError(
@@ -185,13 +185,13 @@ def _role_lacks(role: Role, version: int, wanted: _Wanted, *, bypassrls: bool) -
             )
         how = "" if role.inherits else " WITH INHERIT TRUE"
         why = "read all schemas, tables and sequences of every database it may connect to"
-        yield _Lack(_MEMBER, Change(why, (f"GRANT {_MEMBER} TO {role.quoted}{how};",)))
+        yield _Lack(_MEMBER, GrantChange(why, (f"GRANT {_MEMBER} TO {role.quoted}{how};",)))
     if bypassrls and not role.bypassrls:
         why = "read all rows of tables with row-level security"
-        yield _Lack("bypassrls", Change(why, (f"ALTER ROLE {role.quoted} BYPASSRLS;",)))
+        yield _Lack("bypassrls", GrantChange(why, (f"ALTER ROLE {role.quoted} BYPASSRLS;",)))
     if wanted.replication and not role.replication:
         why = "make the slot that gives an exact log position" + (" and changes" if wanted.streams else "")
-        yield _Lack("replication", Change(why, (f"ALTER ROLE {role.quoted} REPLICATION;",)))
+        yield _Lack("replication", GrantChange(why, (f"ALTER ROLE {role.quoted} REPLICATION;",)))
 
 
 _HIDES = f"""
@@ -213,7 +213,7 @@ def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
     database = session.info.dbname
     if database in wanted.streams:
         for task in owners_tasks(session, wanted.streams[database]):
-            yield _Lack(task.key, Change(task.why, task.statements), task.had)
+            yield _Lack(task.key, GrantChange(task.why, task.statements), task.had)
     if not role.superuser:
         yield from _rights_lacks(session, role, wanted, database)
 
@@ -222,14 +222,16 @@ def _rights_lacks(session: Connection, role: Role, wanted: _Wanted, database: st
     may = "select pg_catalog.has_database_privilege(%s, %s, 'connect')"
     if session.execute(may, (role.subject, database)).fetchone() != (True,):
         given = f"GRANT CONNECT ON DATABASE {ident(database)} TO {role.quoted};"
-        yield _Lack("connect", Change(f"connect to {database}, where not everybody may", (given,)))
+        yield _Lack("connect", GrantChange(f"connect to {database}, where not everybody may", (given,)))
     if wanted.per_schema and not role.reads_all:
         for schema in read_schemas(session, role):
             if statements := schema.grants(role.quoted):
-                yield _Lack(schema.key, Change(f"read schema {schema.name}, now and later", statements), schema.had)
+                yield _Lack(
+                    schema.key, GrantChange(f"read schema {schema.name}, now and later", statements), schema.had
+                )
         if session.execute(_UNREADABLE_LARGE_OBJECTS, (role.subject,)).fetchone() == (True,):
             given = f"GRANT SELECT ON {_LARGE_OBJECTS} TO {role.quoted};"
-            yield _Lack(_LARGE_OBJECTS, Change("read all large objects, now and later", (given,)))
+            yield _Lack(_LARGE_OBJECTS, GrantChange("read all large objects, now and later", (given,)))
 
 
 _LARGE_OBJECTS = "pg_catalog.pg_largeobject"
@@ -280,21 +282,21 @@ def plan_remove(
         record = record.with_database(database, None)
         if database == ours[-1] and not left:
             changes += _drop(role) if dropped else _strip(role)
-            record = Record(record.words, (), {})
+            record = BackupRoleRecord(record.words, (), {})
         forget = () if database == ours[-1] and dropped else (_remember(role, record),)
         # A slot that was dropped does not come back where the rest fails: it comes last.
-        parts.append(Part(database, (*changes, *forget, *slots)))
+        parts.append(DatabaseGrants(database, (*changes, *forget, *slots)))
     notes = (f"{role.name} keeps what {named(left)} needs: setup has made it ready for that, too",) if left else ()
     return Plan(role.name, tuple(parts), notes, lambda session: _still_member(session, role))
 
 
-def _changes(tasks: Iterable[OwnersTask]) -> list[Change]:
-    return [Change(task.why, task.statements) for task in tasks]
+def _changes(tasks: Iterable[OwnersTask]) -> list[GrantChange]:
+    return [GrantChange(task.why, task.statements) for task in tasks]
 
 
 def _loose_streams(
-    address: Address, databases: Sequence[str], record: Record, streams: Mapping[str, str]
-) -> Iterator[Part]:
+    address: Address, databases: Sequence[str], record: BackupRoleRecord, streams: Mapping[str, str]
+) -> Iterator[DatabaseGrants]:
     """Yield what drops the streams of databases in which setup has given nothing."""
     for database in databases:
         if database in streams and database not in record.databases:
@@ -302,34 +304,34 @@ def _loose_streams(
                 names = (streams[database],)
                 tasks = (*taken_back(session, {}, names), *dropped_slots(session, names))
             if tasks:
-                yield Part(database, tuple(_changes(tasks)))
+                yield DatabaseGrants(database, tuple(_changes(tasks)))
 
 
-def _taken_back(session: Connection, role: Role, given: Mapping[str, Sequence[str]]) -> Iterator[Change]:
+def _taken_back(session: Connection, role: Role, given: Mapping[str, Sequence[str]]) -> Iterator[GrantChange]:
     for schema in read_schemas(session, role):
         if schema.key in given:
-            yield Change(f"no longer read schema {schema.name}", schema.revokes(role.quoted, given[schema.key]))
+            yield GrantChange(f"no longer read schema {schema.name}", schema.revokes(role.quoted, given[schema.key]))
     if _LARGE_OBJECTS in given:
         taken = f"REVOKE SELECT ON {_LARGE_OBJECTS} FROM {role.quoted};"
-        yield Change("no longer read large objects", (taken,))
+        yield GrantChange("no longer read large objects", (taken,))
     if "connect" in given:
         database = session.info.dbname
-        yield Change(
+        yield GrantChange(
             f"no longer connect to {database}", (f"REVOKE CONNECT ON DATABASE {ident(database)} FROM {role.quoted};",)
         )
 
 
-def _strip(role: Role) -> list[Change]:
+def _strip(role: Role) -> list[GrantChange]:
     """Return what takes back all that setup has given to a role that stays."""
     attributes = {"login": "NOLOGIN", "bypassrls": "NOBYPASSRLS", "replication": "NOREPLICATION"}
     given = role.record.of_role
     changes = [
-        Change(f"no longer {key}", (f"ALTER ROLE {role.quoted} {attribute};",))
+        GrantChange(f"no longer {key}", (f"ALTER ROLE {role.quoted} {attribute};",))
         for key, attribute in attributes.items()
         if key in given
     ]
     if _MEMBER in given:
-        changes.append(Change("no longer read everything", (f"REVOKE {_MEMBER} FROM {role.quoted};",)))
+        changes.append(GrantChange("no longer read everything", (f"REVOKE {_MEMBER} FROM {role.quoted};",)))
     return changes
 
 
@@ -347,17 +349,17 @@ def _still_member(session: Connection, role: Role) -> list[str]:
     return [row[0] for row in session.execute(_MEMBERSHIP, {"group": _MEMBER, "role": role.name})]
 
 
-def _drop(role: Role) -> list[Change]:
-    return [Change("setup has created the role, and it is needed no longer", (f"DROP ROLE {role.quoted};",))]
+def _drop(role: Role) -> list[GrantChange]:
+    return [GrantChange("setup has created the role, and it is needed no longer", (f"DROP ROLE {role.quoted};",))]
 
 
-def _remember(role: Role, record: Record) -> Change:
+def _remember(role: Role, record: BackupRoleRecord) -> GrantChange:
     comment = record.comment()
     said = "NULL" if comment is None else literal(comment)
     why = (
         "what was given, for holdfast source remove" if comment and MARK in comment else "nothing is left to take back"
     )
-    return Change(why, (f"COMMENT ON ROLE {role.quoted} IS {said};",))
+    return GrantChange(why, (f"COMMENT ON ROLE {role.quoted} IS {said};",))
 
 
 _OWNED = """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from holdfast.sources.postgresql.logical.publishable import Relation
+    from holdfast.sources.postgresql.logical.publishable import PublishableRelation
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -117,7 +117,7 @@ def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
         )
 
 
-def _identity(session: Connection, relation: Relation) -> str:
+def _identity(session: Connection, relation: PublishableRelation) -> str:
     if relation.identity == "i":
         for name, is_identity in session.execute(_INDEXES, (relation.oid,)):
             if is_identity:
@@ -152,7 +152,7 @@ def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: S
             yield OwnersTask(key, f"the replica identity that {relation.label} had", (_PATIENCE, back))
 
 
-def _identity_before(session: Connection, relation: Relation, had: Sequence[str]) -> str:
+def _identity_before(session: Connection, relation: PublishableRelation, had: Sequence[str]) -> str:
     """Return what the record names, as far as there is such a thing; no text of it is run."""
     if "default" in had:
         return "DEFAULT"

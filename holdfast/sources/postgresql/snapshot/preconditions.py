@@ -46,7 +46,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableTable:
     """What the role may not read.
 
     :param schemas: it may not use, with something in them.
@@ -93,10 +93,10 @@ order by 1
 """
 
 
-def unreadable(session: Connection) -> Unreadable:
+def unreadable(session: Connection) -> UnreadableTable:
     """Return what the session's role may not read of its database."""
     forbidden = session.execute(_FORBIDDEN).fetchall()
-    return Unreadable(
+    return UnreadableTable(
         schemas=tuple(sorted({schema for schema, _, usable in forbidden if not usable})),
         relations=tuple(name for _, name, _ in forbidden),
         hidden=_column(session, _HIDDEN_ROWS),
@@ -124,7 +124,7 @@ def obstacles(session: Connection) -> Iterator[Obstacle]:
         )
 
 
-def _missing_rights(user: str, found: Unreadable) -> Iterator[Obstacle]:
+def _missing_rights(user: str, found: UnreadableTable) -> Iterator[Obstacle]:
     if found.schemas:
         yield Obstacle(
             f"{user} may not use the schemas {named(found.schemas)}, and may not read {named(found.relations)}",

@@ -73,7 +73,7 @@ def cut(table: Table, piece_bytes: int = PIECE_BYTES) -> tuple[Piece, ...]:
     )
 
 
-class Part(NamedTuple):
+class RowsOfPiece(NamedTuple):
     """Some rows of one of several pieces that are read together.
 
     :param place: of the piece among them.
@@ -85,7 +85,7 @@ class Part(NamedTuple):
 
 
 @contextmanager
-def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -> Iterator[Reader]:
+def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -> Iterator[SnapshotTableReader]:
     """Open a session that reads in the snapshot, with the tables locked.
 
     :raises BusyError: somebody waits to change one of them, and does not give way in QUEUE_WAIT_S.
@@ -93,12 +93,12 @@ def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -
     with ArrowSession(address) as session:
         session.value(SETTINGS_QUERY)
         session.execute("SET max_parallel_workers_per_gather = 0")  # rows of pieces come in order of the pieces
-        reader = Reader(session, address, snapshot)
+        reader = SnapshotTableReader(session, address, snapshot)
         reader.take(tables)
         yield reader
 
 
-class Reader:
+class SnapshotTableReader:
     """A session inside the snapshot."""
 
     def __init__(self, session: ArrowSession, address: Address, snapshot: Snapshot) -> None:
@@ -128,7 +128,7 @@ class Reader:
             raise
         session.execute("SET LOCAL lock_timeout = 0")
 
-    def parts(self, pieces: Sequence[Piece], decoder: Decoder) -> Iterator[Part]:
+    def parts(self, pieces: Sequence[Piece], decoder: Decoder) -> Iterator[RowsOfPiece]:
         """Yield the rows of pieces of tables with the same columns, in order of the pieces, as they go into Parquet.
 
         It is one query, since to the server and to us each costs as much as thousands of rows.
@@ -138,7 +138,7 @@ class Reader:
         """
         if len(pieces) == 1:
             for rows in self.batches(pieces[0], decoder):
-                yield Part(0, rows, decoder.digest(rows))
+                yield RowsOfPiece(0, rows, decoder.digest(rows))
             return
         try:
             yield from self._together(pieces, decoder)
@@ -167,7 +167,7 @@ class Reader:
             del decoded
             seen += rows
 
-    def _together(self, pieces: Sequence[Piece], decoder: Decoder) -> Iterator[Part]:
+    def _together(self, pieces: Sequence[Piece], decoder: Decoder) -> Iterator[RowsOfPiece]:
         values = decoder.select_list()
         query = " union all ".join(
             f"select {place}::pg_catalog.int4, {values} {_rows_of(piece)}" for place, piece in enumerate(pieces)
@@ -186,7 +186,7 @@ class Reader:
             first = 0
             ends = [*starts.tolist(), len(places)]
             for end, digest in zip(ends, digests(decoder.columns, rows, starts), strict=True):
-                yield Part(int(places[first]), rows.slice(first, end - first), digest)
+                yield RowsOfPiece(int(places[first]), rows.slice(first, end - first), digest)
                 first = end
 
     def _row_name(self, piece: Piece, number: int) -> str:

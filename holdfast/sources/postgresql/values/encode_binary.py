@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from holdfast.sources.postgresql.values import arrow, sidecar
 from holdfast.sources.postgresql.values.encode import loaded
-from holdfast.sources.postgresql.values.numeric import Shape, digits_of, numeric_bytes
+from holdfast.sources.postgresql.values.numeric import NumericDigits, digits_of, numeric_bytes
 from holdfast.sources.postgresql.values.type_mapping import Form, Stored
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _decimal(array: pa.Array) -> UInt8s:
     negative, digits = digits_of(array)
     header = np.empty((len(array), 4), np.int16)
     header[:, 0] = digits.shape[1]
-    header[:, 1] = Shape.of(array.type).whole - 1
+    header[:, 1] = NumericDigits.of(array.type).whole - 1
     header[:, 2] = negative
     header[:, 2] <<= 14
     header[:, 3] = array.type.scale

@@ -26,7 +26,7 @@ from holdfast.sources.postgresql.values import arrow, pg_hash, sidecar
 from holdfast.sources.postgresql.values.numeric import (
     PACKED,
     SPECIAL,
-    Shape,
+    NumericDigits,
     digits_of,
     numeric_bytes,
     packed_digits_of,
@@ -252,7 +252,7 @@ def _hash_time(array: pa.Array) -> list[UInt64s]:
 
 def _hash_decimal(array: pa.Array) -> list[UInt64s]:
     """Hash the digits without zeros at either end, and the sign, as `hash_numeric_extended` leaves it out."""
-    if Shape.of(array.type).width <= PACKED:
+    if NumericDigits.of(array.type).width <= PACKED:
         return _hash_packed(array)
     negative, digits = digits_of(array)
     count, width = digits.shape
@@ -266,14 +266,14 @@ def _hash_decimal(array: pa.Array) -> list[UInt64s]:
     buffer[: digits.nbytes] = digits.view(np.uint8).reshape(-1)
     starts = np.arange(0, count * width, width) + leading
     hashed = pg_hash.hash_bytes(buffer, 2 * starts, 2 * np.maximum(width - leading - trailing, 0))
-    hashed ^= (Shape.of(array.type).whole - 1 - leading).view(np.uint64)
+    hashed ^= (NumericDigits.of(array.type).whole - 1 - leading).view(np.uint64)
     hashed[leading == width] = _MINUS_ONE
     return [hashed, _FALSE_TRUE[negative.view(np.uint8)]]
 
 
 def _hash_packed(array: pa.Array) -> list[UInt64s]:
     """Do what `_hash_decimal` does where all digits fit one word."""
-    shape = Shape.of(array.type)
+    shape = NumericDigits.of(array.type)
     negative, digits = packed_digits_of(array)
     leading, trailing = np.zeros(len(digits), np.uint8), np.zeros(len(digits), np.uint8)
     for count in range(1, shape.width):

@@ -44,7 +44,7 @@ _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
 
 
-class Shape(NamedTuple):
+class NumericDigits(NamedTuple):
     """The base-10000 digits that numeric(p,s) can have.
 
     :param whole: how many stand before the point.
@@ -64,7 +64,7 @@ class Shape(NamedTuple):
         return self.whole + self.fraction
 
     @classmethod
-    def of(cls, kind: pa.Decimal128Type) -> Shape:
+    def of(cls, kind: pa.Decimal128Type) -> NumericDigits:
         """Return the shape of a decimal type with 0 <= scale <= precision."""
         before = kind.precision - kind.scale
         whole, fraction = -(-before // 4), -(-kind.scale // 4)
@@ -87,7 +87,7 @@ def decode_numeric(sent: pa.Array, kind: pa.Decimal128Type) -> tuple[pa.Array, p
     # The header of a NULL, which has no bytes, is read from whatever follows it.
     words = np.zeros(starts[-1] // 2 + _HEADER + PACKED, np.uint16)
     words[: starts[-1] // 2] = arrow.data(sent)[: starts[-1]].view(">u2")
-    shape = Shape.of(kind)
+    shape = NumericDigits.of(kind)
     decode = _decode_packed if shape.width <= PACKED else _decode
     for first in range(0, count, _ROWS_AT_ONCE):
         part = slice(first, min(first + _ROWS_AT_ONCE, count))
@@ -107,7 +107,7 @@ def decode_numeric(sent: pa.Array, kind: pa.Decimal128Type) -> tuple[pa.Array, p
     return pa.Array.from_buffers(kind, count, [bitmap, pa.py_buffer(halves)]), exact
 
 
-def _decode_packed(words: Digits, at: Int64s, shape: Shape, kind: pa.Decimal128Type, halves: UInt64s) -> Bools:
+def _decode_packed(words: Digits, at: Int64s, shape: NumericDigits, kind: pa.Decimal128Type, halves: UInt64s) -> Bools:
     """Do what `_decode` does where all digits fit one word: they are read, and brought to their places, at once."""
     sent = np.ndarray((len(words) - _HEADER - PACKED + 1,), "V16", words.data, strides=(2,))[at]
     header = sent.view(np.uint16).reshape(-1, _HEADER + PACKED)
@@ -131,7 +131,7 @@ def _decode_packed(words: Digits, at: Int64s, shape: Shape, kind: pa.Decimal128T
     return strange
 
 
-def _decode(words: Digits, at: Int64s, shape: Shape, kind: pa.Decimal128Type, halves: UInt64s) -> Bools:
+def _decode(words: Digits, at: Int64s, shape: NumericDigits, kind: pa.Decimal128Type, halves: UInt64s) -> Bools:
     """Write the scaled values of some rows, whose words start at `at`; return which do not fit."""
     count = words[at].astype(np.int64)
     weight = words[at + 1].view(np.int16).astype(np.int64)
@@ -181,7 +181,7 @@ def _negate(low: UInt64s, high: UInt64s, which: Bools) -> tuple[UInt64s, UInt64s
 
 def packed_digits_of(decimals: pa.Array) -> tuple[Bools, UInt64s]:
     """Return what `digits_of` returns where `Shape.width` is at most PACKED: 16 bits a digit, the first the lowest."""
-    shape = Shape.of(decimals.type)
+    shape = NumericDigits.of(decimals.type)
     signed = arrow.numbers(decimals, np.int64, width=2)[::2]
     negative = signed < 0
     rest = np.abs(signed).view(np.uint64)
@@ -197,12 +197,12 @@ def packed_digits_of(decimals: pa.Array) -> tuple[Bools, UInt64s]:
 
 
 def digits_of(decimals: pa.Array) -> tuple[Bools, Digits]:
-    """Return which values of a decimal128(p,s) array are negative, and all digits of their `Shape`.
+    """Return which values of a decimal128(p,s) array are negative, and all digits of their `NumericDigits`.
 
     What stands under a NULL is undefined.
     """
     halves = arrow.numbers(decimals, np.int64, width=2).reshape(-1, 2)
-    shape = Shape.of(decimals.type)
+    shape = NumericDigits.of(decimals.type)
     digits = np.empty((len(decimals), shape.width), np.uint16)
     signed = halves[:, 0]
     negative = halves[:, 1] < 0
@@ -222,7 +222,7 @@ def digits_of(decimals: pa.Array) -> tuple[Bools, Digits]:
     return negative, digits
 
 
-def _from_the_right(shape: Shape) -> list[tuple[int, int]]:
+def _from_the_right(shape: NumericDigits) -> list[tuple[int, int]]:
     """Return the columns of the digits from the last to the first, each with its factor."""
     powers = range(-shape.fraction, shape.whole)
     return [(shape.whole - 1 - power, shape.factor(power)) for power in powers]

@@ -14,7 +14,7 @@ from holdfast.archive import archive as archives
 from holdfast.archive.archive import CHECKPOINT_EVERY
 from holdfast.archive.format.checkpoint import CHECKPOINTS, checkpoint_key
 from holdfast.archive.format.commits import COMMITS, commit_key
-from holdfast.archive.format.model import Block, Coverage, FileRecord, Hold, Part, Stream, TableRecord
+from holdfast.archive.format.model import Block, Coverage, FileRecord, Hold, JoinedBlock, Stream, TableRecord
 from holdfast.archive.history import restore_points
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.storage import ObjectStore, open_store
@@ -120,7 +120,9 @@ class Story:
         joined = list(state.blocks.values())[:2]
         if len(joined) < 2 or len({placed.source for placed in joined}) > 1:
             return None
-        parts = tuple(Part(commit=each.commit, block=each.block.model_copy(update={"tables": ()})) for each in joined)
+        parts = tuple(
+            JoinedBlock(commit=each.commit, block=each.block.model_copy(update={"tables": ()})) for each in joined
+        )
         block = joined[-1].block.model_copy(
             update={
                 "id": f"j{self._count}",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bench.support.blocks import make_block
-from holdfast.archive.format.model import Block, Commit, Coverage, Stream
+from holdfast.archive.format.model import ArchiveCommit, Block, Coverage, Stream
 from holdfast.archive.format.state import State
 from holdfast.archive.history import restore_points
 from holdfast.archive.history.visibility import without
@@ -32,7 +32,7 @@ def state_of(*blocks: Block) -> State:
     """Return the state after a commit for each block."""
     state = State.begun(2)
     for number, block in enumerate(blocks, 1):
-        commit = Commit(
+        commit = ArchiveCommit(
             sequence=number,
             id=f"c{number}",
             parent=state.tip,

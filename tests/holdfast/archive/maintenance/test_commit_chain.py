@@ -10,7 +10,7 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.checkpoint import write_checkpoint
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.model import Commit
+from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.maintenance.commit_chain import broken_commits
 from holdfast.archive.maintenance.verify import Scope, verify, verify_and_remember
 from tests.support.memory_store import MemoryStore
@@ -29,8 +29,8 @@ def with_checkpoint(commits: int = 4) -> MemoryStore:
     return store
 
 
-def commit_of(store: MemoryStore, number: int) -> Commit:
-    return Commit.from_bytes(store.get(commit_key(number)), commit_key(number))
+def commit_of(store: MemoryStore, number: int) -> ArchiveCommit:
+    return ArchiveCommit.from_bytes(store.get(commit_key(number)), commit_key(number))
 
 
 def cut(store: MemoryStore) -> None:

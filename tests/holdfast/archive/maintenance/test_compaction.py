@@ -14,8 +14,8 @@ from holdfast.archive.format.model import (
     Coverage,
     FileRecord,
     Hold,
+    JoinedBlock,
     Mark,
-    Part,
     Stream,
     TableRecord,
     Transactions,
@@ -316,7 +316,7 @@ def test_a_joined_block_covers_all_that_its_parts_did(writer: Writer) -> None:
     assert (joined.covers.to_position, joined.covers.to_time) == (end.covers.to_position, end.covers.to_time)
     assert joined.transactions is not None
     assert joined.transactions.count == 6
-    assert isinstance(joined.parts[0], Part)
+    assert isinstance(joined.parts[0], JoinedBlock)
     assert [part.commit for part in joined.parts] == [2, 3, 4, 5]
     assert set(writer.archive.state.removed) == {part.block.id for part in joined.parts}
 

@@ -18,7 +18,7 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, State, locks
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.model import Commit
+from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.runs import read_last
 from holdfast.archive.maintenance import copy_archive
 from holdfast.archive.maintenance.copy_archive import copy, in_order, plan
@@ -147,7 +147,7 @@ def test_blocks_that_came_and_went_between_two_copies_are_not_missed(source: Obj
     assert equal(source, target)
 
 
-def numbered(changes: list[tuple[tuple[str, ...], tuple[str, ...]]], archive: Archive) -> list[Commit]:
+def numbered(changes: list[tuple[tuple[str, ...], tuple[str, ...]]], archive: Archive) -> list[ArchiveCommit]:
     """Return the commits after these have been made: ids of blocks that each adds, and that each removes."""
     for number, (add, remove) in enumerate(changes, 1):
         blocks = tuple(make_block(identity=each, position=f"0/{number}00") for each in add)
@@ -370,7 +370,7 @@ def test_history_is_given_back_again_and_again_and_what_goes_meanwhile_is_left_o
 
 
 def test_how_far_it_is_is_told_for_each_file(source: ObjectStore, target: ObjectStore, one_by_one: None) -> None:
-    told: list[copy_archive.Progress] = []
+    told: list[copy_archive.CopyProgress] = []
     done = copy(source, target, on_progress=told.append)
     assert [each.files for each in told] == list(range(1, 13))
     assert {each.all_files for each in told} == {12}

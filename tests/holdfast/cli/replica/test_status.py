@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.leader_work import leading
 from tests.support.command import RunCommand
@@ -94,7 +94,7 @@ def test_a_store_without_archives_says_so(holdfast: RunCommand, log_address: str
 
 def test_the_status_names_what_waits_for_its_quorum(holdfast: RunCommand, three: Replicas) -> None:
     archive = three.open("near")
-    archive.wish = Wish(2)
+    archive.wish = QuorumRequest(2)
     archive.add(three.backup(archive.store), check=nothing, fence=None)
     (told,) = holdfast("replica", "status", "--json").value["archives"]
     (pending,) = told["pending_quorums"]

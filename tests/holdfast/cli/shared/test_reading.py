@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.replication.log.settings import STORE_VARIABLE, Wish
+from holdfast.replication.log.settings import STORE_VARIABLE, QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import found
 from tests.support.command import Finished, RunCommand
@@ -34,7 +34,7 @@ def shop(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
 
 def back_up(replicas: Replicas, name: str, source: str = "shop_db") -> None:
     archive = replicas.open(name)
-    archive.wish = Wish(2)
+    archive.wish = QuorumRequest(2)
     archive.add(made_backup(archive.store, source)[1], check=nothing, fence=None)
 
 

@@ -16,7 +16,7 @@ from holdfast.replication.log.errors import EpochOverError, LostReplicaError
 from holdfast.replication.log.leader import go_on, lead, leader, resign
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting, mark_lost, replica, take_lease
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work import leader_work as leading_module
 from holdfast.replication.work.leader_work import leading
 from tests.support.replicated import Replicas, nothing
@@ -112,7 +112,7 @@ def test_what_others_back_up_meanwhile_lets_the_leader_only_plan_anew(two: Repli
 def test_a_truncation_neither_removes_what_waits_for_its_quorum_nor_relies_on_it(two: Replicas) -> None:
     two.back_up("near")
     near = two.open("near")
-    near.wish = Wish(2)
+    near.wish = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     with leading(near):
         truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)

@@ -8,23 +8,23 @@ from functools import partial
 import pytest
 from sqlalchemy import Connection
 
-from holdfast.archive.format.model import Commit, Hold
+from holdfast.archive.format.model import ArchiveCommit, Hold
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log import log, quorum, schema, trimming
 from holdfast.replication.log.errors import QuorumFailedError
 from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, mark_lost, replicas
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work import recovery
 from tests.support.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 
-HOUR = Wish(2, 3600.0)
+HOUR = QuorumRequest(2, 3600.0)
 
 
-def begin(three: Replicas, name: str = "near", source: str = "shop_db", wish: Wish = HOUR) -> Commit:
+def begin(three: Replicas, name: str = "near", source: str = "shop_db", wish: QuorumRequest = HOUR) -> ArchiveCommit:
     """Make a backup that needs a quorum, and wait for nothing."""
     archive = three.open(name)
     archive.wish = wish
@@ -199,7 +199,7 @@ def test_there_must_be_as_many_replicas_as_a_quorum_has(three: Replicas) -> None
 
 def test_one_whose_deadline_is_over_before_its_own_replica_has_it_has_failed(three: Replicas) -> None:
     with pytest.raises(QuorumFailedError, match="the deadline of the quorum was over before entry 1 could be executed"):
-        begin(three, wish=Wish(2, 0.0))
+        begin(three, wish=QuorumRequest(2, 0.0))
     assert three.back_up("near") == 3
 
 

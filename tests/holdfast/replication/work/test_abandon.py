@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import Block, Hold, Part
+from holdfast.archive.format.model import Block, Hold, JoinedBlock
 from holdfast.archive.history.restore_points import intervals
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, DamagedError, RefusedError, UsageError
@@ -188,7 +188,7 @@ def test_a_compaction_behind_what_is_given_up_moves_no_ends(three: Replicas) -> 
     append(three, "near", full("0/E00"))
     near = three.open("near")
     near.leader_epoch = three.coordination.run(lambda c: lead(c, near.in_use()[1]))
-    joined = older.model_copy(update={"id": "f" * 32, "parts": (Part(commit=1, block=older),)})
+    joined = older.model_copy(update={"id": "f" * 32, "parts": (JoinedBlock(commit=1, block=older),)})
     near.add(lambda state: Change("compaction", add=(joined,), remove=(older.id,)), check=nothing, fence=None)
     destroyed(three, "near")
     done = prepare(three.coordination, three.archive, 3)

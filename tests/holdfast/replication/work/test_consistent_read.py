@@ -14,7 +14,7 @@ from holdfast.archive import Archive
 from holdfast.common.errors import BusyError, HoldfastError, UsageError
 from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import LostReplicaError, OldStoreError
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import PASSWORD, CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.consistent_read import Opened, open_first, open_to_read, words_of
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 def back_up(replicas: Replicas, name: str, source: str = "shop_db", *, size: int = 2, timeout: float = 600.0) -> str:
     """Make a backup through a replica that waits for a quorum; return its block."""
     archive = replicas.open(name)
-    archive.wish = Wish(size, timeout)
+    archive.wish = QuorumRequest(size, timeout)
     block, plan = made_backup(archive.store, source)
     archive.add(plan, check=nothing, fence=None)
     return block

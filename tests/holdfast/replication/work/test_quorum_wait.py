@@ -14,11 +14,11 @@ from holdfast.archive.maintenance.truncation import truncate
 from holdfast.common.errors import BusyError, OutcomeUnknownError, UsageError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
-from holdfast.replication.log.settings import Wish
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.leader_work import leading
-from holdfast.replication.work.quorum_wait import SILENT_S, Waiting, settle
+from holdfast.replication.work.quorum_wait import SILENT_S, QuorumWait, settle
 from holdfast.replication.work.replica_backup import await_quorum, open_to_write, pending_quorum, source_taken
 from tests.support.replicated import Replicas, nothing
 
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.slow
 def begin(three: Replicas, size: int = 2) -> str:
     """Make a backup through `near` that needs a quorum; return its block."""
     archive = three.open("near")
-    archive.wish = Wish(size)
+    archive.wish = QuorumRequest(size)
     return archive.add(three.backup(archive.store), check=nothing, fence=None).add[0].id
 
 
-def waiting(three: Replicas, block: str, say: Callable[[str], None] = lambda words: None) -> Waiting:
-    return Waiting(three.coordination, three.archive, block, "near", say=say)
+def waiting(three: Replicas, block: str, say: Callable[[str], None] = lambda words: None) -> QuorumWait:
+    return QuorumWait(three.coordination, three.archive, block, "near", say=say)
 
 
 def overdue(three: Replicas) -> None:
@@ -249,7 +249,7 @@ def test_the_next_backup_of_a_source_waits_for_the_one_before_and_goes_on_where_
 def test_a_quorum_that_cannot_be_is_refused_before_anything_is_read(three: Replicas) -> None:
     with (
         pytest.raises(UsageError, match="a quorum of 4 cannot be: the archive has 3 replicas"),
-        source_taken(three.place("near"), "shop_db", "run", three.coordination.url, wish=Wish(4)),
+        source_taken(three.place("near"), "shop_db", "run", three.coordination.url, wish=QuorumRequest(4)),
     ):
         raise AssertionError
 
@@ -258,10 +258,10 @@ def test_an_archive_at_one_place_has_no_quorum(three: Replicas, monkeypatch: pyt
     monkeypatch.setenv(ENVIRONMENT, three.coordination.url)
     alone = Archive.create(three.place("alone"), name="alone").store
     with pytest.raises(UsageError, match="a quorum of 2 cannot be: this archive is at one place only"):
-        open_to_write(alone, check=nothing, wish=Wish(2))
+        open_to_write(alone, check=nothing, wish=QuorumRequest(2))
     with (
         pytest.raises(UsageError, match="at one place only"),
-        source_taken(alone, "shop_db", "run", None, wish=Wish(2)),
+        source_taken(alone, "shop_db", "run", None, wish=QuorumRequest(2)),
     ):
         raise AssertionError
     with pytest.raises(UsageError, match="is no replica: no quorum was asked for"):

@@ -21,7 +21,7 @@ from holdfast.replication.log.replicas import log_state, replica, replicas
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work import rebuild_store
 from holdfast.replication.work.rebuild_store import prepare
-from holdfast.replication.work.survey import Readable
+from holdfast.replication.work.survey import ReadableReplica
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
 from tests.support.failing_requests import Failing
@@ -230,7 +230,7 @@ def test_locks_are_taken_in_the_order_of_the_places_however_replicas_are_called(
     locked = rebuild_store._locked
     taken: list[str] = []
 
-    def told(each: Readable, wait: float) -> HeldLocks:
+    def told(each: ReadableReplica, wait: float) -> HeldLocks:
         taken.append(each.url)
         return locked(each, wait)
 

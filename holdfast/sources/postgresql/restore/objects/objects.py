@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.sources.postgresql.connection.parallel import Sessions
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
 
     Connection = psycopg.Connection[tuple[Any, ...]]
@@ -105,7 +105,7 @@ def _give_once_more(session: Connection, left: NotRestored) -> NotRestored | Non
     return _noted(session, step)
 
 
-def _create(session: Connection, plan: RestorePlan, entries: Sequence[Entry]) -> list[NotRestored]:
+def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]) -> list[NotRestored]:
     left: list[NotRestored] = []
     known = {entry.id: entry for entry in plan.entries}
     for entry in entries:
@@ -118,7 +118,7 @@ def _create(session: Connection, plan: RestorePlan, entries: Sequence[Entry]) ->
     return left
 
 
-def _create_as_allowed(session: Connection, plan: RestorePlan, entry: Entry, left: list[NotRestored]) -> None:
+def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry, left: list[NotRestored]) -> None:
     """Create an entry, or as much of it as the server allows: without its owner, or not at all unless it is a table."""
     try:
         with session.transaction():
@@ -142,7 +142,7 @@ def _create_as_allowed(session: Connection, plan: RestorePlan, entry: Entry, lef
         left.append(_left_out(entry, refused))
 
 
-def _create_beside(session: Connection, plan: RestorePlan, entries: Sequence[Entry]) -> list[NotRestored]:
+def _create_beside(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]) -> list[NotRestored]:
     with noted(session):
         left = _create(session, plan, [entry for entry in entries if entry.kind != "ACL"])
     for kind, name, role in session.execute(_GRANTED_BY_DEFAULT).fetchall():
@@ -201,7 +201,7 @@ def _drop_ledger(session: Connection) -> NotRestored | None:
     return None
 
 
-def _create_acting(session: Connection, plan: RestorePlan, entry: Entry) -> NotRestored | None:
+def _create_acting(session: Connection, plan: RestorePlan, entry: DumpEntry) -> NotRestored | None:
     try:
         with session.transaction():
             _run(session, plan, entry)
@@ -212,7 +212,7 @@ def _create_acting(session: Connection, plan: RestorePlan, entry: Entry) -> NotR
     return None
 
 
-def _create_once(plan: RestorePlan, session: Connection, entry: Entry) -> NotRestored | None:
+def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> NotRestored | None:
     borrowed, is_key = entry.id in plan.borrowed, entry.kind == FOREIGN_KEY
     is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
     step = f"create {entry.id} {entry.kind}"
@@ -234,7 +234,7 @@ def _create_once(plan: RestorePlan, session: Connection, entry: Entry) -> NotRes
     return None
 
 
-def _not_checked(session: Connection, plan: RestorePlan, entry: Entry, step: str) -> NotRestored:
+def _not_checked(session: Connection, plan: RestorePlan, entry: DumpEntry, step: str) -> NotRestored:
     """Create a foreign key that a cast of the source would check: not with the rights of whoever restores."""
     refused = RefusedError("a cast of the source compares its columns: let nobody validate it who is a superuser")
     if plan.is_strict:
@@ -249,7 +249,7 @@ where contype = 'f' and conparentid = 0 and not convalidated
 """
 
 
-def _not_valid(session: Connection, entry: Entry, step: str, refused: HoldfastError) -> NotRestored:
+def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: HoldfastError) -> NotRestored:
     """Create a foreign key that new rows must satisfy, and those that are there need not; else leave it out.
 
     :param refused: what the server said to the key as it was.
@@ -276,11 +276,11 @@ def _noted(session: Connection, step: str) -> NotRestored | None:
     return NotRestored.from_dict(json.loads(result)) if result else None
 
 
-def _left_out(entry: Entry, error: HoldfastError) -> NotRestored:
+def _left_out(entry: DumpEntry, error: HoldfastError) -> NotRestored:
     return NotRestored(entry.label, words(error.__cause__ or error), entry.sql)
 
 
-def _run(session: Connection, plan: RestorePlan, entry: Entry) -> None:
+def _run(session: Connection, plan: RestorePlan, entry: DumpEntry) -> None:
     try:
         if plan.login and runs_code(session, entry):
             session.execute(entry.settings.encode())

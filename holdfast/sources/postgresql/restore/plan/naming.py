@@ -11,7 +11,7 @@ from holdfast.sources.postgresql.restore.plan.rename import Maps, Name, Names, f
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.sources.postgresql.restore.plan.selection import Selection
     from holdfast.sources.postgresql.restore.plan.target_state import Target
 
@@ -19,7 +19,9 @@ _INDEXED = frozenset({"PRIMARY", "UNIQUE", "EXCLUDE"})
 _NOT_IN_SCHEMAS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "DEFAULT ACL", "SCHEMA"})
 
 
-def name_everything(selection: Selection, created: Sequence[Entry], maps: Maps) -> tuple[Names, list[tuple[str, str]]]:
+def name_everything(
+    selection: Selection, created: Sequence[DumpEntry], maps: Maps
+) -> tuple[Names, list[tuple[str, str]]]:
     """Return all new names, and those of a table's own objects that had to change, for people.
 
     Indexes, sequences and statistics follow their table's schema. Where the table gets another name, a name
@@ -69,7 +71,7 @@ def _mapped(selection: Selection, maps: Maps) -> dict[Name, Name]:
     return objects
 
 
-def _own_name(entry: Entry) -> str:
+def _own_name(entry: DumpEntry) -> str:
     """Return the name that an entry takes beside tables or statistics of its schema; "" if it takes none."""
     if entry.kind in ("INDEX", "SEQUENCE", "STATISTICS"):
         return entry.name

@@ -13,7 +13,7 @@ from holdfast.common.errors import RefusedError, UsageError
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
 from holdfast.sources.postgresql.connection.sql import ident, qualified
 from holdfast.sources.postgresql.dump.sqltext import tokens
-from holdfast.sources.postgresql.dump.toc import Entry
+from holdfast.sources.postgresql.dump.toc import DumpEntry
 from holdfast.sources.postgresql.restore.plan.naming import name_everything
 from holdfast.sources.postgresql.restore.plan.rename import Maps, check_routines, mentions
 from holdfast.sources.postgresql.restore.plan.selection import ATTACHED, Selection
@@ -22,7 +22,7 @@ from holdfast.sources.postgresql.restore.plan.tablespace_choice import leave_tab
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.sources.postgresql.catalog.catalog import Catalog, Relation
+    from holdfast.sources.postgresql.catalog.catalog import Catalog, NamedRelation
     from holdfast.sources.postgresql.catalog.extension_rows import Configuration
     from holdfast.sources.postgresql.catalog.large_objects import LargeObjectGroup
     from holdfast.sources.postgresql.catalog.sequences import SequenceValue
@@ -86,9 +86,9 @@ class RestorePlan:
     """
 
     tables: tuple[PlannedTable, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[DumpEntry, ...]
     sequences: tuple[SequenceValue, ...]
-    materialized_views: tuple[Relation, ...]
+    materialized_views: tuple[NamedRelation, ...]
     roles: tuple[str, ...]
     borrowed: frozenset[int] = frozenset()
     renamed: tuple[tuple[str, str], ...] = ()
@@ -106,7 +106,7 @@ class RestorePlan:
     login: str = ""
 
     @cached_property
-    def by_id(self) -> Mapping[int, Entry]:
+    def by_id(self) -> Mapping[int, DumpEntry]:
         """The entries by their numbers."""
         return {entry.id: entry for entry in self.entries}
 
@@ -117,7 +117,7 @@ class RestorePlan:
         owned = ["owned by a log-in meanwhile"] if self.is_loaded_apart else []
         return hashlib.sha256(json.dumps([*texts, *owned]).encode()).hexdigest()
 
-    def sql_of(self, entry: Entry) -> str:
+    def sql_of(self, entry: DumpEntry) -> str:
         """Return what is run of an entry."""
         return self.runs.get(entry.id, entry.sql)
 
@@ -174,7 +174,7 @@ _LEDGER_LEFT = NotRestored(f"schema {LEDGER}", "a restore that had not come to i
 
 def make_plan(
     catalog: Catalog,
-    entries: Sequence[Entry],
+    entries: Sequence[DumpEntry],
     target: Target,
     *,
     globs: Sequence[str] = (),
@@ -247,7 +247,7 @@ def _choose(catalog: Catalog, globs: Sequence[str]) -> Collection[int]:
 
 def _check(
     tables: Sequence[Table],
-    created: Sequence[Entry],
+    created: Sequence[DumpEntry],
     maps: Maps,
     target: Target,
     stored: Mapping[int, tuple[int, int]],
@@ -277,7 +277,7 @@ def _check(
     _check_extensions(created, maps, target)
 
 
-def _check_maps(tables: Sequence[Table], created: Sequence[Entry], maps: Maps) -> None:
+def _check_maps(tables: Sequence[Table], created: Sequence[DumpEntry], maps: Maps) -> None:
     schemas = {entry.schema for entry in created} | {entry.name for entry in created if entry.kind == "SCHEMA"}
     if unknown := [schema for schema in maps.schemas if schema not in schemas]:
         raise UsageError(f"--map {unknown[0]}=…: nothing that is restored is in a schema {unknown[0]}")
@@ -286,7 +286,7 @@ def _check_maps(tables: Sequence[Table], created: Sequence[Entry], maps: Maps) -
         raise UsageError(f"--map {'.'.join(lost[0])}=…: that table is not among those that are restored")
 
 
-def _check_extensions(created: Sequence[Entry], maps: Maps, target: Target) -> None:
+def _check_extensions(created: Sequence[DumpEntry], maps: Maps, target: Target) -> None:
     schemas = {entry.id: entry.name for entry in created if entry.kind == "SCHEMA"}
     for entry in created:
         for schema in (schemas[each] for each in entry.needs if entry.kind == "EXTENSION" and each in schemas):
@@ -297,7 +297,7 @@ def _check_extensions(created: Sequence[Entry], maps: Maps, target: Target) -> N
                 )
 
 
-def _is_worth_naming(entry: Entry) -> bool:
+def _is_worth_naming(entry: DumpEntry) -> bool:
     """Say whether something that the target has is named for itself, and not with its table or all that is in it."""
     return entry.kind == "SEQUENCE" or entry.kind not in ATTACHED | {"SCHEMA"}
 
@@ -307,7 +307,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _table_of(selection: Selection, entry: Entry) -> tuple[str, str] | None:
+def _table_of(selection: Selection, entry: DumpEntry) -> tuple[str, str] | None:
     """Return the old name of the table that an entry belongs to, through whatever lies between."""
     owner = entry
     while (above := selection.owner(owner)) is not None:
@@ -315,13 +315,13 @@ def _table_of(selection: Selection, entry: Entry) -> tuple[str, str] | None:
     return (owner.schema, owner.name) if owner.is_relation else None
 
 
-def _renamed(selection: Selection, entry: Entry, names: Names) -> Entry:
+def _renamed(selection: Selection, entry: DumpEntry, names: Names) -> DumpEntry:
     return replace(entry, sql=names.rewrite(entry, _table_of(selection, entry)))
 
 
 def _without_unused_schemas(
-    selection: Selection, created: Sequence[Entry], names: Names, *, whole: bool
-) -> list[Entry]:
+    selection: Selection, created: Sequence[DumpEntry], names: Names, *, whole: bool
+) -> list[DumpEntry]:
     """Leave out the schema of a table that goes to another one, where nothing else is in it."""
     used = {_place(entry, names)[0] for entry in created}
     needed = {each for entry in created if entry.kind == "EXTENSION" for each in entry.needs}
@@ -337,11 +337,13 @@ def _without_unused_schemas(
     return [entry for entry in created if entry.id not in unused and owners.get(entry.id) not in unused]
 
 
-def _place(entry: Entry, names: Names) -> tuple[str, str]:
+def _place(entry: DumpEntry, names: Names) -> tuple[str, str]:
     return names.of((entry.schema, entry.bare_name))
 
 
-def _missing_schemas(created: Sequence[Entry], final: Sequence[Entry], names: Names, target: Target) -> Iterator[Entry]:
+def _missing_schemas(
+    created: Sequence[DumpEntry], final: Sequence[DumpEntry], names: Names, target: Target
+) -> Iterator[DumpEntry]:
     made = {
         names.schemas.get(entry.name, entry.name)
         for entry in final
@@ -350,7 +352,7 @@ def _missing_schemas(created: Sequence[Entry], final: Sequence[Entry], names: Na
     wanted = {_place(entry, names)[0] for entry in created if entry.schema}
     for number, schema in enumerate(sorted(wanted - made - set(target.names("SCHEMA", "")))):
         sql = f"CREATE SCHEMA {ident(schema)};"
-        yield Entry(-1 - number, "pre-data", "SCHEMA", 0, 0, "", schema, (), sql)
+        yield DumpEntry(-1 - number, "pre-data", "SCHEMA", 0, 0, "", schema, (), sql)
 
 
 def _planned(table: Table, names: Names, stored: Mapping[int, tuple[int, int]]) -> PlannedTable:
@@ -380,7 +382,7 @@ def _kept(catalog: Catalog, selection: Selection) -> Iterator[NotRestored]:
 
 
 def _sequences(
-    catalog: Catalog, created: Iterable[Entry], names: Names, extensions: Collection[str]
+    catalog: Catalog, created: Iterable[DumpEntry], names: Names, extensions: Collection[str]
 ) -> Iterator[SequenceValue]:
     made = {(entry.schema, entry.name) for entry in created if entry.kind == "SEQUENCE"}
     for value in catalog.sequences:
@@ -392,7 +394,7 @@ def _sequences(
             yield value.model_copy(update={"sequence_schema": schema, "name": name})
 
 
-def _views(catalog: Catalog, created: Iterable[Entry], names: Names) -> Iterator[Relation]:
+def _views(catalog: Catalog, created: Iterable[DumpEntry], names: Names) -> Iterator[NamedRelation]:
     made = {(entry.schema, entry.name) for entry in created if entry.kind == "MATERIALIZED VIEW"}
     for view in catalog.materialized_views:
         if (view.relation_schema, view.name) in made:
@@ -400,7 +402,7 @@ def _views(catalog: Catalog, created: Iterable[Entry], names: Names) -> Iterator
             yield view.model_copy(update={"relation_schema": schema, "name": name})
 
 
-def _roles(catalog: Catalog, entries: Iterable[Entry]) -> tuple[str, ...]:
+def _roles(catalog: Catalog, entries: Iterable[DumpEntry]) -> tuple[str, ...]:
     """Return the roles that own or may use what is created."""
     wanted = set(catalog.roles)
     named = {token.identifier for entry in entries for token in tokens(entry.sql)} if wanted else set()

@@ -97,7 +97,7 @@ where contype = 'f' and conparentid = 0 and (conrelid, 1259) in (select object, 
 
 
 @dataclass(frozen=True)
-class Claim:
+class TargetClaim:
     """Which restore a target is unfinished of. Two are the same where one can go on with the other.
 
     :param archive: its id.
@@ -127,7 +127,7 @@ class Claim:
         """Return the moment as `--at` takes it."""
         return f"lsn:{self.position}" if self.position else f"commit:{self.commit}"
 
-    def difference(self, left: Claim) -> str:
+    def difference(self, left: TargetClaim) -> str:
         """Return, in words, why this restore cannot go on with what another one has left; "" where it can."""
         if self.archive != left.archive:
             return "this one is from another archive"
@@ -142,7 +142,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedRestore:
     """What a restore that has not come to its end left in its target.
 
     :param plan: digest of what it creates.
@@ -151,14 +151,14 @@ class Unfinished:
     :param crashed: the server has since, which empties unlogged tables.
     """
 
-    claim: Claim
+    claim: TargetClaim
     plan: str
     found: Target
     steps: Mapping[str, str]
     crashed: bool
 
 
-def create_ledger(session: Connection, claim: Claim, *, plan: str = "", found: Target | None = None) -> None:
+def create_ledger(session: Connection, claim: TargetClaim, *, plan: str = "", found: Target | None = None) -> None:
     """Mark a target as unfinished. From now on each step is done once, by `once`."""
     with unnoticed(session):
         session.execute(f"create schema {LEDGER}")
@@ -207,7 +207,7 @@ def note_powerful(session: Connection, found: Mapping[str, bool]) -> Mapping[str
         return dict(session.execute(f"select name, sees_all from {LEDGER}.powerful").fetchall())
 
 
-def read_ledger(session: Connection) -> Unfinished | None:
+def read_ledger(session: Connection) -> UnfinishedRestore | None:
     """Return what an unfinished restore left; None where there is none.
 
     :raises RefusedError: there is a schema of this name that is something else.
@@ -235,7 +235,7 @@ def read_ledger(session: Connection) -> Unfinished | None:
     found = Target(frozenset((kind, schema, name) for kind, schema, name in json.loads(row[2])))
     steps = read_steps(session)
     crashed = session.execute(f"select from {LEDGER}.no_crash").fetchone() is None
-    return Unfinished(Claim(**claim), str(row[1]), found, steps, crashed)
+    return UnfinishedRestore(TargetClaim(**claim), str(row[1]), found, steps, crashed)
 
 
 def read_steps(session: Connection) -> Mapping[str, str]:

@@ -31,7 +31,7 @@ from holdfast.sources.postgresql.dump.sqltext import (
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
 
 Name = tuple[str, str]
 """Schema and name."""
@@ -166,7 +166,7 @@ class Names:
             return schema, _fit(f"_{element}", "")
         return name
 
-    def rewrite(self, entry: Entry, table: Name | None) -> str:
+    def rewrite(self, entry: DumpEntry, table: Name | None) -> str:
         """Return an entry's SQL with the new names.
 
         :param table: the old name of the table it belongs to, if there is one.
@@ -187,7 +187,7 @@ class Names:
 class _Rewriter:
     """Renames in one entry."""
 
-    def __init__(self, names: Names, entry: Entry, table: Name | None) -> None:
+    def __init__(self, names: Names, entry: DumpEntry, table: Name | None) -> None:
         self._names = names
         self._kind = entry.kind
         self._table = table
@@ -268,7 +268,7 @@ class _Rewriter:
         return self._found[place].text if place < len(self._found) else ""
 
 
-def mentions(entry: Entry, maps: Maps, names: Names) -> bool:
+def mentions(entry: DumpEntry, maps: Maps, names: Names) -> bool:
     """Say whether a text inside an entry, which is never rewritten, may speak of something that is mapped."""
     words = {*maps.schemas, *(name for schema, name in maps.tables)}
     sought = re.compile(rf"(?<![\w$])(?:{'|'.join(re.escape(word) for word in sorted(words))})(?![\w$])")
@@ -293,7 +293,7 @@ def _is_object(found: Sequence[Token], place: int) -> bool:
     return len(behind) == 2 and behind[0].kind == CAST and behind[1].text.startswith("reg")
 
 
-def multiranges(entry: Entry) -> Iterable[Name]:
+def multiranges(entry: DumpEntry) -> Iterable[Name]:
     """Yield the multirange type that a range type brings with it; the dump has no entry of its own for it."""
     found = [token for token in tokens(entry.sql) if token.kind != SPACE]
     for place, token in enumerate(found):
@@ -303,7 +303,7 @@ def multiranges(entry: Entry) -> Iterable[Name]:
                 yield names[0], names[1]
 
 
-def check_routines(entries: Iterable[Entry], maps: Maps) -> None:
+def check_routines(entries: Iterable[DumpEntry], maps: Maps) -> None:
     """Refuse what cannot be told apart by its name alone.
 
     :raises RefusedError: a function is called like a table that is mapped.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.sources.postgresql.catalog.catalog import Catalog
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.sources.postgresql.restore.plan.rename import Maps
     from holdfast.sources.postgresql.restore.plan.target_state import Target
 
@@ -72,7 +72,7 @@ class LeftOut:
     :param add_later: its SQL can be run later, once that is wanted.
     """
 
-    entry: Entry
+    entry: DumpEntry
     reason: str
     add_later: bool = False
 
@@ -85,29 +85,29 @@ class Selection:
     :param whole: everything of the database, not just what the tables need.
     """
 
-    entries: Sequence[Entry]
+    entries: Sequence[DumpEntry]
     catalog: Catalog
     target: Target
     maps: Maps
     chosen: Collection[int]
     whole: bool = False
-    created: dict[int, Entry] = field(default_factory=dict)
-    existing: dict[int, Entry] = field(default_factory=dict)
+    created: dict[int, DumpEntry] = field(default_factory=dict)
+    existing: dict[int, DumpEntry] = field(default_factory=dict)
     left_out: dict[int, LeftOut] = field(default_factory=dict)
 
     @cached_property
-    def _by_id(self) -> Mapping[int, Entry]:
+    def _by_id(self) -> Mapping[int, DumpEntry]:
         return {entry.id: entry for entry in self.entries}
 
     @cached_property
-    def _owners(self) -> Mapping[int, Entry]:
+    def _owners(self) -> Mapping[int, DumpEntry]:
         return {entry.id: owner for entry in self.entries if (owner := self._find_owner(entry)) is not None}
 
     @cached_property
     def _partitions(self) -> Collection[int]:
         return {table.oid for table in self.catalog.tables if table.bound is not None}
 
-    def owner(self, entry: Entry) -> Entry | None:
+    def owner(self, entry: DumpEntry) -> DumpEntry | None:
         """Return the relation, or other object, that an entry belongs to."""
         return self._owners.get(entry.id)
 
@@ -122,13 +122,13 @@ class Selection:
             grown = sum(self._take(entry, hard=False) for entry in waiting) > 0
         self._tell_what_stays()
 
-    def _is_root(self, entry: Entry) -> bool:
+    def _is_root(self, entry: DumpEntry) -> bool:
         if self.whole:
             follows = entry.kind in FOLLOWERS or (entry.kind in ATTACHED and self.owner(entry) is not None)
             return not (follows or self._is_of_the_database(entry))
         return self.is_table(entry) and entry.oid in self.chosen
 
-    def _is_of_the_database(self, entry: Entry) -> bool:
+    def _is_of_the_database(self, entry: DumpEntry) -> bool:
         """Say whether it would act on what is in the target already: wanted only where the source comes as it was."""
         if not self.maps:
             return False
@@ -137,17 +137,17 @@ class Selection:
         return entry.kind.startswith(_OF_THE_DATABASE)
 
     @staticmethod
-    def is_table(entry: Entry) -> bool:
+    def is_table(entry: DumpEntry) -> bool:
         """Say whether an entry is a table, so that its oid is one of our catalog record."""
         return entry.class_oid == PG_CLASS and entry.kind in TABLES
 
-    def _may_follow(self, entry: Entry) -> bool:
+    def _may_follow(self, entry: DumpEntry) -> bool:
         if entry.id in self.created or entry.id in self.left_out or entry.id in self.existing:
             return False
         owner = self.owner(entry)
         return owner is not None and owner.id in self.created
 
-    def _take(self, entry: Entry, *, hard: bool) -> bool:
+    def _take(self, entry: DumpEntry, *, hard: bool) -> bool:
         """Take an entry with what it needs, or leave it out with the reason. Returns whether it was taken.
 
         :param hard: tables and views that it needs come, too.
@@ -157,8 +157,8 @@ class Selection:
         if hard and self._exists(entry):
             self.existing[entry.id] = entry
             return False
-        found: dict[int, Entry] = {}
-        there: dict[int, Entry] = {}
+        found: dict[int, DumpEntry] = {}
+        there: dict[int, DumpEntry] = {}
         reason = self._why_not_attached(entry) or self._gather(entry, hard, found, there)
         if reason:
             self.left_out[entry.id] = LeftOut(entry, reason, add_later=entry.kind in _ADDED_LATER)
@@ -167,7 +167,7 @@ class Selection:
         self.existing.update(there)
         return True
 
-    def _why_not_attached(self, entry: Entry) -> str:
+    def _why_not_attached(self, entry: DumpEntry) -> str:
         """Return why a partition is not attached: only two tables of this restore are put together."""
         if entry.kind == "TRIGGER" and not entry.sql.startswith("CREATE") and not self._parent_is_created(entry):
             return "it comes from a partitioned table that is not chosen"
@@ -176,12 +176,12 @@ class Selection:
         apart = [other for other in self._needed(entry) if other.is_relation and other.id not in self.created]
         return f"{apart[0].label} is not chosen" if apart else ""
 
-    def _parent_is_created(self, entry: Entry) -> bool:
+    def _parent_is_created(self, entry: DumpEntry) -> bool:
         owner = self.owner(entry)
         parents = {each for table in self.catalog.tables if owner and table.oid == owner.oid for each in table.parents}
         return any(self.is_table(other) and other.oid in parents for other in self.created.values())
 
-    def _gather(self, entry: Entry, hard: bool, found: dict[int, Entry], there: dict[int, Entry]) -> str:
+    def _gather(self, entry: DumpEntry, hard: bool, found: dict[int, DumpEntry], there: dict[int, DumpEntry]) -> str:
         """Collect an entry and what it needs; returns what is missing, in words."""
         found[entry.id] = entry
         for other in self._needed(entry):
@@ -195,20 +195,20 @@ class Selection:
                 return reason
         return ""
 
-    def _why_not(self, needed: Entry, hard: bool) -> str:
+    def _why_not(self, needed: DumpEntry, hard: bool) -> str:
         if needed.id in self.left_out:
             return f"it needs {needed.label}, which is not restored"
         if needed.is_relation and not hard:
             return f"it needs {needed.label}, which is neither chosen nor in the target"
         return ""
 
-    def _needed(self, entry: Entry) -> Iterator[Entry]:
+    def _needed(self, entry: DumpEntry) -> Iterator[DumpEntry]:
         """Yield what an entry cannot be created without."""
         for each in self._raw_needs(entry):
             if (other := self._by_id.get(each)) is not None and not self._only_for_order(entry, other):
                 yield other
 
-    def _raw_needs(self, entry: Entry) -> Iterator[int]:
+    def _raw_needs(self, entry: DumpEntry) -> Iterator[int]:
         yield from entry.needs
         if entry.kind == "CONSTRAINT" and _OVER_GIST.search(entry.sql):
             yield from (other.id for other in self.entries if (other.kind, other.name) == ("EXTENSION", "btree_gist"))
@@ -217,14 +217,14 @@ class Selection:
                 if (sequence := self._by_id.get(each)) is not None:
                     yield from sequence.needs
 
-    def _only_for_order(self, entry: Entry, other: Entry) -> bool:
+    def _only_for_order(self, entry: DumpEntry, other: DumpEntry) -> bool:
         if self.is_table(entry) and entry.oid in self._partitions:
             return self.is_table(other)  # attached later, by an entry of its own
         if entry.kind == "SEQUENCE" and entry.sql.startswith("CREATE "):
             return other.is_relation  # owned later
         return entry.kind in _BY_INDEX and other.kind in _BY_INDEX  # of the partitioned table
 
-    def _exists(self, entry: Entry) -> bool:
+    def _exists(self, entry: DumpEntry) -> bool:
         """Say whether the target has an object and it is left as it is."""
         if self.is_table(entry) and (self.whole or entry.oid in self.chosen):
             return False
@@ -235,12 +235,12 @@ class Selection:
             return owner is not None and self._exists(owner)
         return self.target.has(entry.kind, *self._place(entry))
 
-    def _place(self, entry: Entry) -> tuple[str, str]:
+    def _place(self, entry: DumpEntry) -> tuple[str, str]:
         if entry.kind == "SCHEMA":
             return "", self.maps.schemas.get(entry.name, entry.name)
         return self.maps.of_table(entry.schema, entry.name) if self.is_table(entry) else self.maps.of(*_key(entry))
 
-    def _find_owner(self, entry: Entry) -> Entry | None:
+    def _find_owner(self, entry: DumpEntry) -> DumpEntry | None:
         needed = [self._by_id[each] for each in entry.needs if each in self._by_id]
         if entry.kind == "USER MAPPING":  # needs nothing, by pg_dump's account
             servers = (other for other in self.entries if other.kind == "SERVER")
@@ -257,19 +257,19 @@ class Selection:
         chains = (chain_at(found, place)[:2] for place in range(len(found)))
         return next((names[chain] for chain in chains if chain in names), relations[0])
 
-    def references(self) -> Iterator[tuple[Entry, Entry]]:
+    def references(self) -> Iterator[tuple[DumpEntry, DumpEntry]]:
         """Yield foreign keys to tables that the target has, each with that table."""
         for entry in self.created.values():
             if entry.kind == "FK CONSTRAINT":
                 yield from ((entry, other) for other in self._needed(entry) if self._is_in_target(other))
 
-    def inherited(self) -> Iterator[tuple[Entry, Entry]]:
+    def inherited(self) -> Iterator[tuple[DumpEntry, DumpEntry]]:
         """Yield tables that inherit from one that the target has, each with that table."""
         for entry in self.created.values():
             if self.is_table(entry):
                 yield from ((entry, other) for other in self._needed(entry) if self._is_in_target(other))
 
-    def _is_in_target(self, entry: Entry) -> bool:
+    def _is_in_target(self, entry: DumpEntry) -> bool:
         return self.is_table(entry) and entry.id not in self.created
 
     def _tell_what_stays(self) -> None:
@@ -288,7 +288,7 @@ class Selection:
                 if entry.is_relation:
                     used.add(entry.id)
 
-    def _why_it_stays(self, entry: Entry) -> LeftOut | None:
+    def _why_it_stays(self, entry: DumpEntry) -> LeftOut | None:
         if reason := _STAYS_OUT.get(entry.kind):
             if entry.is_relation and self._exists(entry):
                 return LeftOut(entry, f"{reason}; the target has it")
@@ -302,5 +302,5 @@ class Selection:
         return LeftOut(entry, f"{owner.label} is not chosen{alone}", add_later=entry.kind in _ADDED_LATER)
 
 
-def _key(entry: Entry) -> tuple[str, str]:
+def _key(entry: DumpEntry) -> tuple[str, str]:
     return entry.schema, entry.name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
 
 _BUILT = frozenset({"INDEX", "CONSTRAINT"})
 FOREIGN_KEY = "FK CONSTRAINT"
@@ -18,11 +18,11 @@ FOREIGN_KEY = "FK CONSTRAINT"
 class Stage:
     """Entries that need nothing of a later stage; those of a parallel one take time, all others are quick."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[DumpEntry, ...]
     is_parallel: bool
 
 
-def stages(entries: Sequence[Entry]) -> tuple[Stage, ...]:
+def stages(entries: Sequence[DumpEntry]) -> tuple[Stage, ...]:
     """Return the stages of a dump's post-data: indexes, what stands before foreign keys, those, and what is left.
 
     Whatever is quick keeps the dump's order and is done alone: attaching an index locks two tables in an order of
@@ -45,18 +45,18 @@ def stages(entries: Sequence[Entry]) -> tuple[Stage, ...]:
     )
 
 
-def hiding(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def hiding(entries: Sequence[DumpEntry]) -> tuple[DumpEntry, ...]:
     """Return what lets policies hide rows, from the owner of a table, too: it comes when no row is read any more."""
     return tuple(entry for entry in entries if entry.kind == "ROW SECURITY")
 
 
-def acting(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def acting(entries: Sequence[DumpEntry]) -> tuple[DumpEntry, ...]:
     """Return event triggers, and what is said of them: they come last, so that they see nothing a restore does."""
     triggers = {entry.id for entry in entries if entry.kind == "EVENT TRIGGER"}
     return tuple(entry for entry in entries if entry.id in triggers or triggers.intersection(entry.needs))
 
 
-def keys_of(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int]:
+def keys_of(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
     """Return the numbers of the foreign keys that lead from or to tables, or to what these are partitions of.
 
     :param tables: their oids in the source.
@@ -68,7 +68,7 @@ def keys_of(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int]
     )
 
 
-def built_on(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int]:
+def built_on(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
     """Return the numbers of the indexes and keys of tables, and of everything that needs one of these.
 
     :param tables: their oids in the source.
@@ -81,7 +81,7 @@ def built_on(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int
     return frozenset(found)
 
 
-def as_partitions(entries: Sequence[Entry], tables: Collection[int]) -> frozenset[int]:
+def as_partitions(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
     """Return the numbers of the entries that fail where tables are no partitions any more, as their bounds gave way.
 
     They attach its indexes to those of the partitioned table, or enable and disable what is a copy of its triggers.
@@ -96,7 +96,7 @@ def as_partitions(entries: Sequence[Entry], tables: Collection[int]) -> frozense
     return frozenset(attached | copies)
 
 
-def _built(entries: Sequence[Entry]) -> set[int]:
+def _built(entries: Sequence[DumpEntry]) -> set[int]:
     """Return the indexes that need nothing but other ones: not those of a view that is created late."""
     there = {entry.id for entry in entries}
     built: set[int] = set()
@@ -106,7 +106,7 @@ def _built(entries: Sequence[Entry]) -> set[int]:
     return built
 
 
-def after(stage: Stage, entries: Iterable[Entry]) -> dict[int, set[int]]:
+def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
     """Return, by an entry's place in its stage, the places of those that must be done before it.
 
     Those are what it needs and whoever locks a table in a way that conflicts: two sessions that lock the same
@@ -135,14 +135,14 @@ def after(stage: Stage, entries: Iterable[Entry]) -> dict[int, set[int]]:
     return found
 
 
-def _locked(entry: Entry, trees: Mapping[int, int]) -> set[int]:
+def _locked(entry: DumpEntry, trees: Mapping[int, int]) -> set[int]:
     """Return what an index, a constraint or a foreign key locks; the last one with all partitions."""
     if entry.kind == FOREIGN_KEY:
         return {trees.get(each, each) for each in entry.needs}
     return {each for each in entry.needs if each in trees}
 
 
-def _trees(entries: Iterable[Entry]) -> dict[int, int]:
+def _trees(entries: Iterable[DumpEntry]) -> dict[int, int]:
     """Return the numbers of all relations, each with one that stands for the partitioned table it belongs to."""
     above: dict[int, int] = {}
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import psycopg
 
     from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 _SETTING = re.compile(r"SET default_tablespace = ([^;]*); ?")
 
 
-def used_by(entries: Iterable[Entry]) -> tuple[str, ...]:
+def used_by(entries: Iterable[DumpEntry]) -> tuple[str, ...]:
     """Return the names of the tablespaces that entries of a dump are to be in."""
     found = {
         token.identifier
@@ -35,7 +35,7 @@ def used_by(entries: Iterable[Entry]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def leave_tablespaces(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def leave_tablespaces(entries: Iterable[DumpEntry]) -> tuple[DumpEntry, ...]:
     """Return entries that are created in the database's own tablespace."""
     return tuple(replace(entry, settings=_SETTING.sub("", entry.settings)) for entry in entries)
 

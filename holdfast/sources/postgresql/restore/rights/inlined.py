@@ -19,12 +19,12 @@ from holdfast.sources.postgresql.restore.rights.target_rights import has_words, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-def lend_to_read(session: Connection, entry: Entry, entries: Mapping[int, Entry]) -> None:
+def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> None:
     """Give functions a search_path until the restore has come to its end, if a table cannot be created otherwise.
 
     :param session: in the transaction that is to create the entry.
@@ -40,7 +40,7 @@ def lend_to_read(session: Connection, entry: Entry, entries: Mapping[int, Entry]
             lend_by(session, altered, path_of(schema, entry.schema))
 
 
-def _needed(entry: Entry, entries: Mapping[int, Entry]) -> Iterator[Entry]:
+def _needed(entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> Iterator[DumpEntry]:
     """Yield what an entry needs, and what operators among that do."""
     for each in entry.needs:
         if (needed := entries.get(each)) is not None:
@@ -49,13 +49,13 @@ def _needed(entry: Entry, entries: Mapping[int, Entry]) -> Iterator[Entry]:
                 yield from _needed(needed, entries)
 
 
-def _is_read(entry: Entry) -> bool:
+def _is_read(entry: DumpEntry) -> bool:
     if entry.kind != "FUNCTION" or not has_words(entry.sql, "LANGUAGE", "SQL"):
         return False
     return not any(setting.split()[1] == "search_path" for setting in settings_of(entry.sql))
 
 
-def _can_be_created(session: Connection, entry: Entry) -> bool:
+def _can_be_created(session: Connection, entry: DumpEntry) -> bool:
     """Try it without its owner, in a transaction that is taken back."""
     sql = entry.sql
     for statement, _ in owner_statements(sql):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from holdfast.sources.postgresql.catalog.roles import Roles
     from holdfast.sources.postgresql.connection.parallel import Sessions
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
 
     Connection = psycopg.Connection[tuple[Any, ...]]
@@ -230,7 +230,7 @@ def _others(sql: str, roles: Collection[str]) -> Iterator[str]:
             yield "".join(each.text for each in statement)
 
 
-def _shows_less(entry: Entry, held: Collection[int], powerful: Mapping[str, bool]) -> bool:
+def _shows_less(entry: DumpEntry, held: Collection[int], powerful: Mapping[str, bool]) -> bool:
     if entry.kind != "MATERIALIZED VIEW" or entry.id not in held:
         return False
     return not all(powerful[owner] for _, owner in owner_statements(entry.sql))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
 
     Connection = psycopg.Connection[tuple[Any, ...]]
@@ -94,7 +94,7 @@ where srvname = any(%(named)s) and not pg_catalog.has_server_privilege(%(role)s,
 """
 
 
-def runs_code(session: Connection, entry: Entry) -> bool:
+def runs_code(session: Connection, entry: DumpEntry) -> bool:
     """Say whether creating an entry may run functions of the source."""
     if entry.kind == "CHECK CONSTRAINT" or (entry.kind == "AGGREGATE" and "INITCOND" in entry.sql):
         return True
@@ -106,12 +106,12 @@ def runs_code(session: Connection, entry: Entry) -> bool:
     return bool(types) and session.execute(_ASKS_A_DOMAIN, (types,)).fetchone() is not None
 
 
-def is_compared_by_code(session: Connection, key: Entry) -> bool:
+def is_compared_by_code(session: Connection, key: DumpEntry) -> bool:
     """Say whether functions of the source may compare the columns of a foreign key, as whoever creates it."""
     return session.execute(_CASTING, (qualified(*_main(key)),)).fetchone() is not None
 
 
-def run_as_owner(session: Connection, plan: RestorePlan, entry: Entry) -> None:
+def run_as_owner(session: Connection, plan: RestorePlan, entry: DumpEntry) -> None:
     """Create an entry as its owner, in the session's transaction.
 
     What is of several owners is created as the log-in that is a member of them.
@@ -135,7 +135,7 @@ def run_as_owner(session: Connection, plan: RestorePlan, entry: Entry) -> None:
         session.execute(statement.encode("utf-8", "surrogateescape"))
 
 
-def _role(session: Connection, plan: RestorePlan, entry: Entry) -> str:
+def _role(session: Connection, plan: RestorePlan, entry: DumpEntry) -> str:
     owners = {owner for _, owner in owner_statements(plan.sql_of(entry))}
     if entry.kind in TABLES or not owners:  # what a table inherits from, or what something belongs to
         above = (other for each in entry.needs if (other := plan.by_id.get(each)) is not None and other.is_relation)
@@ -145,7 +145,7 @@ def _role(session: Connection, plan: RestorePlan, entry: Entry) -> str:
 
 
 @contextmanager
-def _lent(session: Connection, role: str, entry: Entry) -> Iterator[None]:
+def _lent(session: Connection, role: str, entry: DumpEntry) -> Iterator[None]:
     """Lend a role what it lacks to create an entry: it was a superuser of the source, perhaps, who has created it."""
     named = {name for chain in (*_chains(entry.sql), *_in_strings(entry.sql)) for name in chain[:1]}
     named |= {token.identifier for token in tokens(entry.sql) if entry.kind == "FOREIGN TABLE" and token.is_identifier}
@@ -158,7 +158,7 @@ def _lent(session: Connection, role: str, entry: Entry) -> Iterator[None]:
         session.execute(f"revoke {right} from {ident(role)}".encode())
 
 
-def _main(entry: Entry) -> tuple[str, str]:
+def _main(entry: DumpEntry) -> tuple[str, str]:
     """Return what an entry creates or alters, as it is called here: that comes first."""
     schema, name = next(_chains(entry.sql))[:2]
     return schema, name

@@ -22,7 +22,7 @@ from holdfast.sources.postgresql.snapshot.preconditions import named
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from holdfast.sources.postgresql.dump.toc import Entry
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
 
     Connection = psycopg.Connection[tuple[Any, ...]]
@@ -89,7 +89,7 @@ def owner_statements(sql: str) -> tuple[tuple[str, str], ...]:
 class _Asked:
     """Answers what a role may not do; asks the server once for each kind of thing."""
 
-    def __init__(self, session: Connection, entries: Sequence[Entry]) -> None:
+    def __init__(self, session: Connection, entries: Sequence[DumpEntry]) -> None:
         self._session = session
         self._user = session.info.user
         self._tried: dict[str, str] = {}
@@ -100,7 +100,7 @@ class _Asked:
         self._schemas: dict[str, str] = dict(session.execute(_SCHEMAS).fetchall())
         self._out: set[int] = set()
 
-    def denied(self, entry: Entry) -> Iterator[tuple[Entry, str, NotRestored | None]]:
+    def denied(self, entry: DumpEntry) -> Iterator[tuple[DumpEntry, str, NotRestored | None]]:
         """Yield what of an entry's SQL is not run, and what is to be told of it; None where it is so already."""
         if reason := self._why_not(entry):
             self._out.add(entry.id)
@@ -120,7 +120,7 @@ class _Asked:
                     statement = f"{altered} {setting};" if altered else ""
                     yield entry, setting, NotRestored(f"setting {name} of {entry.label}", reason, statement)
 
-    def _why_not(self, entry: Entry) -> str:
+    def _why_not(self, entry: DumpEntry) -> str:
         if self._out.intersection(entry.needs):
             return "what it belongs to is not restored"
         if entry.kind == "EVENT TRIGGER":

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from holdfast.sources.postgresql.catalog.catalog import Catalog, Relation
+    from holdfast.sources.postgresql.catalog.catalog import Catalog, NamedRelation
     from holdfast.sources.postgresql.catalog.columns import Column
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address
@@ -195,7 +195,7 @@ group by 1
 
 
 def refresh_views(
-    sessions: Sessions, views: Sequence[Relation], kept_empty: Collection[tuple[str, str]] = ()
+    sessions: Sessions, views: Sequence[NamedRelation], kept_empty: Collection[tuple[str, str]] = ()
 ) -> tuple[NotRestored, ...]:
     """Fill the materialised views that were filled, one after the other: those that others read come first.
 

@@ -88,7 +88,7 @@ def keep(address: Address, piece_bytes: int = 1 << 20) -> tuple[Catalog, list[pa
 def bring_back(address: Address, catalog: Catalog, batches: list[pa.RecordBatch]) -> None:
     with connect(address) as session:
         if progress.read_ledger(session) is None:
-            progress.create_ledger(session, progress.Claim("archive", "block", (), (), 1, "run"))
+            progress.create_ledger(session, progress.TargetClaim("archive", "block", (), (), 1, "run"))
         for group in catalog.large_object_groups:
             assert create_large_objects(session, group) == []
         with session.transaction(), session.cursor() as cursor:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from holdfast.sources.postgresql.logical.pgoutput import MessageReader, Relation
+from holdfast.sources.postgresql.logical.pgoutput import MessageReader, RelationMessage
 from holdfast.sources.postgresql.logical.pgoutput_tuples import ProtocolError, tuples
 
 OID = 16_385
@@ -93,7 +93,7 @@ def test_a_stream_means_the_same_wherever_its_batches_end() -> None:
 def test_a_slice_of_a_batch_is_read_as_such() -> None:
     whole = pa.array([b"unknown", *STREAM[:5]], pa.binary())
     [(announced, rows)] = MessageReader().read(whole.slice(1)).groups
-    assert isinstance(announced, Relation)
+    assert isinstance(announced, RelationMessage)
     assert rows.tolist() == [2, 3]
 
 

@@ -20,7 +20,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import ddl_triggers, new_tables
 from holdfast.sources.postgresql.logical.stream import drop_stream, open_stream
 from holdfast.sources.postgresql.setup import grants
-from holdfast.sources.postgresql.setup.backup_role import MARK, Record, read_role
+from holdfast.sources.postgresql.setup.backup_role import MARK, BackupRoleRecord, read_role
 from holdfast.sources.postgresql.setup.stream_rights import WantedStream, streams_of
 from holdfast.sources.postgresql.snapshot.preconditions import obstacles
 
@@ -307,7 +307,7 @@ def test_the_script_does_what_running_does_whatever_the_names(
     finally:
         execute(f"drop database {quoted}")
     with pytest.raises(RefusedError, match="use --run"):
-        grants.script(grants.Plan("r", (grants.Part("two\nlines", ()),)))
+        grants.script(grants.Plan("r", (grants.DatabaseGrants("two\nlines", ()),)))
 
 
 def run_script(postgres: PostgresServer, script: str, address: Address, folder: Path) -> None:
@@ -337,11 +337,13 @@ def test_a_comment_that_somebody_changed_is_never_run(shop: Address, role: str, 
 
 
 def test_the_record_survives_its_comment() -> None:
-    record = Record("for the night", ("created",), {"shop": {"schema hr": ["SELECT ON TABLE hr.staff"]}, "crm": {}})
-    assert Record.parse(record.comment()) == record
-    assert Record.parse("for the night").comment() == "for the night"
-    assert Record("words", (), {}).comment() == "words"
-    assert Record(None, (), {}).comment() is None
+    record = BackupRoleRecord(
+        "for the night", ("created",), {"shop": {"schema hr": ["SELECT ON TABLE hr.staff"]}, "crm": {}}
+    )
+    assert BackupRoleRecord.parse(record.comment()) == record
+    assert BackupRoleRecord.parse("for the night").comment() == "for the night"
+    assert BackupRoleRecord("words", (), {}).comment() == "words"
+    assert BackupRoleRecord(None, (), {}).comment() is None
 
 
 def test_the_membership_works_for_a_role_that_inherits_nothing_else(shop: Address, role: str, execute: Execute) -> None:

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.values.numeric import Shape, decode_numeric, digits_of, numeric_bytes, numeric_text
+from holdfast.sources.postgresql.values.numeric import (
+    NumericDigits,
+    decode_numeric,
+    digits_of,
+    numeric_bytes,
+    numeric_text,
+)
 from tests.support.generator.trials import tiered
 
 if TYPE_CHECKING:
@@ -58,7 +64,7 @@ def test_the_digits_of_decimals_make_up_their_values(given_: tuple[int, int, lis
     negative, digits = digits_of(array)
     assert negative.tolist() == [n < 0 for n in there]
     assert digits.max(initial=0) < 10_000
-    shape = Shape.of(kind)
+    shape = NumericDigits.of(kind)
     for number, row in zip(there, digits.tolist(), strict=True):
         value = 0
         for digit in row:

@@ -19,7 +19,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.dump.dump import dump_schema
 from holdfast.sources.postgresql.dump.programs import need
-from holdfast.sources.postgresql.dump.toc import Entry, read_entries
+from holdfast.sources.postgresql.dump.toc import DumpEntry, read_entries
 from holdfast.sources.postgresql.restore.objects import objects
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored, RestorePlan, make_plan
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.service
 SQL = Path(__file__).parents[5] / "fixtures" / "postgresql"
 
 
-CLAIM = progress.Claim("archive", "block", ("*",), (), commit=1, run="run")
+CLAIM = progress.TargetClaim("archive", "block", ("*",), (), commit=1, run="run")
 
 
 def create_tables(target: Address, plan: RestorePlan) -> None:
@@ -56,7 +56,7 @@ class Source:
 
     server: PostgresServer
     catalog: Catalog
-    entries: tuple[Entry, ...]
+    entries: tuple[DumpEntry, ...]
 
     @property
     def address(self) -> Address:

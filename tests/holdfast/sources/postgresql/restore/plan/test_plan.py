@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from holdfast.common.errors import RefusedError, UsageError
-from holdfast.sources.postgresql.catalog.catalog import Catalog, Relation
+from holdfast.sources.postgresql.catalog.catalog import Catalog, NamedRelation
 from holdfast.sources.postgresql.catalog.sequences import SequenceValue
 from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.dump.toc import PG_CLASS, Entry, Section
+from holdfast.sources.postgresql.dump.toc import PG_CLASS, DumpEntry, Section
 from holdfast.sources.postgresql.restore.plan.plan import RestorePlan, make_plan
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.restore.plan.target_state import Target
@@ -53,7 +53,7 @@ CATALOG = Catalog(
         SequenceValue(sequence_schema="public", name="orders_id_seq", last_value=7, is_called=True),
         SequenceValue(sequence_schema="public", name="loose", last_value=1, is_called=False),
     ),
-    materialized_views=(Relation(relation_schema="public", name="totals"),),
+    materialized_views=(NamedRelation(relation_schema="public", name="totals"),),
     references=((12, 11),),
     roles=("clerk", "postgres"),
 )
@@ -61,7 +61,7 @@ CATALOG = Catalog(
 STORED = dict.fromkeys((11, 12, 14, 15, 16, 17), (10, 100))
 
 
-def entry(number: int, kind: str, name: str, needs: Iterable[int] = (), sql: str = "", *, oid: int = 0) -> Entry:
+def entry(number: int, kind: str, name: str, needs: Iterable[int] = (), sql: str = "", *, oid: int = 0) -> DumpEntry:
     late = kind in (
         "CONSTRAINT",
         "FK CONSTRAINT",
@@ -74,7 +74,7 @@ def entry(number: int, kind: str, name: str, needs: Iterable[int] = (), sql: str
     )
     section: Section = "post-data" if late else "pre-data"
     schema = "" if kind in ("SCHEMA", "EXTENSION", "PUBLICATION", "EVENT TRIGGER") else "public"
-    return Entry(number, section, kind, PG_CLASS if oid else 0, oid, schema, name, tuple(needs), sql)
+    return DumpEntry(number, section, kind, PG_CLASS if oid else 0, oid, schema, name, tuple(needs), sql)
 
 
 ENTRIES = (

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.common.errors import RefusedError, UsageError
-from holdfast.sources.postgresql.dump.toc import Entry
+from holdfast.sources.postgresql.dump.toc import DumpEntry
 from holdfast.sources.postgresql.restore.plan.rename import (
     Maps,
     Names,
@@ -29,8 +29,8 @@ NAMES = Names(
 )
 
 
-def entry(sql: str, kind: str = "TABLE", *, schema: str = "public", name: str = "orders") -> Entry:
-    return Entry(1, "pre-data", kind, 1259, 1, schema, name, (), sql)
+def entry(sql: str, kind: str = "TABLE", *, schema: str = "public", name: str = "orders") -> DumpEntry:
+    return DumpEntry(1, "pre-data", kind, 1259, 1, schema, name, (), sql)
 
 
 def rewritten(sql: str, kind: str = "TABLE") -> str:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from holdfast.sources.postgresql.dump.toc import Entry, Section
+from holdfast.sources.postgresql.dump.toc import DumpEntry, Section
 from holdfast.sources.postgresql.restore.plan.stages import after, stages
 
 POST: Section = "post-data"
 
 
-def entry(number: int, kind: str, *needs: int, section: Section = POST) -> Entry:
-    return Entry(number, section, kind, 0, 0, "public", f"object {number}", needs, "select 1")
+def entry(number: int, kind: str, *needs: int, section: Section = POST) -> DumpEntry:
+    return DumpEntry(number, section, kind, 0, 0, "public", f"object {number}", needs, "select 1")
 
 
 A, B = entry(1, "TABLE", section="pre-data"), entry(2, "TABLE", section="pre-data")
@@ -34,7 +34,7 @@ EVERYTHING = (
 )
 
 
-def numbers(*entries: Entry) -> list[int]:
+def numbers(*entries: DumpEntry) -> list[int]:
     return [each.id for each in entries]
 
 

@@ -45,7 +45,7 @@ def target(new_database: Callable[..., Address]) -> Address:
     return new_database()
 
 
-CLAIM = progress.Claim("archive", "block", (), (), commit=1, run="run")
+CLAIM = progress.TargetClaim("archive", "block", (), (), commit=1, run="run")
 
 
 @pytest.fixture
