@@ -9,6 +9,7 @@ from unittest.mock import patch
 from holdfast.archive import locks
 from holdfast.archive.format.runs import read_last
 from holdfast.operations import backup_run, job_process
+from holdfast.operations.requests.backup import BackupRequest
 from locking import Owner
 from sparkjobs import backup
 from sparkjobs.driver.application import Job
@@ -26,7 +27,7 @@ def back_up(store: ObjectStore, source: str, address: Address, *, kind: str, run
 
     :raises HoldfastError: it failed.
     """
-    given = ["--source", source, "--kind", kind]
+    wanted = BackupRequest.given(source=source, kind=kind)
     with locks.acquire(store, "backup", sources=[source], owner=Owner(), purpose="bench", wait=0) as held:
         told = job_process.job_environment(address.url, address.password, held)
 
@@ -37,6 +38,6 @@ def back_up(store: ObjectStore, source: str, address: Address, *, kind: str, run
                     job.log.result = backup.back_up(job, source)
             return ""
 
-        backup_run.run_to_the_end(store, run, address, arguments=given, attempt=attempt, executor="inline")
+        backup_run.run_to_the_end(store, run, address, wanted=wanted, attempt=attempt, executor="inline")
     last = read_last(store, run)
     return last.result or {} if last else {}

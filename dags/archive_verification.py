@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import Param
-
+from holdfast.operations.requests.verification import VerificationRequest
 from holdfast_airflow.archives import archive_dag, configured_archives, each_place
 from holdfast_airflow.operators.verify import VerifyOperator
+from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Looks whether everything that the commits of the archive **{name}** ({place}) name is there and is what was written.
@@ -27,34 +27,17 @@ for name, archive in configured_archives().items():
         terms={"within": archive.verification.deep_within},
         schedule_key="verification",
         description=f"Look whether the archive {name} is what was written",
-        params={
-            "deep": Param(
-                True,
-                type="boolean",
-                title="Read files",
-                description="Also read the bytes of files: checksums, Parquet pages, row counts.",
-            ),
-            "within": Param(
-                archive.verification.deep_within,
-                type="string",
-                pattern=r"^[0-9]+(\.[0-9]+)? ?(s|min|h|d|w)$",
-                title="All within",
-                description="A run reads as much as is needed to have read all files in this time, such as 30d.",
-            ),
-            "budget": Param(
-                archive.verification.budget,
-                type=["null", "string"],
-                title="Budget",
-                description="What this run reads at most, such as 100 GB or 2h; empty means no bound.",
-            ),
-        },
+        params=form_of(
+            VerificationRequest,
+            deep=True,
+            within=archive.verification.deep_within,
+            budget=archive.verification.budget,
+        ),
     ) as dag:
         for end, replica in each_place(archive).items():
             VerifyOperator(
                 task_id=f"verify{end}",
                 archive=name,
                 replica=replica,
-                deep=dag.param("deep"),
-                within=dag.param("within"),
-                budget=dag.param("budget"),
+                **from_form(dag, VerificationRequest),
             )

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, Param, task
 
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast_airflow.archives import ALL, archive_dag, configured_archives
 from holdfast_airflow.assets import backups_of
 from holdfast_airflow.operators.backup import BackupOperator
+from holdfast_airflow.requests import form_of, from_form
 
 if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig
@@ -54,38 +56,9 @@ def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
                 ALL if len(sources) > 1 else sources[0],
                 enum=[ALL, *sources] if len(sources) > 1 else sources,
                 title="Source",
-                description="Which database of archives.yaml to back up.",
+                description="The database of archives.yaml to back up.",
             ),
-            "kind": Param(
-                kind,
-                enum=["full", "changes", "auto"],
-                title="Kind",
-                description="'full' reads everything; 'changes' what has changed, from the first such backup on; "
-                "'auto' what has changed where that is followed, else everything.",
-            ),
-            "tables": Param(
-                [],
-                # Without null the form marks the field as required.
-                type=["null", "array"],
-                items={"type": "string", "minLength": 1},
-                title="Tables",
-                description="Globs of schema.table, one a line; empty means those of archives.yaml.",
-            ),
-            "moved": Param(
-                False,
-                type="boolean",
-                title="Moved",
-                description="The source's address names the same database at another place than at the last backup, "
-                "as after it was restored, upgraded or moved. Else a backup of another one is refused.",
-            ),
-            "restart_stream": Param(
-                None,
-                enum=[None, "no", "stuck", "now"],
-                title="Restart the stream",
-                description="Begin a new stream of changes by a full backup: 'stuck' where no backup of changes can "
-                "get on, 'now' whatever is so. No moment between the last backup and that one can be restored. Empty: "
-                "what archives.yaml says.",
-            ),
+            **form_of(BackupRequest, kind=kind),
         },
     ) as dag:
         backups = [
@@ -93,10 +66,7 @@ def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
                 task_id=f"backup_{source}",
                 archive=name,
                 source=source,
-                kind=dag.param("kind"),
-                tables=dag.param("tables"),
-                moved=dag.param("moved"),
-                restart_stream=dag.param("restart_stream"),
+                **from_form(dag, BackupRequest),
                 outlets=[backups_of(name)],
             )
             for source in sources

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import Param
-
+from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, source_param
 from holdfast_airflow.operators.compact import CompactOperator
+from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Joins small blocks of changes in the archive **{name}** ({place}) into few, so that restores read fewer files. Every
@@ -24,20 +24,11 @@ for name, archive in configured_archives().items():
         doc=DOC,
         schedule_key="compaction",
         description=f"Join small blocks of the archive {name}",
-        params={
-            "source": source_param(archive, "Whose blocks to join."),
-            "consolidate": Param(
-                False,
-                type="boolean",
-                title="Consolidate",
-                description="Also make a full snapshot of the newest one and the changes since, without asking the "
-                "source: restores of later moments begin there.",
-            ),
-        },
+        params={"source": source_param(archive, "The source of the blocks to join."), **form_of(CompactionRequest)},
     ) as dag:
         CompactOperator(
             task_id="compact",
             archive=name,
             source=ONE_SOURCE,
-            consolidate=dag.param("consolidate"),
+            **from_form(dag, CompactionRequest),
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow.sdk import Param
-
+from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, each_place, source_param
 from holdfast_airflow.operators.truncate import TruncateOperator
 from holdfast_airflow.operators.vacuum import VacuumOperator
+from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Removes the restore points of the archive **{name}** ({place}) that no rule and no hold keeps; the newest backups always
@@ -27,41 +27,13 @@ for name, archive in configured_archives().items():
         terms={"keep": keep, "grace": archive.vacuum.grace},
         schedule_key="truncation",
         description=f"Remove what no rule keeps from the archive {name}",
-        params={
-            "source": source_param(archive, "Whose restore points to look at."),
-            "keep": Param(
-                [],
-                # Without null the form marks the field as required.
-                type=["null", "array"],
-                items={
-                    "type": "string",
-                    "pattern": "^(last|hourly|daily|weekly|monthly|yearly|within)=[0-9]+[hdwmy]?$",
-                },
-                title="Keep",
-                description="Rules such as last=2, daily=14 or within=7d, one a line; empty: those of archives.yaml.",
-            ),
-            "min_chains": Param(
-                1,
-                type="integer",
-                minimum=1,
-                title="Full backups",
-                description="So many of the newest ones always stay, with what follows them.",
-            ),
-            "dry_run": Param(
-                False,
-                type="boolean",
-                title="Dry run",
-                description="Only say what would go; nothing is removed, and nothing deleted.",
-            ),
-        },
+        params={"source": source_param(archive, "The source of the restore points."), **form_of(TruncationRequest)},
     ) as dag:
         truncate = TruncateOperator(
             task_id="truncate",
             archive=name,
             source=ONE_SOURCE,
-            keep=dag.param("keep"),
-            min_chains=dag.param("min_chains"),
-            only_plan=dag.param("dry_run"),
+            **from_form(dag, TruncationRequest),
         )
         truncate >> [
             VacuumOperator(task_id=f"vacuum{end}", archive=name, replica=replica, only_plan=dag.param("dry_run"))

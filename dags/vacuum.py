@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import Param
-
+from holdfast.operations.requests.vacuum import VacuumRequest
 from holdfast_airflow.archives import archive_dag, configured_archives, each_place
 from holdfast_airflow.operators.vacuum import VacuumOperator
+from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Deletes the files in the archive **{name}** ({place}) of blocks that were truncated or joined, and what killed backups
@@ -24,35 +24,12 @@ for name, archive in configured_archives().items():
         doc=DOC,
         schedule_key="vacuum",
         description=f"Delete files that the archive {name} does not need",
-        params={
-            "grace": Param(
-                archive.vacuum.grace,
-                type="string",
-                pattern=r"^[0-9]+(\.[0-9]+)? ?(s|min|h|d|w)$",
-                title="Grace",
-                description="How long files stay after they were removed, such as 24h. Whoever restores without locks "
-                "relies on it.",
-            ),
-            "orphans": Param(
-                True,
-                type="boolean",
-                title="Leftovers",
-                description="Also look for what killed backups have left, which lists all data.",
-            ),
-            "dry_run": Param(
-                False,
-                type="boolean",
-                title="Dry run",
-                description="Only say what would be deleted.",
-            ),
-        },
+        params=form_of(VacuumRequest, grace=archive.vacuum.grace),
     ) as dag:
         for end, replica in each_place(archive).items():
             VacuumOperator(
                 task_id=f"vacuum{end}",
                 archive=name,
                 replica=replica,
-                grace=dag.param("grace"),
-                orphans=dag.param("orphans"),
-                only_plan=dag.param("dry_run"),
+                **from_form(dag, VacuumRequest),
             )

@@ -7,7 +7,6 @@ pieces that the run's records say are finished.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ from holdfast.archive.format.model import summary
 from holdfast.common.errors import RefusedError
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.job_process import DECISION_VARIABLE
-from holdfast.replication.log.settings import QUORUM_TIMEOUT_S, QuorumRequest
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.snapshot.preconditions import choice_obstacles, refuse
-from sparkjobs.driver.application import Job, run_application
+from sparkjobs.driver.application import Job, run_request
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, given_snapshot
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.model import Block, Stream
     from holdfast.archive.format.state import State
+    from holdfast.replication.log.settings import QuorumRequest
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.logical.stream import Seen
@@ -121,36 +121,14 @@ def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snap
     return stream.model_copy(update={"position": position, **known._asdict()})
 
 
+def _back_up(job: Job, request: BackupRequest) -> dict[str, Any]:
+    choice, limits = Choice(request.tables, request.exclude), Limits(request.connections, request.bytes_per_second)
+    return back_up(job, request.source, choice, limits, request.wish)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the arguments and run."""
-    parser = argparse.ArgumentParser(prog="backup.py", description="Back up a database (started by holdfast).")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--source", required=True)
-    parser.add_argument("--run", required=True)
-    parser.add_argument("--tables", action="append", default=[])
-    parser.add_argument("--exclude", action="append", default=[])
-    parser.add_argument("--connections", type=int)
-    parser.add_argument("--bandwidth", type=float)
-    parser.add_argument("--kind", choices=("auto", "full", "changes"), default="auto")
-    parser.add_argument("--chosen", action="store_true")
-    parser.add_argument("--moved", action="store_true")
-    parser.add_argument("--restart-stream", choices=("no", "stuck", "now"), default="no")
-    parser.add_argument("--max-retained", type=int)
-    parser.add_argument("--quorum", type=int, default=1)
-    parser.add_argument("--quorum-timeout", type=float, default=QUORUM_TIMEOUT_S)
-    given = parser.parse_args(arguments)
-    return run_application(
-        "backup",
-        archive=given.archive,
-        run=given.run,
-        work=lambda job: back_up(
-            job,
-            given.source,
-            Choice(given.tables, given.exclude),
-            Limits(given.connections, given.bandwidth),
-            QuorumRequest.of(given.quorum, given.quorum_timeout),
-        ),
-    )
+    """Run as an application."""
+    return run_request(BackupRequest, _back_up, arguments)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,8 @@ are written anew.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import uuid
-from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Change
@@ -31,8 +28,9 @@ from holdfast.archive.maintenance.compaction import (
 )
 from holdfast.archive.maintenance.consolidation import bytes_to_consolidate, newest_cut, synthetic_block
 from holdfast.common.errors import RefusedError
+from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast.replication.work.replica_maintenance import opened_to_lead
-from sparkjobs.driver.application import Job, run_application
+from sparkjobs.driver.application import Job, run_request
 from sparkjobs.tasks.merging import Lister, MadeShare, MadeTable, MergedPiece, Merger, TableMaker, cut
 from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.table_records import table_record
@@ -51,19 +49,6 @@ _TASK_BYTES = 64 << 20
 """Of stored files that a task reads: small tables share one."""
 
 
-@dataclass(frozen=True)
-class CompactionRequest:
-    """What is to be compacted.
-
-    :param source: only this one; None: all.
-    :param consolidate: make full snapshots, too.
-    """
-
-    policy: CompactionPolicy = field(default_factory=CompactionPolicy)
-    source: str | None = None
-    consolidate: bool = False
-
-
 def compact(job: Job, wish: CompactionRequest) -> dict[str, Any]:
     """Join what is worth it, consolidate where that is wanted, and return a summary.
 
@@ -77,7 +62,8 @@ def _compact(job: Job, archive: Archive, wish: CompactionRequest) -> dict[str, A
     check_format(archive)
     state = archive.settled()
     sources = source_names(state) if wish.source is None else (only_source(state, wish.source),)
-    groups = plan_compaction(state, wish.policy, job.store.list(IDENTITY_KEY).now, source=wish.source)
+    policy = CompactionPolicy.configured(wish.section)
+    groups = plan_compaction(state, policy, job.store.list(IDENTITY_KEY).now, source=wish.source)
     behind = [source for source in sources if wish.consolidate and newest_cut(state, source)]
     if groups or behind:
         # Before the first commit: a job that hands itself over tells of nothing that it has done.
@@ -236,21 +222,8 @@ def _records(consolidation: Consolidation, made: Mapping[str, tuple[FileRecord, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the arguments and run."""
-    parser = argparse.ArgumentParser(prog="compaction.py", description="Join small blocks (started by holdfast).")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--run", required=True)
-    parser.add_argument("--source")
-    parser.add_argument("--consolidate", action="store_true")
-    parser.add_argument("--min-blocks", type=int, default=CompactionPolicy.min_blocks)
-    parser.add_argument("--small-bytes", type=int, default=CompactionPolicy.small_bytes)
-    parser.add_argument("--target-bytes", type=int, default=CompactionPolicy.target_bytes)
-    parser.add_argument("--min-age", type=float, default=CompactionPolicy.min_age.total_seconds(), help="seconds")
-    given = parser.parse_args(arguments)
-    age = timedelta(seconds=given.min_age)
-    policy = CompactionPolicy(given.min_blocks, given.small_bytes, given.target_bytes, age)
-    wish = CompactionRequest(policy, given.source, given.consolidate)
-    return run_application("compaction", archive=given.archive, run=given.run, work=lambda job: compact(job, wish))
+    """Run as an application."""
+    return run_request(CompactionRequest, compact, arguments)
 
 
 if __name__ == "__main__":

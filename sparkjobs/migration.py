@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.migration import migrate
-from sparkjobs.driver.application import Job, run_application
+from holdfast.operations.requests.migration import MigrationRequest
+from sparkjobs.driver.application import Job, run_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(job: Job, to: int) -> dict[str, Any]:
+def run(job: Job, wish: MigrationRequest) -> dict[str, Any]:
     """Migrate, and return a summary."""
-    return migrate(Archive.open(job.store), to, check=job.check, fence=job.locks.fence)
+    return migrate(Archive.open(job.store), wish.to, check=job.check, fence=job.locks.fence)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the arguments and run."""
-    parser = argparse.ArgumentParser(prog="migration.py", description="Lift an archive (started by holdfast).")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--run", required=True)
-    parser.add_argument("--to", type=int, required=True)
-    given = parser.parse_args(arguments)
-
-    def work(job: Job) -> dict[str, Any]:
-        return run(job, given.to)
-
-    return run_application("migration", archive=given.archive, run=given.run, work=work, has_tasks=False)
+    """Run as an application."""
+    return run_request(MigrationRequest, run, arguments, has_tasks=False)
 
 
 if __name__ == "__main__":

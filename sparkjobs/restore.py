@@ -6,23 +6,22 @@ restored before row counts and content hashes of every table, computed by the ta
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.model import iso
 from holdfast.archive.history.restore_points import only_source
 from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.lsn import show_position
-from holdfast.config.archives_model import Consistency
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
-from holdfast.point_in_time.schema_choice import Schema, resolve
+from holdfast.point_in_time.schema_choice import resolve
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.sources.postgresql.catalog.large_objects import check_comparable
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
@@ -54,7 +53,7 @@ from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, 
 from holdfast.sources.postgresql.restore.rights.unchanged import check_unchanged
 from holdfast.sources.postgresql.restore.rows import load, staging_tables
 from holdfast.sources.postgresql.snapshot.preconditions import named
-from sparkjobs.driver.application import Job, database_address, run_application
+from sparkjobs.driver.application import Job, database_address, run_request
 from sparkjobs.driver.loading import Loading, files_of
 from sparkjobs.unlocked import still_there
 
@@ -81,56 +80,6 @@ _TAKEN_BACK = "what is handed over is what it was"
 
 _TOLD = 20
 """How many things that are not restored are told before the work begins; all are in the summary."""
-
-
-@dataclass(frozen=True)
-class RestoreRequest:
-    """What is to be restored.
-
-    :param at: `latest`, a time or `commit:N`.
-    :param tables: globs; none means everything.
-    :param dry_run: only plan.
-    :param create_roles: make those that the target lacks; else they must be there.
-    :param harmless_roles: none of those that are made may do more than any owner of tables: for drills.
-    :param keep_tablespaces: create everything in the tablespace it was in; else in the database's own.
-    :param unlocked: no lock keeps a vacuum from deleting what is read.
-    :param consistency: what of the archive counts.
-    :param schema: which one, where it was changed between two backups, and it is not known when.
-    :param strict: end where rows break a condition, or something that follows them does not come back as it was.
-    :param trust_source: where a superuser restores, code of the source may have that one's rights.
-    """
-
-    source: str | None
-    at: str
-    tables: tuple[str, ...] = ()
-    maps: Maps = field(default_factory=Maps)
-    dry_run: bool = False
-    create_roles: bool = False
-    harmless_roles: bool = False
-    keep_tablespaces: bool = False
-    unlocked: bool = False
-    consistency: Consistency = "eventual"
-    schema: Schema = "auto"
-    strict: bool = False
-    trust_source: bool = False
-
-    @property
-    def is_beside(self) -> bool:
-        """Say whether other things may be in the target."""
-        return bool(self.tables or self.maps)
-
-    def claim(self, archive: str, moment: Moment, run: str) -> progress.TargetClaim:
-        """Return what a run notes of it in the target.
-
-        :param archive: its id.
-        """
-        maps = [f"{ident(old)}={ident(new)}" for old, new in self.maps.schemas.items()]
-        maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in self.maps.tables.items()]
-        tables, maps = sorted(set(self.tables)), sorted(maps)
-        position = "" if moment.is_snapshot else show_position(moment.position)
-        return progress.TargetClaim(
-            archive, moment.full.block.id, tuple(tables), tuple(maps), moment.commit, run, position
-        )
 
 
 class Restoring:
@@ -199,17 +148,17 @@ class Restoring:
         entries = read_entries(dump, server_version=self._session.info.server_version)
         wish = self._wish
         try:
-            plan = make_plan(self._catalog, entries, found, globs=wish.tables, maps=wish.maps, stored=stored)
+            plan = make_plan(self._catalog, entries, found, globs=wish.tables, maps=Maps.parse(wish.map), stored=stored)
         except UsageError as error:
             raise self._moment.explained(error) from error
         others = self._of_other_moments()
         given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._older())
         given_up |= as_partitions(plan.entries, others)
         plan = replace(plan, borrowed=plan.borrowed | given_up, is_strict=self._wish.strict)
-        if self._wish.harmless_roles:
+        if self._wish.has_harmless_roles:
             plan = without_superusers(plan)
-        plan = plan if self._wish.keep_tablespaces else without_tablespaces(plan)
-        if self._is_superuser() and not (self._wish.harmless_roles or self._wish.trust_source):
+        plan = plan if self._wish.tablespaces == "keep" else without_tablespaces(plan)
+        if self._is_superuser() and not (self._wish.has_harmless_roles or self._wish.trust_source):
             check_namesakes(self._session, plan, self._catalog.role_details)
             plan = replace(plan, is_loaded_apart=True)
         return within_rights(self._session, plan, strict=self._wish.strict)
@@ -219,7 +168,7 @@ class Restoring:
 
     def loaded_by(self) -> str:
         """Return, in words, with whose rights code of the source runs that is called while rows come in."""
-        if self.plan.is_loaded_apart or self._wish.harmless_roles:
+        if self.plan.is_loaded_apart or self._wish.has_harmless_roles:
             return "a log-in of the restore's own, which is no superuser"
         return f"{self._session.info.user}, a superuser" if self._is_superuser() else self._session.info.user
 
@@ -244,9 +193,9 @@ class Restoring:
             self._address,
             plan.roles,
             details,
-            create=self._wish.create_roles,
-            harmless=self._wish.harmless_roles,
-            owners=owners_of(plan) if self._wish.create_roles else (),
+            create=self._wish.creates_roles,
+            harmless=self._wish.has_harmless_roles,
+            owners=owners_of(plan) if self._wish.creates_roles else (),
         )
         check_tablespaces(self._session, self._address, used_by(plan.entries))
         if plan.large_objects:
@@ -385,7 +334,7 @@ class Restoring:
 
     def _with_role(self, login: Address | None) -> tuple[RestorePlan, LoadingRole | None, Address | None]:
         """Return the plan by which things are created, with what a log-in has meanwhile and who loads."""
-        if self._wish.harmless_roles:
+        if self._wish.has_harmless_roles:
             loader = make_loader(self._session, self._address, [LEDGER])
             return replace(self.plan, login=loader.user), None, loader
         if login is None:
@@ -502,10 +451,10 @@ def _loaded(files: Sequence[tuple[Table, FileRecord]], left: progress.Unfinished
 def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
     """Restore and return what was restored, or would be."""
     started = time.monotonic()
-    opened = open_to_read(job.store, wish.consistency)
+    opened = open_to_read(job.store, wish.consistency or "eventual")
     name = only_source(opened.state, wish.source)
-    moment = resolve(opened.state, job.store, name, wish.at, wish.schema)
-    reading = still_there(job, moment) if wish.unlocked else nullcontext()
+    moment = resolve(opened.state, job.store, name, wish.at, wish.schema_choice)
+    reading = still_there(job, moment) if wish.no_lock else nullcontext()
     with reading:
         summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
     if wish.dry_run:
@@ -516,7 +465,7 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
 def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> dict[str, Any]:
     address = without_event_triggers(database_address("target"))
     with load.hold_target(address) as session:
-        claim = wish.claim(archive, moment, job.run)
+        claim = _claim(wish, archive, moment, job.run)
         restoring = Restoring(job, address, session, claim, moment, wish)
         summary = {**_summary(moment), "resumed": restoring.resumed()}
         if wish.dry_run:
@@ -539,6 +488,19 @@ def _size(plan: RestorePlan) -> dict[str, int]:
         "rows": sum(table.rows for table in loaded),
         "bytes": sum(table.size for table in loaded),
     }
+
+
+def _claim(wish: RestoreRequest, archive: str, moment: Moment, run: str) -> progress.TargetClaim:
+    """Return the note of a run in its target: the tables and names that it restores, and the moment.
+
+    :param archive: its id.
+    """
+    names = Maps.parse(wish.map)
+    maps = [f"{ident(old)}={ident(new)}" for old, new in names.schemas.items()]
+    maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in names.tables.items()]
+    tables, maps = sorted(set(wish.tables)), sorted(maps)
+    position = "" if moment.is_snapshot else show_position(moment.position)
+    return progress.TargetClaim(archive, moment.full.block.id, tuple(tables), tuple(maps), moment.commit, run, position)
 
 
 def _summary(moment: Moment) -> dict[str, Any]:
@@ -573,43 +535,8 @@ def _stored(moment: Moment) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the arguments and run."""
-    parser = argparse.ArgumentParser(prog="restore.py", description="Restore a database (started by holdfast).")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--run", required=True)
-    parser.add_argument("--source")
-    parser.add_argument("--at", default="latest")
-    parser.add_argument("--tables", action="append", default=[])
-    parser.add_argument("--map", action="append", default=[])
-    parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--roles", choices=("check", "create", "harmless"), default="check")
-    parser.add_argument("--tablespaces", choices=("drop", "keep"), default="drop")
-    parser.add_argument("--no-lock", action="store_true")
-    parser.add_argument("--consistency", choices=get_args(Consistency), default="eventual")
-    parser.add_argument("--schema", choices=get_args(Schema), default="auto")
-    parser.add_argument("--strict", action="store_true")
-    parser.add_argument("--trust-source", action="store_true")
-    given = parser.parse_args(arguments)
-
-    def work(job: Job) -> dict[str, Any]:
-        wish = RestoreRequest(
-            given.source,
-            given.at,
-            tuple(given.tables),
-            Maps.parse(given.map),
-            given.dry_run,
-            create_roles=given.roles != "check",
-            harmless_roles=given.roles == "harmless",
-            keep_tablespaces=given.tablespaces == "keep",
-            unlocked=given.no_lock,
-            consistency=given.consistency,
-            schema=given.schema,
-            strict=given.strict,
-            trust_source=given.trust_source,
-        )
-        return restore(job, wish)
-
-    return run_application("restore", archive=given.archive, run=given.run, work=work, unlocked=given.no_lock)
+    """Run as an application."""
+    return run_request(RestoreRequest, restore, arguments)
 
 
 if __name__ == "__main__":

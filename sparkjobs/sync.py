@@ -6,19 +6,19 @@ that was killed has committed some; of the one it was at, the next sync fetches 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.files.transfer import replace_file
 from holdfast.common.errors import DamagedError, ReportedError, exit_code_of, sentence
+from holdfast.operations.requests.sync import SyncRequest
 from holdfast.replication.log.errors import MissingFilesError
 from holdfast.replication.log.store import opened
 from holdfast.replication.work.fetch_files import fetch, send
 from holdfast.replication.work.replica import ReplicatedArchive
 from locking.store import StoreError
-from sparkjobs.driver.application import Job, run_application
+from sparkjobs.driver.application import Job, run_request
 from sparkjobs.tasks.packing import pack
 
 if TYPE_CHECKING:
@@ -94,12 +94,8 @@ def sync(job: Job) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the arguments and run."""
-    parser = argparse.ArgumentParser(prog="sync.py", description="Sync a replica (started by holdfast).")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--run", required=True)
-    given = parser.parse_args(arguments)
-    return run_application("sync", archive=given.archive, run=given.run, work=sync)
+    """Run as an application."""
+    return run_request(SyncRequest, lambda job, request: sync(job), arguments)
 
 
 if __name__ == "__main__":

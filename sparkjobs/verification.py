@@ -6,7 +6,6 @@ it may, is gone on with by the next one.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,9 @@ from holdfast.archive import Archive
 from holdfast.archive.files.file_index import content_problem
 from holdfast.archive.locks import HistoryReader
 from holdfast.archive.maintenance.verify import Scope, verify_and_remember
-from holdfast.config.archives_model import parse_budget, parse_span
+from holdfast.operations.requests.verification import VerificationRequest
 from locking import Owner
-from sparkjobs.driver.application import Job, run_application
+from sparkjobs.driver.application import Job, run_request
 from sparkjobs.tasks.packing import pack
 
 if TYPE_CHECKING:
@@ -79,18 +78,13 @@ def verify(job: Job, scope: Scope) -> dict[str, Any]:
     return found.describe()
 
 
+def _verify(job: Job, request: VerificationRequest) -> dict[str, Any]:
+    return verify(job, Scope(deep=request.deep, new=request.new, **request.bounds))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the arguments and run."""
-    parser = argparse.ArgumentParser(prog="verification.py", description="Verify an archive (started by holdfast).")
-    parser.add_argument("--archive", required=True)
-    parser.add_argument("--run", required=True)
-    parser.add_argument("--deep", action="store_true")
-    parser.add_argument("--new", action="store_true")
-    parser.add_argument("--budget", type=parse_budget)
-    parser.add_argument("--within", type=parse_span)
-    given = parser.parse_args(arguments)
-    scope = Scope(deep=given.deep, new=given.new, budget=given.budget, within=given.within)
-    return run_application("verification", archive=given.archive, run=given.run, work=lambda job: verify(job, scope))
+    """Run as an application."""
+    return run_request(VerificationRequest, _verify, arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +16,9 @@ from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.request_options import takes
 from holdfast.common.errors import RefusedError
+from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast.replication.work.replica_maintenance import state_to_plan
 
 if TYPE_CHECKING:
@@ -26,32 +27,25 @@ if TYPE_CHECKING:
     from holdfast.archive.maintenance.compaction import Group
 
 
+@takes(CompactionRequest)
 def compact(
     url: Url,
-    source: Annotated[str | None, typer.Option(help="Only backups of this source.")] = None,
-    consolidate: Annotated[
-        bool, typer.Option("--consolidate", help="Make a full snapshot of the newest one and the changes since, too.")
-    ] = False,
-    min_blocks: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Join so many neighbouring small blocks at least.")
-    ] = None,
+    request: CompactionRequest,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be joined, and change nothing.")] = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Join small blocks of changes into few: every restore point stays what it is."""
     output = Output(as_json=as_json)
-    policy = CompactionPolicy.configured(places.compaction(url))
-    policy = replace(policy, min_blocks=min_blocks) if min_blocks else policy
+    request = request.configured(places.compaction(url))
+    policy = CompactionPolicy.configured(request.section)
     archive = Archive.open(places.archive_store(url))
     check_format(archive)
-    named = only_source(archive.state, source) if source else None
+    request = request.with_values(source=only_source(archive.state, request.source) if request.source else None)
     if dry_run:
-        value = _planned(archive, policy, named, consolidate=consolidate)
+        value = _planned(archive, policy, request.source, consolidate=request.consolidate)
     else:
-        arguments = [*policy.arguments(), *(["--source", named] if named else [])]
-        arguments += ["--consolidate"] if consolidate else []
-        value = run_job("compaction", archive.store, arguments, wait=wait, output=output)
+        value = run_job(archive.store, request, wait=wait, output=output)
     output.result(value, lambda console: _show(console, value))
 
 

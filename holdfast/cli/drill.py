@@ -15,6 +15,7 @@ from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import parse_span
 from holdfast.drill import Drill, drills_of, new_run
+from holdfast.operations.requests.restore import RestoreRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +81,9 @@ def drill(
     work.asserted = [*places.assertions(url, work.name), *(asserted or ()), *map(_read, files or ())]
 
     def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
-        return run_job("restore", store, arguments, address=address, role="target", wait=wait, output=output)
+        return run_job(
+            store, RestoreRequest.from_arguments(arguments), address=address, role="target", wait=wait, output=output
+        )
 
     run = new_run(work.name)
     value = {"run": run, **work.run(run, restore)}

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.maintenance.migration import migrate as lift
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
+from holdfast.cli.shared.request_options import takes
+from holdfast.operations.requests.migration import MigrationRequest
 from locking import Owner
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def migrate(
-    url: Url,
-    to: Annotated[int, typer.Option(metavar="N", help="The format to lift it to.")],
-    wait: Wait = 0,
-    as_json: Json = False,
-) -> None:
+@takes(MigrationRequest)
+def migrate(url: Url, request: MigrationRequest, wait: Wait = 0, as_json: Json = False) -> None:
     """Lift an archive to a newer format; its restore points stay what they are.
 
     Older releases that do not know the format refuse the archive from then on: upgrade all that use it first.
@@ -30,8 +26,10 @@ def migrate(
     output = Output(as_json=as_json)
     store = places.archive_store(url)
     Archive.open(store)  # nothing is written, not even a lock, where there is no archive
-    with locks.acquire(store, "migration", owner=Owner(), purpose=f"migration to format {to}", wait=wait) as held:
-        value = lift(Archive.open(store), to, check=held.check, fence=held.fence)
+    with locks.acquire(
+        store, "migration", owner=Owner(), purpose=f"migration to format {request.to}", wait=wait
+    ) as held:
+        value = lift(Archive.open(store), request.to, check=held.check, fence=held.fence)
     output.result(value, lambda console: _show(console, value))
 
 

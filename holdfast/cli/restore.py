@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +11,11 @@ from holdfast.archive.format.model import iso
 from holdfast.archive.history import restore_points
 from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job
-from holdfast.cli.shared.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.options import Json, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, human_size
 from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
+from holdfast.cli.shared.request_options import takes
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time import schema_choice
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.snapshot.preconditions import named
@@ -25,51 +27,14 @@ _SHOWN_LINES = 10
 """Of a statement."""
 
 
+@takes(RestoreRequest)
 def restore(
     url: Url,
     to: Annotated[str, typer.Option(help="The database to restore into: an address, or a name in archives.yaml.")],
+    request: RestoreRequest,
     source: Annotated[
-        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
+        str | None, typer.Option(help="The source to restore; needed where the archive holds several.")
     ] = None,
-    at: Annotated[
-        str,
-        typer.Option(help="latest, a time with its zone (2026-03-01T12:00:00Z), a mark, commit:N, or lsn:X/Y."),
-    ] = "latest",
-    tables: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="GLOB",
-            help="Only these tables (schema.table) and what belongs to them; then the database need not be empty.",
-        ),
-    ] = None,
-    mapped: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map", metavar="OLD=NEW", help="Another name: public=restored, or public.orders=archive.orders."
-        ),
-    ] = None,
-    roles: Annotated[
-        Literal["check", "create"],
-        typer.Option(help="Roles that own or may use something: must be there, or are made without passwords."),
-    ] = "check",
-    tablespaces: Annotated[
-        Literal["drop", "keep"],
-        typer.Option(help="Put everything into the database's own tablespace, or where it was."),
-    ] = "drop",
-    schema: SchemaTaken = "auto",
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Fail where anything that follows the rows would be left out and named."),
-    ] = False,
-    trust_source: Annotated[
-        bool,
-        typer.Option("--trust-source", help="Let code of the source run with the rights of a superuser who restores."),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and change nothing.")] = False,
-    no_lock: Annotated[
-        bool,
-        typer.Option("--no-lock", help="Write nothing to the archive, not even a lock: for who may only read it."),
-    ] = False,
     consistency: Consistent = None,
     store: Store = None,
     wait: Wait = 0,
@@ -77,37 +42,33 @@ def restore(
 ) -> None:
     """Restore a database, or tables of it, and prove them equal to the archive."""
     output = Output(as_json=as_json)
-    Maps.parse(mapped or ())
+    Maps.parse(request.map)
     opened = open_archive(url, consistency, store)
     moment = schema_choice.resolve(
-        opened.state, opened.store, restore_points.only_source(opened.state, source), at, schema
+        opened.state,
+        opened.store,
+        restore_points.only_source(opened.state, source),
+        request.at,
+        request.schema_choice,
     )
     output.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}")
     for left_out in moment.schema.block.not_included:
         output.say(f"not included: {left_out}")
-    arguments = ["--at", at, *(["--source", source] if source else [])]
-    arguments += ["--roles", roles] if roles != "check" else []
-    arguments += ["--tablespaces", tablespaces] if tablespaces != "drop" else []
-    arguments += ["--schema", schema] if schema != "auto" else []
-    arguments += ["--strict"] if strict else []
-    arguments += ["--trust-source"] if trust_source else []
-    arguments += ["--consistency", opened.consistency] if opened.consistency != "eventual" else []
-    for glob in tables or ():
-        arguments += ["--tables", glob]
-    for each in mapped or ():
-        arguments += ["--map", each]
     value = run_job(
-        "restore",
         opened.store,
-        [*arguments, *(["--dry-run"] if dry_run else []), *(["--no-lock"] if no_lock else [])],
+        request.with_values(
+            source=source, consistency=None if opened.consistency == "eventual" else opened.consistency
+        ),
         address=places.target(url, to),
         role="target",
         wait=wait,
         output=output,
-        unlocked=no_lock,
+        unlocked=request.no_lock,
     )
     say_read_from(output, value["read_from"])
-    output.result(value, lambda console: show_plan(console, value) if dry_run else _show_restored(console, value))
+    output.result(
+        value, lambda console: show_plan(console, value) if request.dry_run else _show_restored(console, value)
+    )
 
 
 def _show_restored(console: Console, value: dict[str, Any]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.archive import IDENTITY_KEY
@@ -15,6 +13,8 @@ from holdfast.archive.maintenance.truncation import truncate as truncate_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, human_size, show_rows
+from holdfast.cli.shared.request_options import takes
+from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast.replication.work.replica_maintenance import opened_to_lead, state_to_plan
 from locking import Owner
 
@@ -26,34 +26,17 @@ if TYPE_CHECKING:
     from holdfast.archive.maintenance.truncation import PointPlan, TruncationPlan
 
 
-def truncate(
-    url: Url,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RULE",
-            help="What stays: last=2, hourly=48, daily=14, weekly=8, monthly=12, yearly=5, within=7d; what any of "
-            "them keeps does. Default: those of archives.yaml.",
-        ),
-    ] = None,
-    source: Annotated[str | None, typer.Option(help="Only this one's backups; default: those of all.")] = None,
-    min_chains: Annotated[
-        int, typer.Option(metavar="N", min=1, help="So many of the newest full backups always stay, with what follows.")
-    ] = 1,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would stay, why, and what would go; and change nothing.")
-    ] = False,
-    wait: Wait = 0,
-    as_json: Json = False,
-) -> None:
+@takes(TruncationRequest)
+def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json = False) -> None:
     """Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later."""
     output = Output(as_json=as_json)
-    rules = parse_rules(keep or places.keep_rules(url))
+    rules = parse_rules(request.keep or places.keep_rules(url))
     store = places.archive_store(url)
     archive = Archive.open(store)
-    if dry_run:
+    chosen: dict[str, Any] = {"source": request.source, "min_chains": request.min_chains}
+    if request.dry_run:
         now = store.list(IDENTITY_KEY).now
-        plan = plan_truncation(state_to_plan(archive), rules, now, source=source, min_chains=min_chains)
+        plan = plan_truncation(state_to_plan(archive), rules, now, **chosen)
         value = {"dry_run": True, "keep": str(rules), **plan.details()}
         output.result(value, lambda console: _show_plan(console, plan, str(rules)))
         return
@@ -61,9 +44,7 @@ def truncate(
         locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held,
         opened_to_lead(store, check=held.check) as leading,
     ):
-        done = truncate_archive(
-            leading, rules, check=held.check, fence=held.fence, source=source, min_chains=min_chains
-        )
+        done = truncate_archive(leading, rules, check=held.check, fence=held.fence, **chosen)
     output.result({"keep": str(rules), **done}, lambda console: _show_done(console, done))
 
 

@@ -12,7 +12,8 @@ from holdfast.archive.maintenance.vacuum import vacuum as vacuum_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, human_size
-from holdfast.config.archives_model import parse_span
+from holdfast.cli.shared.request_options import takes
+from holdfast.operations.requests.vacuum import VacuumRequest
 from holdfast.replication.work.replica_maintenance import vacuum_permit
 from locking import Owner
 
@@ -30,27 +31,19 @@ _FAILED = 1
 _BUSY = 3
 
 
+@takes(VacuumRequest)
 def vacuum(
     url: Url,
-    grace: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPAN", help="How long files stay after they were removed: 24h, 90 min, 7d. As in archives.yaml."
-        ),
-    ] = None,
-    no_orphans: Annotated[
-        bool, typer.Option("--no-orphans", help="Only files of removed blocks: do not list all data.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    request: VacuumRequest,
     wait: Annotated[float, typer.Option(help="Seconds to wait for locks, and for readers.", min=0)] = WAIT_S,
     as_json: Json = False,
 ) -> None:
     """Delete files that nothing needs: those of removed blocks, and what killed backups have left."""
     output = Output(as_json=as_json)
-    span = parse_span(grace or places.grace(url))
+    request = request.filled(grace=places.grace(url))
     store = places.archive_store(url)
     Archive.open(store)  # nothing is written, not even a lock, where there is no archive
-    done = _vacuum(store, span, orphans=not no_orphans, dry_run=dry_run, wait=wait)
+    done = _vacuum(store, request.span, orphans=request.orphans, dry_run=request.dry_run, wait=wait)
     value = done.describe()
     output.result(value, lambda console: _show(console, value))
     for said in (done.trouble, *done.busy):

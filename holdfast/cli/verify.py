@@ -16,8 +16,9 @@ from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.request_options import takes
 from holdfast.common.errors import UsageError
-from holdfast.config.archives_model import parse_budget, parse_span
+from holdfast.operations.requests.verification import VerificationRequest
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -31,26 +32,10 @@ if TYPE_CHECKING:
 _SHOW_S: Final = 5.0
 
 
+@takes(VerificationRequest)
 def verify(
     url: Url,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Read every file: checksums, Parquet pages, row counts.")
-    ] = False,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE|SPAN",
-            help="With --deep: read so much at most (100GB, 2h), those first that were not read for longest; the next "
-            "run goes on from there.",
-        ),
-    ] = None,
-    within: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="With --deep: read what is needed to read all in this time (30d)."),
-    ] = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="Without --deep: only what was added since the last verification.")
-    ] = False,
+    request: VerificationRequest,
     repair_from: Annotated[
         str | None,
         typer.Option(metavar="COPY", help="Put files that are damaged or missing back from this copy of the archive."),
@@ -61,23 +46,14 @@ def verify(
 ) -> None:
     """Check that everything the commits name is there and is what was written."""
     output = Output(as_json=as_json)
-    if (budget or within or spark) and not deep:
+    if (request.budget or request.within or spark) and not request.deep:
         raise UsageError("--budget, --within and --spark are for reading files: add --deep")
-    scope = Scope(
-        deep=deep,
-        new=new,
-        budget=parse_budget(budget) if budget else None,
-        within=parse_span(within) if within else None,
-    )
+    scope = Scope(deep=request.deep, new=request.new, **request.bounds)
     store = places.archive_store(url)
     copy = places.archive_store(repair_from, default_key=store.key) if repair_from else None
     if copy is not None:
         check_copy(_opened(store), Archive.open(copy))
-    value = (
-        run_job("verification", store, scope.arguments(), wait=wait, output=output)
-        if spark
-        else _verify_here(store, scope, wait, output)
-    )
+    value = run_job(store, request, wait=wait, output=output) if spark else _verify_here(store, scope, wait, output)
     if copy is not None and value["damage"]:
         value |= _repair(store, copy, value["costs"], wait)
     output.result(value, lambda console: _show(console, value))

@@ -6,8 +6,6 @@ here; what the server says of it must fit, else no changes can be joined, and a 
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
@@ -17,7 +15,6 @@ from holdfast.archive.format.model import Born, Document, Stream
 from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
-from holdfast.replication.log.settings import QUORUM_TIMEOUT_S, QuorumRequest
 from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.model import SourceRecord
     from holdfast.archive.format.state import State
-    from holdfast.config.archives_model import Restart
+    from holdfast.operations.requests.backup import BackupRequest, Kind
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.logical.stream_state import StreamState
@@ -48,61 +45,8 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-Kind = Literal["auto", "full", "changes"]
-
 MAX_RETAINED_BYTES = 10 << 30
 """Of the log that a slot may hold back before there is a warning."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which backup was asked for.
-
-    :param source: its name in the archive.
-    :param kind: `changes` begins to follow a source that is not followed yet; `auto` goes on where one is.
-    :param tables, exclude: globs of the tables to back up.
-    :param chosen: of this backup alone; what is followed stays what it is.
-    :param max_retained: bytes of log that the slot may hold back before there is a warning; None: the default.
-    :param quorum: so many replicas are to hold the backup before it counts; 1: the one it is made through.
-    :param quorum_timeout: seconds that they have for it.
-    :param moved: the source's address names the same database elsewhere than at the backup before.
-    :param restart_stream: "now" begins a new stream, "stuck" does where no backup of changes can get on.
-    :param stuck: why none could, where a new stream is begun for that.
-    """
-
-    source: str
-    kind: Kind = "auto"
-    tables: Sequence[str] = ()
-    exclude: Sequence[str] = ()
-    chosen: bool = False
-    max_retained: int | None = None
-    quorum: int = 1
-    quorum_timeout: float = QUORUM_TIMEOUT_S
-    moved: bool = False
-    restart_stream: Restart = "no"
-    stuck: str = ""
-
-    @classmethod
-    def of(cls, arguments: Sequence[str]) -> Wanted:
-        """Return what the arguments of the backup's application ask for."""
-        parser = argparse.ArgumentParser(add_help=False)
-        parser.add_argument("--source", required=True)
-        parser.add_argument("--kind", default="auto")
-        parser.add_argument("--tables", action="append", default=[])
-        parser.add_argument("--exclude", action="append", default=[])
-        parser.add_argument("--chosen", action="store_true")
-        parser.add_argument("--max-retained", type=int)
-        parser.add_argument("--quorum", type=int, default=1)
-        parser.add_argument("--quorum-timeout", type=float, default=QUORUM_TIMEOUT_S)
-        parser.add_argument("--moved", action="store_true")
-        parser.add_argument("--restart-stream", default="no")
-        given, _ = parser.parse_known_args(arguments)
-        return cls(**vars(given))
-
-    @property
-    def wish(self) -> QuorumRequest | None:
-        """Return the quorum that it needs; None for none."""
-        return QuorumRequest.of(self.quorum, self.quorum_timeout)
 
 
 class Postponed(Document):
@@ -167,7 +111,7 @@ def newest_with_stream(state: State, source: str) -> Placed | None:
     return max(reversed(found), key=lambda placed: placed.number, default=None)
 
 
-def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[str], None]) -> Decision:
+def decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Callable[[str], None]) -> Decision:
     """Decide what to do, and make the source ready for it: publication and slot.
 
     :param say: is told what people should know.
@@ -181,7 +125,7 @@ def decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[
 
 
 def _decide(
-    archive: Archive, address: Address, session: Connection, wanted: Wanted, say: Callable[[str], None]
+    archive: Archive, address: Address, session: Connection, wanted: BackupRequest, say: Callable[[str], None]
 ) -> Decision:
     known = newest_with_stream(archive.state, wanted.source)
     database_oid, moved = _check_database(archive.state, address, session, wanted)
@@ -204,7 +148,7 @@ def _decide(
             return Decision(kind=_KINDS[wanted.kind], stream=stream, database_oid=database_oid)
         gap = why_given_up(archive, wanted.source, known.commit) or gap
         say(f"no changes can be joined to what is here: {gap}")
-        if wanted.kind == "full" and wanted.restart_stream == "no":
+        if wanted.kind == "full" and wanted.restart == "no":
             return Decision(gap=gap)
     say("a full backup begins to follow the source's changes")
     try:
@@ -214,7 +158,9 @@ def _decide(
     return Decision(stream=describe_stream(state, opened=True), gap=gap)
 
 
-def _check_database(state: State, address: Address, session: Connection, wanted: Wanted) -> tuple[int | None, str]:
+def _check_database(
+    state: State, address: Address, session: Connection, wanted: BackupRequest
+) -> tuple[int | None, str]:
     """Make sure that the address names the database of the backups that are here, or that somebody says so.
 
     Returns the database's oid, and what tells it from before where it is the same one elsewhere; of a first backup
@@ -243,8 +189,8 @@ def _why_other(record: SourceRecord, system: str, oid: int, name: str) -> str:
     return f"its oid is {oid}, and theirs is {record.database_oid}" if record.database_oid != oid else ""
 
 
-def _why_restart(wanted: Wanted) -> str:
-    if wanted.restart_stream != "now":
+def _why_restart(wanted: BackupRequest) -> str:
+    if wanted.restart != "now":
         return ""
     return f"a new stream was begun: {wanted.stuck or 'somebody asked for it (--restart-stream)'}"
 
@@ -291,13 +237,18 @@ _KINDS: Mapping[Kind, Literal["snapshot", "changes"]] = {"auto": "changes", "cha
 
 
 def _kept(
-    session: Connection, name: str, known: Placed, tables: Sequence[Table], wanted: Wanted, say: Callable[[str], None]
+    session: Connection,
+    name: str,
+    known: Placed,
+    tables: Sequence[Table],
+    wanted: BackupRequest,
+    say: Callable[[str], None],
 ) -> Stream:
     """Make a stream follow the tables that are wanted, as far as that can be done now."""
     state = look(session, name)
     if state is None or known.block.stream is None:
         raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
-    if warning := retention_warning(state, wanted.max_retained or MAX_RETAINED_BYTES):
+    if warning := retention_warning(state, wanted.max_retained_bytes or MAX_RETAINED_BYTES):
         say(warning)
     if not wanted.chosen:
         try:

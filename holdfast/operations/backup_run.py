@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -28,7 +28,7 @@ from holdfast.common.errors import (
     sentence,
 )
 from holdfast.common.lsn import parse_position
-from holdfast.operations.backup_decision import Postponed, Wanted, decide, newest_with_stream
+from holdfast.operations.backup_decision import Postponed, decide, newest_with_stream
 from holdfast.operations.executor_choice import choose_executor, run_chosen
 from holdfast.operations.job_process import DECISION_VARIABLE, SNAPSHOT_VARIABLE
 from holdfast.replication.work.replica_backup import await_quorum, source_taken
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.runs import RunRecord
     from holdfast.operations.backup_decision import Decision
     from holdfast.operations.executor_choice import Executor
+    from holdfast.operations.requests.backup import BackupRequest
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
@@ -57,14 +58,10 @@ RETURN_S = 60.0
 _SHOWN = 200
 
 
-def takes_snapshot(archive: Archive, arguments: Sequence[str]) -> bool:
-    """Say whether a backup begins with a snapshot, whatever the source says: then it is Spark's.
-
-    :param arguments: of the job's application.
-    """
-    wanted = Wanted.of(arguments)
+def takes_snapshot(archive: Archive, wanted: BackupRequest) -> bool:
+    """Say whether a backup begins with a snapshot, whatever the source says: then it is Spark's."""
     known = newest_with_stream(archive.state, wanted.source)
-    return wanted.kind == "full" or wanted.restart_stream == "now" or known is None
+    return wanted.kind == "full" or wanted.restart == "now" or known is None
 
 
 def run_to_the_end(
@@ -72,7 +69,7 @@ def run_to_the_end(
     run: str,
     address: Address,
     *,
-    arguments: Sequence[str],
+    wanted: BackupRequest,
     attempt: Callable[[Mapping[str, str]], str],
     say: Callable[[str], None] = lambda words: None,
     note: Callable[[str], None] = lambda words: None,
@@ -86,7 +83,6 @@ def run_to_the_end(
     cannot be, the changes are backed up alone, and the tables wait.
 
     :param address: of the source.
-    :param arguments: of the job's application.
     :param attempt: runs the job once, with these environment variables, until none of its processes is left;
         returns the sentence that its driver ended with, if there is one; raises `SparkNeededError` where it hands
         itself over to Spark.
@@ -99,7 +95,6 @@ def run_to_the_end(
         up through another replica.
     :raises ReportedError: changes were backed up, and tables wait that are to begin anew.
     """
-    wanted = Wanted.of(arguments)
     with ExitStack() as taken:
         with _failure_told(store, run):
             turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, say=say)
@@ -107,9 +102,9 @@ def run_to_the_end(
             decision = _decide(store, address, wanted, say)
         jobs = _Jobs(store, run, address, attempt, say, note, executor)
         _run_jobs(jobs, decision, settle)
-        if wanted.restart_stream == "stuck" and (stuck := jobs.stuck):
+        if wanted.restart == "stuck" and (stuck := jobs.stuck):
             with _failure_told(store, run):
-                again = replace(wanted, restart_stream="now", stuck=stuck)
+                again = wanted.with_values(restart_stream="now", stuck=stuck)
                 decision = _decide(store, address, again, say)
             jobs.snapshot(decision)
 
@@ -319,7 +314,7 @@ def _failure_told(store: ObjectStore, run: str) -> Iterator[None]:
         raise
 
 
-def _decide(store: ObjectStore, address: Address, wanted: Wanted, say: Callable[[str], None]) -> Decision:
+def _decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Callable[[str], None]) -> Decision:
     try:
         return decide(store, address, wanted, say)
     except psycopg.Error as error:

@@ -7,13 +7,14 @@ commit, never by how it ended.
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.locks import AttachedLocks, attach
@@ -28,6 +29,7 @@ from holdfast.operations.job_process import (
     URL_VARIABLES,
     process_start,
 )
+from holdfast.operations.requests.base import Request
 from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.outages import explained
@@ -48,6 +50,9 @@ _WATCH_S = 1.0
 _SHOW_S = 15.0
 _ABORT_SIGNAL = signal.SIGUSR1
 _CHECK_LOCKS_EVERY = 20
+
+
+_Request = TypeVar("_Request", bound=Request)
 
 
 class Job:
@@ -264,6 +269,41 @@ def run_application(
         print(f"holdfast {operation}: {sentence(error)}", file=sys.stderr)  # noqa: T201
         return code
     return 0
+
+
+def run_request(
+    request_type: type[_Request],
+    work: Callable[[Job, _Request], dict[str, Any]],
+    arguments: Sequence[str] | None,
+    *,
+    has_tasks: bool = True,
+) -> int:
+    """Run an application by the arguments that it was started with, and return its exit code.
+
+    :param work: is given the request that they make.
+    :param arguments: None for those of the process.
+    :param has_tasks: the driver does not do all by itself.
+    """
+    operation = request_type.operation
+    parser = argparse.ArgumentParser(prog=f"{operation}.py", description=f"A {operation} (started by holdfast).")
+    parser.add_argument("--archive", required=True)
+    parser.add_argument("--run", required=True)
+    request_type.add_to(parser)
+    given = vars(parser.parse_args(arguments))
+    archive, run = given.pop("archive"), given.pop("run")
+    try:
+        request = request_type.given(**given)
+    except UsageError as error:
+        print(f"holdfast {operation}: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        return exit_code_of(error)
+    return run_application(
+        operation,
+        archive=archive,
+        run=run,
+        work=lambda job: work(job, request),
+        unlocked=bool(given.get("no_lock")),
+        has_tasks=has_tasks,
+    )
 
 
 def make_executor(operation: str) -> Executor:

@@ -9,8 +9,9 @@ import pytest
 from airflow.sdk import DAG
 
 from holdfast.common.errors import UsageError
+from holdfast.common.words import is_yes, listed, number
 from holdfast.config.archives_yaml import find_archive
-from holdfast_airflow.arguments import is_yes, listed, number, span
+from holdfast_airflow.arguments import span
 from holdfast_airflow.operators import BackupOperator, RestoreOperator, TruncateOperator
 
 
@@ -61,14 +62,11 @@ def test_operators_take_one_pattern_for_a_list_of_them() -> None:
             task_id="r", archive="shop", target_conn_id="t", tables="['shop.a', 'shop.b']", map="shop.a=x.a"
         )
         truncate = TruncateOperator(task_id="t", archive="shop", keep="daily=3")
-    arguments = backup.arguments(archive, "shop_db")
-    assert arguments[2:5] == ["--tables", "shop.*", "--chosen"]
-    assert arguments[-4:-2] == ["--quorum", "2"]
-    assert restore.arguments(archive, "shop_db")[2:] == [
-        *("--tables", "shop.a", "--tables", "shop.b"),
-        *("--map", "shop.a=x.a"),
-    ]
-    assert truncate.arguments(archive, None)[:2] == ["--keep", "daily=3"]
+    wanted = backup.request(archive, "shop_db")
+    assert (wanted.tables, wanted.chosen, wanted.quorum) == (("shop.*",), True, 2)
+    arguments = restore.request(archive, "shop_db").to_arguments()
+    assert arguments[2:8] == ["--tables", "shop.a", "--tables", "shop.b", "--map", "shop.a=x.a"]
+    assert truncate.request(archive, None).to_arguments() == ["--keep", "daily=3"]
 
 
 def test_arguments_that_may_differ_from_run_to_run_are_templates() -> None:

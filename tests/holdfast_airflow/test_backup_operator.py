@@ -31,7 +31,7 @@ from tests.support.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 
-RETAINED = ["--max-retained", str(10 << 30)]
+RETAINED = ["--max-retained", "10 GiB"]
 """How much log a slot may keep where archives.yaml does not say."""
 
 Decide = Callable[..., None]
@@ -193,7 +193,7 @@ def test_tables_come_from_the_configuration_unless_given(
     spark.play("succeed")
     run(backup(tables=[]), context)
     argv = spark.seen()["argv"]
-    assert argv[argv.index("--kind") + 2 :] == ["--tables", "sales.*", "--exclude", "sales.tmp", *RETAINED]
+    assert argv[argv.index("--source") + 2 :] == ["--tables", "sales.*", "--exclude", "sales.tmp", *RETAINED]
 
 
 def test_limits_come_from_the_configuration_unless_given(
@@ -206,10 +206,10 @@ def test_limits_come_from_the_configuration_unless_given(
     spark.play("succeed")
     run(backup(), context)
     argv = spark.seen()["argv"]
-    assert argv[argv.index("--connections") :] == ["--connections", "3", "--bandwidth", "50000000.0"]
+    assert argv[argv.index("--connections") :] == ["--connections", "3", "--bandwidth", "50 MB/s", *RETAINED]
     run(backup(connections=1, bandwidth="2 kB"), context)
     argv = spark.seen()["argv"]
-    assert argv[argv.index("--connections") :] == ["--connections", "1", "--bandwidth", "2000.0"]
+    assert argv[argv.index("--connections") :] == ["--connections", "1", "--bandwidth", "2 kB", *RETAINED]
 
 
 def test_a_commit_with_another_block_is_no_success(
@@ -256,7 +256,7 @@ def test_job_that_is_killed_each_time_is_given_up(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
 ) -> None:
     spark.play("die")
-    with pytest.raises(JobFailed, match="was ended while reading tables"):
+    with pytest.raises(JobFailed, match="ended while reading tables"):
         run(backup(), context)
     assert len(spark.starts()) == 3
     assert locks_of(store) == []
@@ -314,7 +314,7 @@ def test_failed_release_does_not_fail_a_finished_backup(
     def fail(_: Any) -> None:
         raise locking.LockStateUnknown("the store is gone")
 
-    monkeypatch.setattr("holdfast.archive.locks.locks.HeldLocks.release", fail)
+    monkeypatch.setattr("holdfast.archive.locks.HeldLocks.release", fail)
     spark.play("succeed")
     assert run(backup(), context)["commit"] == 1
 
@@ -394,8 +394,10 @@ def test_backup_waits_on_where_the_store_is_away_when_its_quorum_was_decided(
 
 
 def test_backup_asks_its_job_for_the_quorum(three: Replicas) -> None:
-    arguments = backup().arguments(find_archive("shop"), "shop_db")
-    assert arguments[-4:] == ["--quorum", "2", "--quorum-timeout", "7200.0"]
-    more = backup(quorum=3, quorum_timeout=timedelta(minutes=5))
-    assert more.arguments(find_archive("shop"), "shop_db")[-4:] == ["--quorum", "3", "--quorum-timeout", "300.0"]
-    assert "--quorum" not in backup(quorum=1).arguments(find_archive("shop"), "shop_db")
+    def asked(**options: Any) -> list[str]:
+        return backup(**options).request(find_archive("shop"), "shop_db").to_arguments()
+
+    assert asked()[-4:] == ["--quorum", "2", "--quorum-timeout", "2h"]
+    more = asked(quorum=3, quorum_timeout=timedelta(minutes=5))
+    assert more[-4:] == ["--quorum", "3", "--quorum-timeout", "300.0s"]
+    assert "--quorum" not in asked(quorum=1)

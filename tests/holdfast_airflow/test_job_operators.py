@@ -118,8 +118,8 @@ def test_password_is_masked_where_the_job_prints_it(
     [
         ("refuse", JobRefused, 5, "asked to refuse: do something else"),
         ("bad usage", JobRefused, 2, "asked to bad usage: do something else"),
-        ("die", JobFailed, 1, "the backup job was ended while reading tables"),
-        ("no java", JobFailed, 1, "the process of the backup job ended before it began.*JAVA_HOME is not set"),
+        ("die", JobFailed, 1, "the job's process ended while reading tables before it could say why"),
+        ("no java", JobFailed, 1, "the job's process ended before it could say why.*JAVA_HOME is not set"),
     ],
 )
 def test_failure_is_the_jobs_own_sentence_and_the_locks_are_released(
@@ -229,7 +229,7 @@ def test_no_process_of_a_dead_job_outlives_the_task(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
 ) -> None:
     spark.play("orphan")
-    with pytest.raises(JobFailed, match="was ended"):
+    with pytest.raises(JobFailed, match="ended while reading tables"):
         run(backup(), context)
     assert [pid for pid in spark.seen()["pids"] if process_start(pid)] == []
 

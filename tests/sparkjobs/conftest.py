@@ -18,6 +18,7 @@ from holdfast.archive.format.runs import read_last
 from holdfast.common.errors import HoldfastError, exit_code_of
 from holdfast.operations import backup_run, job_process
 from holdfast.operations.executor_choice import check_hand_over
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
@@ -193,7 +194,7 @@ def run_backup(store: ObjectStore, job_environment: Callable[..., None], monkeyp
             return ""
 
         try:
-            backup_run.run_to_the_end(store, run, address, arguments=given, attempt=attempt)
+            backup_run.run_to_the_end(store, run, address, wanted=BackupRequest.from_arguments(given), attempt=attempt)
         except HoldfastError as error:
             codes.append(exit_code_of(error))
         code, record = codes[-1], read_last(store, run)

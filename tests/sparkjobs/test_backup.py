@@ -209,7 +209,7 @@ def test_a_backup_keeps_to_the_limits_it_was_given(
         "create table many as select repeat('x', 1000) as word from generate_series(1, 2000)",
     )
     monkeypatch.setattr("sparkjobs.tasks.pieces.PIECE_BYTES", 1)
-    code, record = run_backup(source, "--connections", "1", "--bandwidth", "1000000")
+    code, record = run_backup(source, "--connections", "1", "--bandwidth", "1 MB")
     assert record.result is not None, record.error
     assert (code, record.result["rows"]) == (0, 2040)
     assert record.result["seconds"] > 2  # two megabytes in one session, and a megabyte a second

@@ -21,7 +21,8 @@ from holdfast.archive import Archive, locks
 from holdfast.archive import archive as archives
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import SparkEndedError
-from holdfast.operations.backup_decision import Wanted, decide
+from holdfast.operations.backup_decision import decide
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import peek
@@ -321,13 +322,13 @@ def test_a_stream_that_was_left_by_a_first_backup_is_told_of_and_taken_by_the_ne
     source, said = create_database(server), list[str]()
     followed_shop.begin(source)
     name = slot_of(Archive.open(store))
-    decide(store, source, Wanted(SOURCE), said.append)
+    decide(store, source, BackupRequest(source=SOURCE), said.append)
     assert said == []
-    decide(store, source, Wanted(SOURCE, kind="changes"), lambda words: None)  # and it is killed
-    assert decide(store, source, Wanted(SOURCE), said.append).stream is None
+    decide(store, source, BackupRequest(source=SOURCE, kind="changes"), lambda words: None)  # and it is killed
+    assert decide(store, source, BackupRequest(source=SOURCE), said.append).stream is None
     (words,) = said
     assert words.startswith(f"slot {name} is there, but no backup here follows it"), words
-    decision = decide(store, source, Wanted(SOURCE, kind="changes"), lambda words: None)
+    decision = decide(store, source, BackupRequest(source=SOURCE, kind="changes"), lambda words: None)
     assert decision.stream is not None
     assert followed_shop.left_on(source) == ([name], [name])
     with connect(source) as session:

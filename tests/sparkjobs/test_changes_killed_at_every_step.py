@@ -23,7 +23,8 @@ from holdfast.archive import Archive, locks
 from holdfast.archive.format.runs import read_last
 from holdfast.archive.locks import lock_table
 from holdfast.operations import job_process as jobs
-from holdfast.operations.backup_decision import Wanted, decide
+from holdfast.operations.backup_decision import decide
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
@@ -224,7 +225,7 @@ def kill_driver(lane: Lane, kills: Sequence[Kill]) -> None:
         with ExitStack() as holding:
             acquired = locks.acquire(store, "backup", sources=[SOURCE], owner=Owner(), purpose="test", wait=0)
             held = holding.enter_context(acquired)
-            decision = decide(store, followed.source, Wanted(SOURCE, kind="changes"), lambda words: None)
+            decision = decide(store, followed.source, BackupRequest(source=SOURCE, kind="changes"), lambda words: None)
             decision = decision.model_copy(update={"begins": True})
             parent = {
                 **jobs.job_environment(followed.source.url, password, held, "source"),

@@ -23,7 +23,7 @@ from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
 from sparkjobs import compaction
 from sparkjobs.driver import application
-from tests.support.compacting import EVERYTHING, compact, compaction_job, everything_told, outcomes
+from tests.support.compacting import EVERYTHING, compact, compaction_job, everything_told, outcomes, request_of
 from tests.support.failing_requests import FULL, UNKNOWN, Failing
 from tests.support.followed import open_followed
 from tests.support.followed_shop import CHANGES, MORE_CHANGES, begin
@@ -174,10 +174,10 @@ def test_a_compaction_hands_itself_over_to_spark_before_its_first_commit_or_not_
     room = first.size + second.size - (0 if consolidate else 1)
     monkeypatch.setattr(application, "INLINE_STORED_BYTES", room)
     with pytest.raises(SparkNeededError), compaction_job(store, bounded=True) as job:
-        compaction.compact(job, compaction.CompactionRequest(EVERYTHING, consolidate=consolidate))
+        compaction.compact(job, request_of(EVERYTHING, consolidate=consolidate))
     assert Archive.open(store).state.sequence == state.sequence
     monkeypatch.setattr(application, "INLINE_STORED_BYTES", 1 << 30)
     with compaction_job(store, bounded=True) as job:
-        done = compaction.compact(job, compaction.CompactionRequest(EVERYTHING, consolidate=consolidate))
+        done = compaction.compact(job, request_of(EVERYTHING, consolidate=consolidate))
     assert [each["blocks"] for each in done["joined"]] == BLOCKS
     assert len(done["consolidated"]) == consolidate

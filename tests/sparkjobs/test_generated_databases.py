@@ -19,6 +19,7 @@ from hypothesis import given
 
 from holdfast.archive import Archive, locks
 from holdfast.operations import job_process
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
@@ -62,7 +63,7 @@ def there_and_back(
                     with job_without_spark(store, held, "there", "source", source, more=snapshot) as job:
                         assert backup.back_up(job, "shop")["not_included"] == []
                 with job_without_spark(store, held, "back", "target", target) as job:
-                    assert restore.restore(job, restore.RestoreRequest(None, "latest"))["equal"]
+                    assert restore.restore(job, RestoreRequest())["equal"]
             assert definition(target) == definition(source)
             assert rows(target) == rows(source)
             assert hashes(source) == archived_hashes(store)

@@ -23,7 +23,7 @@ from sparkjobs.driver.application import Job
 from tests.sparkjobs.test_replicas import Shop, shop
 from tests.support.command import Finished
 from tests.support.command_here import run_here
-from tests.support.compacting import EVERYTHING, NOTHING, compact, compaction_job, everything_told
+from tests.support.compacting import EVERYTHING, NOTHING, compact, compaction_job, everything_told, request_of
 from tests.support.followed import Followed, agree, comes_back
 from tests.support.jobs import SteadyExecutor
 
@@ -78,7 +78,7 @@ def compact_beside(shop: Shop, meanwhile: Callable[[], None]) -> tuple[dict[str,
     """Compact through `near` while something else happens; return what the run says, and the steps it took."""
     with compaction_job(shop.near.store) as job:
         interrupted = Interrupted(job, meanwhile)
-        return compaction.compact(interrupted, compaction.CompactionRequest(EVERYTHING)), interrupted.steps
+        return compaction.compact(interrupted, request_of(EVERYTHING)), interrupted.steps
 
 
 @pytest.mark.exhaustive

@@ -13,6 +13,7 @@ from holdfast.archive import Archive, locks
 from holdfast.archive.history.restore_points import describe
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, ReportedError, UsageError
 from holdfast.operations.marks import set_mark
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.replication.log.errors import LostReplicaError
 from holdfast.replication.log.replicas import add, mark_lost, remove, replica
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
@@ -201,7 +202,7 @@ def test_a_sequential_restore_that_was_ended_goes_on_from_another_replica_to_the
     at = f"lsn:{shop.near.archive().state.streams['shop']}"
 
     def bring_back(followed: Followed, name: str, at: str) -> dict[str, Any]:
-        wish = restore.RestoreRequest(None, at, consistency="sequential")
+        wish = RestoreRequest(at=at, consistency="sequential")
         with job_without_spark(followed.store, followed.held, name, "target", address) as job:
             return restore.restore(job, wish)
 

@@ -14,6 +14,7 @@ from holdfast.archive.history.restore_points import describe, resolve, source_na
 from holdfast.archive.history.timeline import told
 from holdfast.archive.maintenance.compaction import CompactionPolicy
 from holdfast.common.errors import RefusedError
+from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast.storage import ObjectStore
 from locking import Owner
 from sparkjobs import compaction
@@ -43,10 +44,21 @@ def compaction_job(store: ObjectStore, *, bounded: bool = False) -> Iterator[Job
             yield job
 
 
+def request_of(policy: CompactionPolicy, **more: Any) -> CompactionRequest:
+    """Return the request for a compaction by a policy."""
+    return CompactionRequest(
+        min_blocks=policy.min_blocks,
+        small=f"{policy.small_bytes}B",
+        target=f"{policy.target_bytes}B",
+        min_age=f"{policy.min_age.total_seconds()}s",
+        **more,
+    )
+
+
 def compact(store: ObjectStore, policy: CompactionPolicy = EVERYTHING, **more: Any) -> dict[str, Any]:
     """Compact an archive, and return what the run says."""
     with compaction_job(store) as job:
-        return compaction.compact(job, compaction.CompactionRequest(policy, **more))
+        return compaction.compact(job, request_of(policy, **more))
 
 
 def everything_told(store: ObjectStore) -> dict[str, Any]:

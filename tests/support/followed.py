@@ -21,7 +21,8 @@ from holdfast.archive.history.timeline import Moment
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.lsn import parse_position
 from holdfast.operations import backup_run
-from holdfast.operations.backup_decision import Wanted
+from holdfast.operations.requests.backup import BackupRequest
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.recovery_target import catalog_of, history_of, parts_of
 from holdfast.point_in_time.schema_choice import Schema, resolve
 from holdfast.sources.postgresql.catalog.columns import Column, read_columns
@@ -150,8 +151,7 @@ class Followed:
     def back_up(self, kind: str = "changes", *arguments: str, connections: int | None = None) -> dict[str, Any]:
         """Back up, and return what the run says."""
         run = f"run-{next(_numbers)}"
-        given = ["--source", "shop", "--kind", kind, *arguments]
-        wanted = Wanted.of(given)
+        wanted = BackupRequest.from_arguments(["--source", "shop", "--kind", kind, *arguments])
         choice = backup.Choice(wanted.tables, wanted.exclude)
 
         def attempt(more: Mapping[str, str]) -> str:
@@ -159,7 +159,7 @@ class Followed:
                 job.log.result = backup.back_up(job, "shop", choice, limits=Limits(connections), wish=wanted.wish)
             return ""
 
-        backup_run.run_to_the_end(self.store, run, self.address, arguments=given, attempt=attempt)
+        backup_run.run_to_the_end(self.store, run, self.address, wanted=wanted, attempt=attempt)
         record = read_last(self.store, run)
         assert isinstance(record, RunRecord)
         assert record.result is not None
@@ -171,7 +171,7 @@ class Followed:
         """Restore into a database, and return what the run says."""
         run = f"run-{next(_numbers)}"
         with job_without_spark(self.store, self.held, run, "target", target) as job:
-            return restore.restore(job, restore.RestoreRequest(None, at, globs, schema=schema, strict=strict))
+            return restore.restore(job, RestoreRequest(at=at, tables=globs, schema_choice=schema, strict=strict))
 
     def archive(self) -> Archive:
         """Return the archive as it is now."""

@@ -24,7 +24,7 @@ from sparkjobs.driver import application
 from tests.support.jobs import SteadyExecutor
 from tests.support.steps import Kill, SteppedStore, Steps
 
-OPTIONS = ("--consolidate", "--min-blocks", "2", "--min-age", "0")
+OPTIONS = ("--consolidate", "--min-blocks", "2", "--min-age", "0s")
 """Join whatever can be joined, and make snapshots."""
 
 

@@ -25,6 +25,7 @@ import psutil
 from holdfast.archive import locks
 from holdfast.archive.format import runs
 from holdfast.operations import backup_run, job_process
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.dump.programs import need
 from holdfast.sources.postgresql.snapshot.read import cut
@@ -171,7 +172,11 @@ def _work(order: Order, steps: Steps) -> int:
             return ""
 
         backup_run.run_to_the_end(
-            store, order.run, Address(order.url, order.password), arguments=to_run, attempt=attempt
+            store,
+            order.run,
+            Address(order.url, order.password),
+            wanted=BackupRequest.from_arguments(to_run),
+            attempt=attempt,
         )
         return codes[-1]
 

@@ -15,6 +15,7 @@ from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer
 from holdfast.cli.shared.output import Output, human_size
 from holdfast.common.errors import UsageError, exit_code_of, sentence
 from holdfast.config.archives_model import GAP_AFTER, parse_span
+from holdfast.operations.requests.sync import SyncRequest
 from holdfast.replication.log import trimming
 from holdfast.replication.log.replicas import lost, mark_lost, replicas
 from holdfast.replication.log.store import ENVIRONMENT
@@ -123,7 +124,7 @@ def _in_spark(coordination: str, wait: float, output: Output, place: ObjectStore
     :param coordination: address of the store with the log; jobs of this process know it then.
     """
     os.environ[ENVIRONMENT] = coordination
-    return told_by_job(run_job("sync", place, (), wait=wait, output=output))
+    return told_by_job(run_job(place, SyncRequest(), wait=wait, output=output))
 
 
 def _synced(value: dict[str, Any]) -> str:

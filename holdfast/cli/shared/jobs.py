@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import signal
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.format.model import summary
 from holdfast.archive.format.runs import read_last
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, ReportedError
 from holdfast.operations import job_process
 from holdfast.operations.executor_choice import choose_executor, forced_executor, run_chosen
+from holdfast.operations.outcome import JobEnd, job_result, last_words
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast.storage import open_store
 from locking import Owner
 from locking.store import StoreError
@@ -23,10 +22,9 @@ from locking.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.archive.format.runs import RunRecord
-    from holdfast.archive.format.state import State
     from holdfast.cli.shared.output import Output
     from holdfast.operations.executor_choice import Executor
+    from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
@@ -35,9 +33,8 @@ _READ_ON = ("restore", "verification")
 
 
 def run_job(
-    operation: str,
     store: ObjectStore,
-    arguments: Sequence[str],
+    request: Request,
     *,
     address: Address | None = None,
     role: Literal["source", "target"] = "source",
@@ -48,13 +45,14 @@ def run_job(
 ) -> dict[str, Any]:
     """Run an operation under its locks and return its summary.
 
-    :param operation: names its Spark application and its row in the table of locks.
+    :param request: its operation names the Spark application and the row in the table of locks.
     :param address: of the database that it reads or writes; None where it works on the archive alone.
     :param role: which of both it does.
     :param wait: seconds to wait for locks that others hold.
     :param unlocked: take none, and write nothing to the archive: of an operation that only reads it.
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
+    operation = request.operation
     # Nothing is written, not even a lock, where there is no archive.
     archive = Archive.open(store, before_damage=operation in _READ_ON)
     if address is not None:
@@ -63,7 +61,7 @@ def run_job(
 
         session.connect(ddl_triggers.without_event_triggers(address) if role == "target" else address).close()
     starter = _Starter(operation, forced_executor(), output)
-    starter.check(archive, arguments)
+    starter.check(archive, request)
     run = job_process.new_run_id(operation)
     output.say(f"{operation} {store.url}: run {run}")
     database, password = (address.url, address.password) if address else (None, None)
@@ -73,12 +71,12 @@ def run_job(
                 **job_process.job_environment(database, password, None, role, key=store.key),
                 job_process.RECORDS_VARIABLE: folder,
             }
-            return _submit(starter, store, open_store(folder), run, arguments, address, environment)
+            return _submit(starter, store, open_store(folder), run, request, address, environment)
     with locks.acquire(
         store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
     ) as held:
         environment = job_process.job_environment(database, password, held, role, key=store.key)
-        return _submit(starter, store, store, run, arguments, address, environment)
+        return _submit(starter, store, store, run, request, address, environment)
 
 
 @dataclass(frozen=True)
@@ -92,14 +90,14 @@ class _Starter:
     executor: Executor
     output: Output
 
-    def check(self, archive: Archive, arguments: Sequence[str]) -> None:
+    def check(self, archive: Archive, request: Request) -> None:
         """Make sure that Spark can start, where it is certain that it has to."""
         if choose_executor(self.operation, forced=self.executor).executor != "spark":
             return
-        if self.operation == "backup" and self.executor == "auto":
+        if isinstance(request, BackupRequest) and self.executor == "auto":
             from holdfast.operations.backup_run import takes_snapshot  # as above
 
-            if not takes_snapshot(archive, arguments):
+            if not takes_snapshot(archive, request):
                 return
         job_process.check_java()
 
@@ -113,7 +111,7 @@ def _submit(
     store: ObjectStore,
     records: ObjectStore,
     run: str,
-    arguments: Sequence[str],
+    request: Request,
     address: Address | None,
     environment: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -129,25 +127,25 @@ def _submit(
         with suppress(StoreError):  # the job goes on whether we can watch it or not
             output.progress(read_last(records, run))
 
-    submitted = ["--archive", store.url, "--run", run, *arguments]
+    submitted = ["--archive", store.url, "--run", run, *request.to_arguments()]
     code, words = 0, ""
 
     def attempt(more: Mapping[str, str]) -> str:
         nonlocal code, words
         begin = log.stat().st_size
         code = job_process.submit(operation, submitted, {**environment, **more}, on_tick=tell, log=log)
-        words = _last_words(log, begin, operation)
+        words = last_words(log.read_bytes()[begin:].decode(errors="replace"), operation)
         return words
 
     try:
-        if operation == "backup" and address is not None:
+        if isinstance(request, BackupRequest) and address is not None:
             from holdfast.operations import backup_run  # as above
 
             backup_run.run_to_the_end(
                 store,
                 run,
                 address,
-                arguments=submitted,
+                wanted=request,
                 attempt=attempt,
                 say=output.say,
                 note=starter.note,
@@ -161,7 +159,7 @@ def _submit(
     with suppress(StoreError):
         output.hear(read_last(records, run))
     try:
-        result = _result_of(operation, store, read_last(records, run), run, code, words)
+        result = job_result(store, operation, run, read_last(records, run), JobEnd(code, words))
     except StoreError as error:
         raise OutcomeUnknownError(
             f"the job has ended, but the archive cannot be read to learn how ({error}): look with 'holdfast status' "
@@ -174,46 +172,3 @@ def _submit(
         raise ReportedError(f"{error} (the job's log: {log})", 1) from error
     log.unlink()
     return result
-
-
-def _result_of(
-    operation: str, store: ObjectStore, record: RunRecord | None, run: str, code: int, words: str
-) -> dict[str, Any]:
-    """Return what a job that has ended did.
-
-    What the archive says counts most: a job may be killed, or find no room for its last record, after its commit.
-    """
-    if record is not None and record.result is not None:
-        return record.result
-    state = Archive.open(store, before_damage=True).state
-    if operation == "backup" and (placed := state.finished_by(run)) is not None:
-        return {"commit": placed.number, **summary(placed.block)}
-    if record is not None and record.error is not None:
-        raise ReportedError(record.error.message, record.error.exit_code)
-    if words:
-        raise ReportedError(words, max(code, 1))
-    how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    left = _what_is_left(operation, state, run)
-    raise ReportedError(f"the job's process {how} before it could say why; {left}: try again", 1)
-
-
-def _what_is_left(operation: str, state: State, run: str) -> str:
-    if operation not in ("backup", "restore"):
-        return "what it has committed counts"
-    if state.of_run(run):
-        return "what it has committed counts, and the next backup goes on from there"
-    return "the archive is as it was before"
-
-
-def _last_words(log: Path, begin: int, operation: str) -> str:
-    """Return the sentence that a driver ends with, from what the job's log has after so many bytes."""
-    text = log.read_bytes()[begin:].decode(errors="replace")
-    said = re.findall(rf"^holdfast {operation}: (.+)", text, re.MULTILINE)
-    return said[-1] if said else ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.sdk.exceptions import TaskDeferred
 
 from holdfast.common.errors import BusyError, DamagedError, UsageError
-from holdfast.config.archives_model import Restart, parse_bandwidth, parse_size
 from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.executor_choice import forced_executor
+from holdfast.operations.outcome import last_words
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast_airflow.arguments import is_yes, listed, number, span
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
-from holdfast_airflow.operators.job import DatabaseJobOperator, last_words
+from holdfast_airflow.operators.job import DatabaseJobOperator
+from holdfast_airflow.requests import request_of
 from holdfast_airflow.triggers.quorum import QuorumTrigger
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig, SourceConfig
+    from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
     from holdfast_airflow.operators.job import PreparedJob
 
@@ -44,61 +46,15 @@ class BackupOperator(DatabaseJobOperator):
 
     :param source_conn_id: the Airflow connection to the source, of type postgres; without it, what
         archives.yaml says. (templated)
-    :param tables: globs of `schema.table`, a list or one string; empty means all that archives.yaml says. (templated)
-    :param connections: sessions that read the source at a time, at most; without it, what archives.yaml says.
-        (templated)
-    :param bandwidth: what is read of it in a second, at most, such as `50 MB`; without it, what archives.yaml says.
-        (templated)
-    :param quorum: how many replicas must have the backup before it counts; without it, what archives.yaml says. The
-        task waits for them deferred, without locks, and fails where too few have it in time: then the backup was taken
-        back. What it returns then has `quorum` (`entry`, `size`, `replicas`), too. (templated)
-    :param quorum_timeout: how long they have for it: a timedelta, or words such as `2h`. (templated)
-    :param kind: `full`; `changes`, which begins to follow a source that is not followed yet; or `auto`, for changes
-        where the source is followed, else a full backup. (templated)
-    :param moved: the source's address names the same database at another place than at the last backup. (templated)
-    :param restart_stream: begin a new stream of changes by a full backup: `no`; `stuck`, where no backup of changes can
-        get on; `now`. Without it, what `restart_stuck_stream` of archives.yaml says. (templated)
     """
 
-    operation: ClassVar[str] = "backup"
+    request_type: ClassVar[type[Request]] = BackupRequest
     role: ClassVar[Literal["source", "target"]] = "source"
-    template_fields: Sequence[str] = (
-        *DatabaseJobOperator.template_fields,
-        "source_conn_id",
-        "tables",
-        "kind",
-        "moved",
-        "restart_stream",
-        "connections",
-        "bandwidth",
-        "quorum",
-        "quorum_timeout",
-    )
+    template_fields: Sequence[str] = (*DatabaseJobOperator.template_fields, "source_conn_id")
 
-    def __init__(
-        self,
-        *,
-        source_conn_id: str | None = None,
-        tables: Sequence[str] | str | None = None,
-        kind: str = "auto",
-        moved: bool | str = False,
-        restart_stream: str | None = None,
-        connections: int | str | None = None,
-        bandwidth: str | None = None,
-        quorum: int | str | None = None,
-        quorum_timeout: timedelta | str | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, source_conn_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.source_conn_id = source_conn_id
-        self.tables = tables
-        self.kind = kind
-        self.moved = moved
-        self.restart_stream = restart_stream
-        self.connections = connections
-        self.bandwidth = bandwidth
-        self.quorum = quorum
-        self.quorum_timeout = quorum_timeout
 
     def execute_decided(
         self, context: Context, event: Mapping[str, Any] | None, summary: dict[str, Any]
@@ -114,15 +70,15 @@ class BackupOperator(DatabaseJobOperator):
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
         """Return the summary where the backup counts; else wait for its quorum, deferred."""
-        archive = find_archive(self.archive)
-        if self._quorum_of(archive) < 2:
+        wish = self.wanted(find_archive(self.archive)).wish
+        if wish is None:
             return summary
         with in_airflow_terms():
             try:
                 return self._confirm(context, summary)
             except BusyError as error:
                 self.log.info("waiting, without locks: %s", error)
-                left = self._quorum_timeout_of(archive) + _MARGIN
+                left = timedelta(seconds=wish.timeout) + _MARGIN
                 trigger = self._quorum_trigger(summary, datetime.now(UTC) + left)
         # The quorum's own deadline ends the wait; Airflow's time-out is for a triggerer that does not.
         raise TaskDeferred(
@@ -163,49 +119,26 @@ class BackupOperator(DatabaseJobOperator):
         archive = find_archive(self.archive)
         return archive, open_store(archive.place(self.replica), archive.key)
 
-    def _quorum_of(self, archive: ArchiveConfig) -> int:
-        return number(self.quorum, "quorum") or archive.quorum or 1
-
-    def _quorum_timeout_of(self, archive: ArchiveConfig) -> timedelta:
-        return span(self.quorum_timeout or archive.quorum_timeout)
-
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the source to back up."""
+        name, source = self._known(archive)
+        conn_id = self.source_conn_id or (source and source.connection)
+        return name, database_address(conn_id) if conn_id else Address.parse((source and source.url) or "")
+
+    def _known(self, archive: ArchiveConfig) -> tuple[str, SourceConfig | None]:
+        """Return the name of the source, and its settings in archives.yaml; None where a connection is all there is."""
         if self.source_conn_id and self.source and not archive.sources:
-            return self.source, database_address(self.source_conn_id)
-        name, source = archive.source(self.source)
-        conn_id = self.source_conn_id or source.connection
-        return name, database_address(conn_id) if conn_id else Address.parse(source.url or "")
+            return self.source, None
+        return archive.source(self.source)
 
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return kind, tables and limits."""
-        known = archive.sources.get(source or "")
-        arguments = ["--kind", self.kind]
-        chosen = listed(self.tables, "tables")
-        for table in chosen or (known.tables if known else ()):
-            arguments += ["--tables", table]
-        arguments += ["--chosen"] if chosen else []
-        for table in known.exclude if known else ():
-            arguments += ["--exclude", table]
-        if known and known.max_retained_wal:
-            arguments += ["--max-retained", str(parse_size(known.max_retained_wal))]
-        arguments += ["--moved"] if is_yes(self.moved) else []
-        if (restart := self._restart(known)) != "no":
-            arguments += ["--restart-stream", restart]
-        if connections := number(self.connections, "connections") or (known and known.connections):
-            arguments += ["--connections", str(connections)]
-        if bandwidth := self.bandwidth or (known and known.bandwidth):
-            arguments += ["--bandwidth", str(parse_bandwidth(bandwidth))]
-        if (size := self._quorum_of(archive)) > 1:
-            timeout = self._quorum_timeout_of(archive).total_seconds()
-            arguments += ["--quorum", str(size), "--quorum-timeout", str(timeout)]
-        return arguments
+    def wanted(self, archive: ArchiveConfig) -> BackupRequest:
+        """Return the backup that is wanted, with the settings of archives.yaml for what is not given."""
+        made: BackupRequest = request_of(self, BackupRequest)
+        return made.configured(self._known(archive)[1], archive.quorum, archive.quorum_timeout)
 
-    def _restart(self, known: SourceConfig | None) -> str:
-        wanted = self.restart_stream or (known.restart_stream if known else "no")
-        if wanted not in get_args(Restart):
-            raise UsageError(f"restart_stream is {wanted!r}: write one of {', '.join(get_args(Restart))}")
-        return wanted
+    def request(self, archive: ArchiveConfig, source: str | None) -> BackupRequest:
+        """Return the request of the job."""
+        return self.wanted(archive).with_values(source=source)
 
     def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
         """Say whether Spark has to start, whatever the source says: for a first backup, and for a full one."""
@@ -215,7 +148,7 @@ class BackupOperator(DatabaseJobOperator):
         forced = forced_executor(self.job_executor)
         if forced != "auto":
             return forced == "spark"
-        return takes_snapshot(Archive.open(store), job.arguments)
+        return takes_snapshot(Archive.open(store), _request(job))
 
     def submit(self, store: ObjectStore, job: PreparedJob, context: Context) -> str:
         """Run the job in a snapshot that this task holds; start it again where it was killed."""
@@ -234,7 +167,7 @@ class BackupOperator(DatabaseJobOperator):
             store,
             job.run,
             job.database,
-            arguments=job.arguments,
+            wanted=_request(job),
             attempt=attempt,
             say=self.log.warning,
             note=self.note,
@@ -242,14 +175,6 @@ class BackupOperator(DatabaseJobOperator):
             executor=forced_executor(self.job_executor),
         )
         return problem
-
-    def committed(self, store: ObjectStore, run: str) -> dict[str, Any] | None:
-        """Return the summary of the block that a run ends with, if it is committed, however its job ended."""
-        from holdfast.archive import Archive
-        from holdfast.archive.format.model import summary
-
-        placed = Archive.open(store).state.finished_by(run)
-        return {"commit": placed.number, **summary(placed.block)} if placed else None
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Read the commit back: what the archive says counts, not what the job says.
@@ -264,3 +189,8 @@ class BackupOperator(DatabaseJobOperator):
         keys = ("commit", "block", "kind", "rows", "bytes", "restorable_to", "position")
         told = {key: result.get(key) for key in keys}
         return told | {"begun": list(result.get("begun", ())), "gap": placed.head.gap}
+
+
+def _request(job: PreparedJob) -> BackupRequest:
+    assert isinstance(job.request, BackupRequest)  # noqa: S101 - tells mypy what `request` makes
+    return job.request

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast_airflow.arguments import is_yes
+from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast_airflow.operators.job import SourceJobOperator
+from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
 
 
@@ -23,23 +25,14 @@ class CompactOperator(SourceJobOperator):
     full snapshot was made of), `not_consolidated` (sources with the reason), `rows`, `bytes` and `seconds`.
 
     :param source: only this one's backups; without it, those of all. (templated)
-    :param consolidate: also make a full snapshot of each source from its newest one and the changes since, without
-        asking the source. (templated)
     """
 
-    operation: ClassVar[str] = "compaction"
-    template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "consolidate")
+    request_type: ClassVar[type[Request]] = CompactionRequest
 
-    def __init__(self, *, consolidate: bool | str = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.consolidate = consolidate
-
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return what is worth joining."""
-        from holdfast.archive.maintenance.compaction import CompactionPolicy
-
-        policy = CompactionPolicy.configured(archive.compaction)
-        return [*policy.arguments(), *(["--consolidate"] if is_yes(self.consolidate) else [])]
+    def request(self, archive: ArchiveConfig, source: str | None) -> Request:
+        """Return the request of the job."""
+        made: CompactionRequest = request_of(self, CompactionRequest)
+        return made.with_values(source=source).configured(archive.compaction)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what was joined; each commit was checked by the archive itself."""

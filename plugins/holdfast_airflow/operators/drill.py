@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.common.errors import ReportedError
+from holdfast.common.words import listed
 from holdfast.config.archives_model import parse_span
 from holdfast.config.archives_yaml import find_archive
-from holdfast_airflow.arguments import listed
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators.job import SourceJobOperator
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from holdfast_airflow.operators.job import PreparedJob
@@ -57,9 +59,9 @@ class DrillOperator(SourceJobOperator):
         self.assertions = assertions
         self.newest_within = newest_within
 
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return none: the drill chooses the moment under its locks."""
-        return []
+    def request(self, archive: ArchiveConfig, source: str | None) -> Request:
+        """Return a restore whose moment the drill chooses under its locks."""
+        return RestoreRequest(source=source)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the restore says, which has compared everything itself."""
@@ -71,7 +73,7 @@ class DrillOperator(SourceJobOperator):
         run_restore = super()._run
 
         def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
-            with_moment = replace(job, database=address, arguments=(*job.arguments, *arguments))
+            with_moment = replace(job, database=address, request=RestoreRequest.from_arguments(arguments))
             try:
                 return run_restore(store, with_moment, context)
             except JobFailed as error:  # the drill's record has it in the job's own terms

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 import shutil
 import subprocess
 import threading
@@ -34,14 +33,16 @@ from holdfast.operations.job_process import (
     new_run_id,
     spark_conf,
 )
+from holdfast.operations.outcome import JobEnd, job_result, last_words
 from holdfast.replication.log.settings import STORE_VARIABLE
 from holdfast_airflow.arguments import span
 from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
 from holdfast_airflow.coordination import coordination_address
-from holdfast_airflow.exceptions import JobFailed, failure, in_airflow_terms
+from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.processes import RUN_VARIABLE, end_job
+from holdfast_airflow.requests import add_arguments, request_of
 from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
 from locking import LockBusy, LockError
 from locking.store import StoreError
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from holdfast.archive.locks import HeldLocks
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.operations.executor_choice import ExecutorChoice
+    from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
@@ -71,7 +73,7 @@ class PreparedJob:
 
     :param source: the source it is about; None where it does not matter.
     :param database: that it reads or writes; None where it works on the archive alone.
-    :param arguments: of the Spark application, without secrets.
+    :param request: of the operation.
     :param key: address of the key that opens the archive; None for what the environment says.
     :param coordination: address of the store with the update log of its replicas; None for what the environment says.
     """
@@ -80,9 +82,14 @@ class PreparedJob:
     run: str
     source: str | None
     database: Address | None
-    arguments: tuple[str, ...]
+    request: Request
     key: str | None = None
     coordination: str | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        """Return the arguments of the application, without secrets."""
+        return ["--archive", self.url, "--run", self.run, *self.request.to_arguments()]
 
 
 class ArchiveJobOperator(SparkSubmitOperator):
@@ -105,8 +112,14 @@ class ArchiveJobOperator(SparkSubmitOperator):
     All other arguments go to :class:`SparkSubmitOperator`, such as `driver_memory` and `conf`.
     """
 
+    request_type: ClassVar[type[Request]]
+    """Its options are arguments of the operator; its operation names the application and the row in the table of
+    locks."""
+
+    request_defaults: ClassVar[Mapping[str, Any]] = {}
+    """Of arguments, where they are not those of the request."""
+
     operation: ClassVar[str]
-    """Names the Spark application and the row in the table of locks."""
 
     role: ClassVar[Literal["source", "target"]] = "source"
     """Whether the database is read or written, where there is one."""
@@ -120,6 +133,12 @@ class ArchiveJobOperator(SparkSubmitOperator):
         "spark_conn_id",
         "job_executor",
     )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "request_type" in cls.__dict__:
+            cls.operation = cls.request_type.operation
+            add_arguments(cls, cls.request_type, cls.request_defaults)
 
     def __init__(
         self,
@@ -170,17 +189,17 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """Return the source that the job is about and the database that it reads or writes; None for neither."""
         return None, None
 
-    @abstractmethod
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return the application's arguments beyond archive, run and source."""
+    def request(self, archive: ArchiveConfig, source: str | None) -> Request:
+        """Return the request of the job: the arguments, and the settings of archives.yaml for those not given.
+
+        :raises UsageError: an argument makes no sense; it is said before any lock is taken.
+        """
+        made: Request = request_of(self, self.request_type)
+        return made.with_values(source=source) if source and "source" in self.request_type.model_fields else made
 
     @abstractmethod
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Check in the archive what a job that says it succeeded has done, and say it in short."""
-
-    def committed(self, store: ObjectStore, run: str) -> dict[str, Any] | None:
-        """Return what a job did that was ended before it could say so, where the archive tells; else None."""
-        return None
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
         """Return the summary of a job once what it did counts; its locks are released."""
@@ -221,10 +240,8 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self.application = str(find_application(self.operation))
         source, database = self.subject(archive)
         run = new_run_id(f"{self.operation}-{source or 'all'}")
-        arguments = ["--archive", url, "--run", run, *(("--source", source) if source else ())]
-        arguments += self.arguments(archive, source)
         coordination = coordination_address(archive)
-        return PreparedJob(url, run, source, database, tuple(arguments), archive.key, coordination)
+        return PreparedJob(url, run, source, database, self.request(archive, source), archive.key, coordination)
 
     def _check_spark(self) -> str:
         """Return the master of the Spark that the job runs on.
@@ -290,10 +307,8 @@ class ArchiveJobOperator(SparkSubmitOperator):
             raise JobFailed("the task was killed before its job began")
         self.log.info("run %s: its progress is under runs/%s in %s", job.run, job.run, job.url)
         problem = self.submit(store, job, context)
-        record = _read_last(store, job.run)
-        result = record.result if record else None
-        if result is None and (result := self.committed(store, job.run)) is None:
-            raise _job_failure(record, problem, self.operation)
+        end = _end_of(problem, self.operation)
+        result = job_result(store, self.operation, job.run, _read_last(store, job.run), end)
         if problem:
             self.log.warning("the job's process failed after the job had done its work")
         summary = self.summarise(store, job.run, result)
@@ -371,7 +386,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
     def _set_up_spark(self, job: PreparedJob, environment: Mapping[str, str]) -> None:
         self._secret_environment = {**local_environment(self._check_spark()), **environment}
         self.conf = {**spark_conf(), **(self.conf or {})}
-        self.application_args = list(job.arguments)
+        self.application_args = job.arguments
         self._hook = None  # one that has started a job already would start it with that one's environment
 
     def _get_hook(self) -> Any:
@@ -428,22 +443,8 @@ def _read_last(store: ObjectStore, run: str) -> RunRecord | None:
     return read_last(store, run)
 
 
-def last_words(problem: str, operation: str) -> str:
-    """Return the sentence that a driver ends with, from the end of what spark-submit wrote."""
-    said = re.findall(rf"holdfast {operation}: (.+)", problem)
-    return said[-1] if said else ""
-
-
-def _job_failure(record: RunRecord | None, problem: str, operation: str) -> JobFailed:
-    """Say in one sentence why a job failed: its own words where it left some."""
-    if record is not None and record.error is not None:
-        return failure(record.error.message, record.error.exit_code)
+def _end_of(problem: str, operation: str) -> JobEnd:
+    """Return how a job's process ended, from its problem: "" for none."""
     said = problem.partition("Last spark-submit output:")[2] or problem.partition(_LAST_OUTPUT)[2]
     lines = [line for line in said.splitlines() if line.strip()]
-    last = f": {' | '.join(lines[-3:])}" if lines else ""
-    if record is not None:
-        return JobFailed(
-            f"the {operation} job was ended while {record.step}, before it could say why; nothing of it "
-            f"counts unless it is committed, so try again{last}"
-        )
-    return JobFailed(f"the process of the {operation} job ended before it began{last}")
+    return JobEnd(None if problem else 0, last_words(problem, operation), lines)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.common.errors import UsageError
+from holdfast.operations.requests.migration import MigrationRequest
 from holdfast_airflow.operators.job import ArchiveJobOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
 
 NEWEST_FORMAT = 2
@@ -23,24 +23,9 @@ class MigrateOperator(ArchiveJobOperator):
     It waits until nobody works with the archive, and keeps all others out meanwhile. Releases that do not know the
     format refuse the archive from then on. Returns `archive`, `from`, `format` and `commits`.
 
-    :param to: the format to lift it to. (templated)
     """
 
-    operation: ClassVar[str] = "migration"
-    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "to")
-
-    def __init__(self, *, to: int | str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.to = to
-
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return the format.
-
-        :raises UsageError: it is no number.
-        """
-        if not str(self.to).isdecimal():
-            raise UsageError(f"cannot read {self.to!r} as a format: write its number, such as 2")
-        return ["--to", str(self.to)]
+    request_type: ClassVar[type[Request]] = MigrationRequest
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return from which format it was lifted to which."""

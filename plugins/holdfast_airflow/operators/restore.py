@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.common.errors import UsageError
-from holdfast_airflow.arguments import is_yes, listed
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.operators.job import DatabaseJobOperator
+from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.config.archives_model import ArchiveConfig, Consistency
+    from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
@@ -28,73 +30,15 @@ class RestoreOperator(DatabaseJobOperator):
     fresh it is); after a dry run also `dry_run` and `plan`.
 
     :param target_conn_id: the Airflow connection to the database to write to, of type postgres. (templated)
-    :param at: `latest`, a time (ISO 8601, with its zone), `mark:NAME`, `lsn:X/Y` or `commit:N`. One that cannot be
-        restored is refused with the nearest that can. (templated)
-    :param tables: globs, matched against `schema.table`, a list or one string; none means everything. (templated)
-    :param map: other names, as `OLD=NEW`: of schemas (`public=restored`) or tables
-        (`public.orders=archive.orders`). (templated)
-    :param roles: `check` that the roles are there that own or may use something, or `create` those that are
-        missing, without passwords. (templated)
-    :param tablespaces: `drop` them, so that everything goes into the database's own, or `keep` them, where the
-        target has them. (templated)
-    :param schema: `earlier` or `later`, where it was changed between two backups, and it is not known when: see
-        `schema_note`. `auto` for the one that serves best. (templated)
-    :param strict: fail where rows break a condition, the server refuses an object, or anything else that follows the
-        rows does not come back as it was. Otherwise it is left out, or added `NOT VALID`, and named under
-        `not_restored`. (templated)
-    :param trust_source: let code of the source, such as a function that a CHECK calls, run with the rights of a
-        superuser who restores, where no log-in without these can be had. (templated)
-    :param consistency: `sequential`, from a replica that has every backup whose quorum has succeeded, and without those
-        that wait for it or have failed: where no `replica` is named, the first one that has. Or `eventual`, what the
-        replica has. Without it, what archives.yaml says. (templated)
-    :param only_plan: make a dry run: nothing is changed. Airflow has a method `dry_run` of its own. (templated)
     """
 
-    operation: ClassVar[str] = "restore"
+    request_type: ClassVar[type[Request]] = RestoreRequest
     role: ClassVar[Literal["source", "target"]] = "target"
-    template_fields: Sequence[str] = (
-        *DatabaseJobOperator.template_fields,
-        "target_conn_id",
-        "at",
-        "tables",
-        "map",
-        "roles",
-        "tablespaces",
-        "schema",
-        "strict",
-        "trust_source",
-        "consistency",
-        "only_plan",
-    )
+    template_fields: Sequence[str] = (*DatabaseJobOperator.template_fields, "target_conn_id")
 
-    def __init__(
-        self,
-        *,
-        target_conn_id: str,
-        at: str = "latest",
-        tables: Sequence[str] | str | None = None,
-        map: Sequence[str] | str | None = None,
-        roles: str = "check",
-        tablespaces: str = "drop",
-        schema: str = "auto",
-        strict: bool | str = False,
-        trust_source: bool | str = False,
-        consistency: str | None = None,
-        only_plan: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, target_conn_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.target_conn_id = target_conn_id
-        self.at = at
-        self.tables = tables
-        self.map = map
-        self.roles = roles
-        self.tablespaces = tablespaces
-        self.schema = schema
-        self.strict = strict
-        self.trust_source = trust_source
-        self.consistency = consistency
-        self.only_plan = only_plan
 
     def place(self, archive: ArchiveConfig) -> str:
         """Return the URL of the archive; where a replica may be chosen, that of the first one that can be read so."""
@@ -107,9 +51,8 @@ class RestoreOperator(DatabaseJobOperator):
         return open_first(stores, "sequential", address=coordination_address(archive)).store.url
 
     def _consistency(self, archive: ArchiveConfig) -> Consistency:
-        from holdfast.replication.work.consistent_read import parse_consistency
-
-        return parse_consistency(self.consistency or archive.consistency)
+        made: RestoreRequest = request_of(self, RestoreRequest)
+        return made.consistency or archive.consistency
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the source to restore, if one is named or there is only one, and the target."""
@@ -118,21 +61,10 @@ class RestoreOperator(DatabaseJobOperator):
         source = archive.source(self.source)[0] if archive.sources else self.source
         return source, database_address(self.target_conn_id)
 
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return the moment, the tables and their names, and what becomes of roles and tablespaces."""
-        arguments = ["--at", self.at or "latest"]
-        arguments += ["--roles", self.roles] if self.roles != "check" else []
-        arguments += ["--tablespaces", self.tablespaces] if self.tablespaces != "drop" else []
-        arguments += ["--schema", self.schema] if self.schema != "auto" else []
-        arguments += ["--strict"] if is_yes(self.strict) else []
-        arguments += ["--trust-source"] if is_yes(self.trust_source) else []
-        consistency = self._consistency(archive)
-        arguments += ["--consistency", consistency] if consistency != "eventual" else []
-        for glob in listed(self.tables, "tables"):
-            arguments += ["--tables", glob]
-        for each in listed(self.map, "map"):
-            arguments += ["--map", each]
-        return [*arguments, *(["--dry-run"] if is_yes(self.only_plan) else [])]
+    def request(self, archive: ArchiveConfig, source: str | None) -> Request:
+        """Return the request of the job."""
+        is_sequential = self._consistency(archive) == "sequential"
+        return super().request(archive, source).with_values(consistency="sequential" if is_sequential else None)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the job, which has compared target and archive itself, found."""

@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from holdfast.common.words import is_yes
 from holdfast.config.archives_model import GAP_AFTER
-from holdfast_airflow.arguments import is_yes, span
+from holdfast.operations.requests.sync import SyncRequest
+from holdfast_airflow.arguments import span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveJobOperator
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.operations.requests.base import Request
     from holdfast.replication.work.replica import Synced
     from holdfast.storage import ObjectStore
 
@@ -42,7 +44,7 @@ class SyncReplica(ArchiveJobOperator):
     :param lock_wait: how long to wait for whoever works on the replica: in the worker, or, with `spark`, deferred.
     """
 
-    operation: ClassVar[str] = "sync"
+    request_type: ClassVar[type[Request]] = SyncRequest
     template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "spark")
 
     def __init__(
@@ -66,10 +68,6 @@ class SyncReplica(ArchiveJobOperator):
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
         """Go on after waiting for the locks."""
         return self._sync(context, check_event(event, deadline))
-
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return nothing: the replica's URL says all."""
-        return ()
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the job says."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast_airflow.arguments import is_yes, listed
+from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast_airflow.operators.job import SourceJobOperator
+from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
 
 
@@ -23,38 +25,21 @@ class TruncateOperator(SourceJobOperator):
     `sources`, each with how many points stay and go and what can be restored before and after.
 
     :param source: only this one's restore points; without it, those of all. (templated)
-    :param keep: rules such as `daily=14` or `within=7d`; empty means those of archives.yaml. (templated)
-    :param min_chains: so many of the newest full backups always stay, with what follows them. (templated)
-    :param only_plan: make a dry run: the log says what would go. Airflow has a method `dry_run` of its own. (templated)
     """
 
-    operation: ClassVar[str] = "truncation"
-    template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "keep", "min_chains", "only_plan")
+    request_type: ClassVar[type[Request]] = TruncationRequest
 
-    def __init__(
-        self,
-        *,
-        keep: Sequence[str] | str | None = None,
-        min_chains: int | str = 1,
-        only_plan: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.keep = keep
-        self.min_chains = min_chains
-        self.only_plan = only_plan
+    def request(self, archive: ArchiveConfig, source: str | None) -> Request:
+        """Return the request of the job.
 
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return the rules.
-
-        :raises UsageError, RefusedError: they make no sense, or would keep nothing.
+        :raises UsageError, RefusedError: the rules make no sense, or would keep nothing.
         """
         from holdfast.archive.maintenance.retention import parse_rules
 
-        rules = listed(self.keep, "keep") or list(archive.keep.rules())
-        parse_rules(rules)  # what is wrong with them is said before any lock is taken
-        arguments = [word for rule in rules for word in ("--keep", rule)]
-        return [*arguments, "--min-chains", str(self.min_chains), *(["--dry-run"] if is_yes(self.only_plan) else [])]
+        made: TruncationRequest = request_of(self, TruncationRequest)
+        made = made.with_values(source=source).filled(keep=tuple(archive.keep.rules()))
+        parse_rules(made.keep)
+        return made
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what went, or would; the commit was checked by the archive itself."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import BusyError, HoldfastError
-from holdfast.config.archives_model import parse_span
-from holdfast_airflow.arguments import is_yes
+from holdfast.operations.requests.vacuum import VacuumRequest
 from holdfast_airflow.operators.job import ArchiveJobOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
 
 
@@ -25,34 +25,13 @@ class VacuumOperator(ArchiveJobOperator):
     `retained` (files that an object lock keeps), `busy` (backups at work whose leftovers were not looked at) and
     `dry_run`.
 
-    :param grace: how long files stay after they were removed, such as `24h`; without it, what archives.yaml
-        says. (templated)
-    :param orphans: also look for files that no block names, which lists all data. (templated)
-    :param only_plan: make a dry run: nothing is deleted. Airflow has a method `dry_run` of its own. (templated)
     """
 
-    operation: ClassVar[str] = "vacuum"
-    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "grace", "orphans", "only_plan")
+    request_type: ClassVar[type[Request]] = VacuumRequest
 
-    def __init__(
-        self,
-        *,
-        grace: str | None = None,
-        orphans: bool | str = True,
-        only_plan: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.grace = grace
-        self.orphans = orphans
-        self.only_plan = only_plan
-
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return the grace and what to look for."""
-        grace = self.grace or archive.vacuum.grace
-        parse_span(grace)  # what is wrong with it is said before any lock is taken
-        arguments = ["--grace", grace, *([] if is_yes(self.orphans) else ["--no-orphans"])]
-        return [*arguments, *(["--dry-run"] if is_yes(self.only_plan) else [])]
+    def request(self, archive: ArchiveConfig, source: str | None) -> Request:
+        """Return the request of the job."""
+        return super().request(archive, source).filled(grace=archive.vacuum.grace)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what was deleted.

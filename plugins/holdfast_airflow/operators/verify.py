@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import DamagedError, HoldfastError
-from holdfast.config.archives_model import parse_budget, parse_span
 from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.executor_choice import choose_executor, forced_executor
-from holdfast_airflow.arguments import is_yes
+from holdfast.operations.requests.verification import VerificationRequest
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.operators.job import ArchiveJobOperator
+from holdfast_airflow.requests import request_of
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.operations.executor_choice import ExecutorChoice
+    from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
 
 _TOLD = 3
@@ -32,40 +33,23 @@ class VerifyOperator(ArchiveJobOperator):
     marked as lost, so that :class:`RecoverReplicas` fetches them from another one. Returns `commits`, `blocks`, `files`
     and `bytes` that were looked at, `deep`, and `read_since` (every file was read, or made, after that moment).
 
-    :param deep: read files. (templated)
-    :param within: a deep run reads as much as is needed to have read all in this time; without it, what archives.yaml
-        says. (templated)
-    :param budget: what one run reads at most, such as `100 GB` or `2h`; without it, what archives.yaml
-        says. (templated)
     """
 
-    operation: ClassVar[str] = "verification"
-    template_fields: Sequence[str] = (*ArchiveJobOperator.template_fields, "deep", "within", "budget")
-
-    def __init__(
-        self, *, deep: bool | str = True, within: str | None = None, budget: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.deep = deep
-        self.within = within
-        self.budget = budget
+    request_type: ClassVar[type[Request]] = VerificationRequest
+    request_defaults: ClassVar[Mapping[str, Any]] = {"deep": True}
 
     def chosen_executor(self) -> ExecutorChoice:
         """Return where the job runs: a deep one reads all files by Spark."""
-        forced = forced_executor(self.job_executor)
-        return choose_executor(self.operation, forced=forced, reads_files=is_yes(self.deep))
+        forced, made = forced_executor(self.job_executor), request_of(self, VerificationRequest)
+        return choose_executor(self.operation, forced=forced, reads_files=made.deep)
 
-    def arguments(self, archive: ArchiveConfig, source: str | None) -> Sequence[str]:
-        """Return how much is read."""
-        if not is_yes(self.deep):
-            return ["--new"]
-        within, budget = self.within or archive.verification.deep_within, self.budget or archive.verification.budget
-        parse_span(within)  # what is wrong with them is said before any lock is taken
-        arguments = ["--deep", "--new", "--within", within]
-        if budget:
-            parse_budget(budget)
-            arguments += ["--budget", budget]
-        return arguments
+    def request(self, archive: ArchiveConfig, source: str | None) -> Request:
+        """Return the request of the job."""
+        made: VerificationRequest = request_of(self, VerificationRequest)
+        if not made.deep:
+            return VerificationRequest(new=True)
+        section = archive.verification
+        return made.with_values(new=True).filled(within=section.deep_within, budget=section.budget)
 
     def _give_up_replica(self, store: ObjectStore, damaged: int) -> None:
         """Say in the coordination store that a replica has to be made anew, whatever is in the way of saying so.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore
 from tests.support.command import RunCommand
 
@@ -16,8 +17,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The arguments of the job, which is not run."""
     given: list[str] = []
 
-    def run_job(operation: str, url: str, arguments: list[str], **more: Any) -> dict[str, Any]:
-        given[:] = arguments
+    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+        given[:] = request.to_arguments()
         return {"commit": 1, "rows": 0, "tables": 0, "bytes": 0, "restorable_to": "now"}
 
     monkeypatch.setattr("holdfast.cli.backup.run_job", run_job)
@@ -25,12 +26,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 SOURCE = ("--source", "postgresql://me@here/shop")
+RETAINED = ("--max-retained", "10 GiB")
 
 
 def test_a_source_may_be_spared(holdfast: RunCommand, store: ObjectStore, asked: list[str]) -> None:
     done = holdfast("backup", store.url, *SOURCE, "--connections", "2", "--bandwidth", "1.5 MB/s", "--json")
     assert done.code == 0
-    assert asked[asked.index("--connections") :] == ["--connections", "2", "--bandwidth", "1500000.0"]
+    assert asked[asked.index("--connections") :] == ["--connections", "2", "--bandwidth", "1.5 MB/s", *RETAINED]
     assert holdfast("backup", store.url, *SOURCE, "--json").code == 0
     assert "--connections" not in asked
 
@@ -45,9 +47,9 @@ def test_limits_of_the_configuration_hold_unless_others_are_given(
     )
     monkeypatch.setenv("HOLDFAST_ARCHIVES", str(file))
     assert holdfast("backup", "shop", "--source", "db", "--json").code == 0
-    assert asked[asked.index("--connections") :] == ["--connections", "3", "--bandwidth", "20000.0"]
+    assert asked[asked.index("--connections") :] == ["--connections", "3", "--bandwidth", "20 kB", *RETAINED]
     assert holdfast("backup", "shop", "--source", "db", "--connections", "1", "--json").code == 0
-    assert asked[asked.index("--connections") :] == ["--connections", "1", "--bandwidth", "20000.0"]
+    assert asked[asked.index("--connections") :] == ["--connections", "1", "--bandwidth", "20 kB", *RETAINED]
 
 
 @pytest.mark.parametrize("limit", [("--connections", "0"), ("--bandwidth", "fast"), ("--bandwidth", "0 MB")])
@@ -76,9 +78,9 @@ def test_a_quorum_is_asked_for_as_the_configuration_says_or_the_command(
     monkeypatch.setenv("HOLDFAST_ARCHIVES", str(file))
     done = holdfast("backup", "shop", "--source", "db", "--json")
     assert done.value["quorum"]["replicas"] == ["far", "near"]
-    assert asked[asked.index("--quorum") :] == ["--quorum", "2", "--quorum-timeout", "7200.0"]
+    assert asked[asked.index("--quorum") :] == ["--quorum", "2", "--quorum-timeout", "2h"]
     holdfast("backup", "shop", "--source", "db", "--quorum-timeout", "30min", "--json")
-    assert asked[asked.index("--quorum") :] == ["--quorum", "2", "--quorum-timeout", "1800.0"]
+    assert asked[asked.index("--quorum") :] == ["--quorum", "2", "--quorum-timeout", "30min"]
     assert len(confirmed) == 2
     assert "quorum" not in holdfast("backup", "shop", "--source", "db", "--quorum", "1", "--json").value
     assert "--quorum" not in asked

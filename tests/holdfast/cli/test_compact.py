@@ -12,6 +12,7 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.model import Block, Coverage, Stream
+from holdfast.operations.requests.base import Request
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.storage import ObjectStore, open_store
@@ -37,8 +38,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The operation and the arguments of the job, which is not run."""
     given: list[str] = []
 
-    def run_job(operation: str, url: str, arguments: list[str], **more: Any) -> dict[str, Any]:
-        given[:] = [operation, *arguments]
+    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+        given[:] = [request.operation, *request.to_arguments()]
         return RESULT
 
     monkeypatch.setattr("holdfast.cli.compact.run_job", run_job)
@@ -108,18 +109,18 @@ def test_the_job_is_told_what_the_configuration_says_unless_something_else_is_gi
     holdfast: RunCommand, store: ObjectStore, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store, 1)
-    defaults = ["--min-blocks", "8", "--small-bytes", str(64 << 20), "--target-bytes", str(512 << 20)]
+    defaults = ["--min-blocks", "8", "--small", "64 MiB", "--target", "512 MiB"]
     assert holdfast("compact", store.url, "--json").value == RESULT
-    assert asked == ["compaction", *defaults, "--min-age", "3600.0"]
+    assert asked == ["compaction", *defaults, "--min-age", "1h"]
     file = tmp_path / "archives.yaml"
     section = "{min_blocks: 3, small: 1 MB, target: 2 MB, min_age: 2h}"
     file.write_text(f"archives: {{shop: {{url: {store.url}, compaction: {section}}}}}")
     monkeypatch.setenv("HOLDFAST_ARCHIVES", str(file))
-    configured = ["--small-bytes", "1000000", "--target-bytes", "2000000", "--min-age", "7200.0"]
+    configured = ["--small", "1 MB", "--target", "2 MB", "--min-age", "2h"]
     holdfast("compact", "shop", "--consolidate")
-    assert asked == ["compaction", "--min-blocks", "3", *configured, "--consolidate"]
+    assert asked == ["compaction", "--consolidate", "--min-blocks", "3", *configured]
     holdfast("compact", "shop", "--min-blocks", "5", "--source", "shop_db")
-    assert asked == ["compaction", "--min-blocks", "5", *configured, "--source", "shop_db"]
+    assert asked == ["compaction", "--source", "shop_db", "--min-blocks", "5", *configured]
 
 
 def test_people_are_told_what_was_joined_and_made(holdfast: RunCommand, store: ObjectStore, asked: list[str]) -> None:

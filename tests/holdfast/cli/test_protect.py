@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore
 from tests.support.command import RunCommand
 
@@ -21,8 +22,8 @@ def done(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """What is done, in order: the arguments of the jobs, which are not run, and the names of marks."""
     given: list[list[str]] = []
 
-    def run_job(operation: str, url: str, arguments: list[str], **more: Any) -> dict[str, Any]:
-        given.append(arguments)
+    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+        given.append(request.to_arguments())
         return {"commit": 1, "kind": "changes", "rows": 0, "tables": 0, "bytes": 0, "restorable_to": "now"}
 
     def mark(url: str, source: str, name: str) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def test_its_backups_keep_to_the_configuration(holdfast: RunCommand, done: list[
     first, *others = done
     assert others == [["before true"], first, ["after true"], first]
     assert first[:4] == ["--source", "db", "--kind", "changes"]
-    for limits in (["--exclude", "tmp.*"], ["--connections", "3"], ["--bandwidth", "20000.0"]):
+    for limits in (["--exclude", "tmp.*"], ["--connections", "3"], ["--bandwidth", "20 kB"]):
         assert " ".join(limits) in " ".join(first)
     assert "--restart-stream stuck" in " ".join(first)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.model import iso
 from holdfast.archive.maintenance.scrub_schedule import RUN
+from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock, inspect
 from tests.support.command import RunCommand
@@ -100,14 +100,14 @@ def test_files_are_spread_over_spark_where_that_is_wanted(
 ) -> None:
     asked: list[Any] = []
 
-    def run_job(operation: str, store: ObjectStore, arguments: Sequence[str], **more: Any) -> dict[str, Any]:
-        asked.append((operation, store.url, list(arguments), more["wait"]))
+    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+        asked.append((request.operation, store.url, request.to_arguments(), more["wait"]))
         value = {"commits": 1, "blocks": 1, "files": 2, "bytes": 10, "deep": True, "costs": [], "read_since": None}
         return {**value, "damage": ["data/x is missing"]}
 
     monkeypatch.setattr("holdfast.cli.verify.run_job", run_job)
     done = holdfast("verify", filled.url, "--deep", "--spark", "--budget", "1 GB", "--wait", "3")
-    assert asked == [("verification", filled.url, ["--deep", "--budget", "1000000000B"], 3)]
+    assert asked == [("verification", filled.url, ["--deep", "--budget", "1 GB"], 3)]
     assert (done.code, "damaged: data/x is missing" in done.out) == (4, True)
 
 

@@ -20,6 +20,7 @@ from holdfast.operations import backup_run
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.executor_choice import Executor
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 from tests.support.no_waiting import no_waiting
@@ -54,9 +55,9 @@ class World:
             self.given.append(more.get(SNAPSHOT_VARIABLE, ""))
             return next(jobs)(self.store)
 
-        given = ["--source", "shop_db"]
+        wanted = BackupRequest(source="shop_db")
         backup_run.run_to_the_end(
-            self.store, "r", ADDRESS, arguments=given, attempt=attempt, say=self.said.append, executor=executor
+            self.store, "r", ADDRESS, wanted=wanted, attempt=attempt, say=self.said.append, executor=executor
         )
         assert list(jobs) == []
         assert self.held == 0

@@ -41,7 +41,7 @@ def test_the_daemon_is_the_one_that_jobs_are_submitted_with() -> None:
 
 def test_what_the_daemon_imports_starts_no_thread_which_a_fork_would_lose() -> None:
     program = (
-        "import os, sys; from sparkjobs import daemon; daemon._import(); "
+        "import os, sys; from sparkjobs.executors import daemon; daemon._import(); "
         "print(len(os.listdir('/proc/self/task')), {'numpy', 'pyarrow'} <= sys.modules.keys())"
     )
     assert run(program) == ["1", "True"]

@@ -361,7 +361,7 @@ def test_history_is_given_back_again_and_again_and_what_goes_meanwhile_is_left_o
                 vacuum(source, "block3")
         return acquire(store, operation, **more)
 
-    monkeypatch.setattr("holdfast.archive.locks.locks.acquire", counted)
+    monkeypatch.setattr("holdfast.archive.locks.acquire", counted)
     done = copy(source, target)
     assert acquired.count("copy") == 1
     assert acquired.count("source-side") == 8  # one more than files were missing

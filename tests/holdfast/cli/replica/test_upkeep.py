@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.operations.requests.base import Request
 from holdfast.replication.log.replicas import remove
 from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.storage import ObjectStore
@@ -82,8 +82,9 @@ def jobs(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]
     """What the next jobs are to say; where there is nothing, a job syncs the replica that it was asked for."""
     to_say: list[dict[str, Any]] = []
 
-    def run_job(operation: str, store: ObjectStore, arguments: Sequence[str], **more: Any) -> dict[str, Any]:
-        assert (operation, arguments, os.environ[ENVIRONMENT]) == ("sync", (), two.coordination.url)
+    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+        assert (request.operation, request.to_arguments()) == ("sync", [])
+        assert os.environ[ENVIRONMENT] == two.coordination.url
         return to_say.pop(0) if to_say else two.sync(Path(store.url).name).describe()
 
     monkeypatch.setattr("holdfast.cli.replica.upkeep.run_job", run_job)

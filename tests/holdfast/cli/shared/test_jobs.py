@@ -77,7 +77,7 @@ def test_a_backup_prints_its_summary(
     assert "not included: foreign table a.b" in done.err
     assert "the log position is approximate: replica" in done.err
     assert started["application"] == "backup"
-    asked = ["--source", address.database, "--kind", "auto", "--tables", "a.*", "--chosen"]
+    asked = ["--source", address.database, "--tables", "a.*", "--chosen"]
     assert started["arguments"][4 : 4 + len(asked)] == asked
     assert inspect(store) == []
     assert logs(tmp_path) == []
@@ -155,7 +155,12 @@ def exit_early(store: ObjectStore, run: str, log: Path) -> int:
         (refuse, 5, "reader may not read public.secrets: grant it", False),
         (fail, 1, r"ConnectionError: cut \(the job's log: .*\.log\)", True),
         (find_no_room, 1, r"No room left to write 'data/x': free some \(the job's log: .*\)", True),
-        (be_killed, 1, r"the job's process was ended by SIGKILL before .* try again \(the job's log: .*\)", True),
+        (
+            be_killed,
+            1,
+            r"the job's process was ended by SIGKILL while reading tables before .* try again \(the job's log: .*\)",
+            True,
+        ),
         (exit_early, 1, r"the job's process ended with exit code 52 before .* try again \(the job's log: .*\)", True),
     ],
 )
@@ -194,7 +199,7 @@ def test_a_backup_that_was_committed_succeeded_however_its_job_ended(
 
 @pytest.mark.parametrize(
     ("last_words", "said"),
-    [("", "what it has committed counts, and the next backup goes on from there"), ("failed", "")],
+    [("", "all that it has committed counts, and the next backup goes on from there"), ("failed", "")],
 )
 def test_changes_that_were_committed_do_not_make_a_success_of_a_run_that_was_to_do_more(
     holdfast: RunCommand, store: ObjectStore, address: Address, play_spark: PlaySpark, last_words: str, said: str
@@ -382,8 +387,8 @@ def test_a_dry_run_prints_the_plan(
     done = holdfast("restore", filled.url, "--to", address.url, *options, "--json")
     assert (done.code, done.value) == (0, result)
     assert "something to know" in done.err
-    expected = ["--at", "latest", "--roles", "create", "--tablespaces", "keep", "--strict", "--trust-source"]
-    expected += ["--tables", "a.*", "--tables", "c.d", "--map", "a=b", "--dry-run"]
+    expected = ["--tables", "a.*", "--tables", "c.d", "--map", "a=b", "--roles", "create", "--tablespaces", "keep"]
+    expected += ["--strict", "--trust-source", "--dry-run"]
     assert started["arguments"][-len(expected) :] == expected
     assert holdfast("restore", filled.url, "--to", address.url, *options).out == (
         "would restore shop_db to 2026-03-01T12:00:00Z (commit 1): 1,000 rows of 1 tables, 10 B stored\n"

@@ -70,7 +70,7 @@ def test_its_clock_goes_forward_and_tells_parts_of_seconds(both: CoordinationSto
 
 _APPENDER = """
 import sys
-from holdfast.replication import log, replicas
+from holdfast.replication.log import log, replicas
 from holdfast.replication.log.store import CoordinationStore
 store = CoordinationStore.open(sys.argv[1])
 acting = replicas.Acting("a", "near", 1)

@@ -1,0 +1,9 @@
+"""Choices between a few words that several packages share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Schema = Literal["auto", "earlier", "later"]
+"""The schema of a recovery target where it is not known when it changed: the one before, the one after, or the better
+one."""

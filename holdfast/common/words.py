@@ -1,0 +1,58 @@
+"""Values in words: as people write them, and as a template or a form leaves them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from contextlib import suppress
+
+from holdfast.common.errors import UsageError
+
+_YES = frozenset({"true", "1", "yes"})
+
+
+def is_yes(wanted: bool | str) -> bool:
+    """Say whether something is wanted; a template may have made words of it."""
+    return str(wanted).lower() in _YES
+
+
+def listed(given: Sequence[str] | str | None, argument: str) -> list[str]:
+    """Return a list of words.
+
+    A string is one word, and not its letters; one that a template has made of a list is that list again.
+
+    :param argument: which it is of, for errors.
+    :raises UsageError: there is something else than words in it.
+    """
+    words = _of_template(given) if isinstance(given, str) else given
+    if not words:
+        return []
+    if isinstance(words, str):
+        return [words]
+    if not isinstance(words, Sequence):
+        raise UsageError(f"{argument} is {given!r}: write a list of strings, or one string")
+    others = [word for word in words if not isinstance(word, str) or not word]
+    if others:
+        raise UsageError(f"{argument} has {others[0]!r} in it: write strings only")
+    return list(words)
+
+
+def _of_template(text: str) -> object:
+    if text.startswith("[") and text.endswith("]"):
+        with suppress(ValueError, SyntaxError):  # such as the pattern `[ab]`
+            return ast.literal_eval(text)
+    return "" if text in ("None", "()") else text
+
+
+def number(given: int | str | None, argument: str) -> int | None:
+    """Return a number; None where none is given.
+
+    :param argument: which it is of, for errors.
+    :raises UsageError: it is none.
+    """
+    if given is None or given in ("", "None"):
+        return None
+    try:
+        return int(given)
+    except ValueError as error:
+        raise UsageError(f"{argument} is {given!r}: write a whole number") from error

@@ -1,0 +1,89 @@
+"""The outcome of a job whose process has ended: decided once, for the command and for operators."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.common.errors import ReportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.archive.format.runs import RunRecord
+    from holdfast.archive.format.state import State
+    from holdfast.storage import ObjectStore
+
+_LINES = 3
+"""Of the output that are shown of a job that could say nothing."""
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """The end of a job's process.
+
+    :param code: its exit code, negative for a signal; None where it is not known, and is not 0.
+    :param words: the sentence that its driver ended with; "" for none.
+    :param output: its last lines.
+    """
+
+    code: int | None = 0
+    words: str = ""
+    output: Sequence[str] = ()
+
+    @property
+    def how(self) -> str:
+        """Return how it ended, in words."""
+        if self.code is None:
+            return "ended"
+        return f"was ended by {_signal_name(-self.code)}" if self.code < 0 else f"ended with exit code {self.code}"
+
+
+def last_words(output: str, operation: str) -> str:
+    """Return the sentence that a driver ends with; "" where its output has none."""
+    said = re.findall(rf"^(?:.*\s)?holdfast {operation}: (.+)", output, re.MULTILINE)
+    return said[-1] if said else ""
+
+
+def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord | None, end: JobEnd) -> dict[str, Any]:
+    """Return the result of a job that has ended.
+
+    The archive counts most: a job may be killed, or find no room for its last record, after its commit.
+
+    :param record: the newest record of the run; None where there is none.
+    :raises ReportedError: it failed; with its own sentence and exit code where it left some.
+    """
+    if record is not None and record.result is not None:
+        return record.result
+    from holdfast.archive import Archive  # takes a while to import, and Airflow's tasks import this early
+    from holdfast.archive.format.model import summary
+
+    state = Archive.open(store, before_damage=True).state
+    if operation == "backup" and (placed := state.finished_by(run)) is not None:
+        return {"commit": placed.number, **summary(placed.block)}
+    if record is not None and record.error is not None:
+        raise ReportedError(record.error.message, record.error.exit_code)
+    if end.words:
+        raise ReportedError(end.words, max(end.code or 0, 1))
+    step = f" while {record.step}" if record is not None and record.step else ""
+    last = f" (its last output: {' | '.join(end.output[-_LINES:])})" if end.output else ""
+    raise ReportedError(
+        f"the job's process {end.how}{step} before it could say why; {_left(operation, state, run)}: try again{last}", 1
+    )
+
+
+def _left(operation: str, state: State, run: str) -> str:
+    if operation not in ("backup", "restore"):
+        return "all that it has committed counts"
+    if state.of_run(run):
+        return "all that it has committed counts, and the next backup goes on from there"
+    return "the archive is as it was before"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

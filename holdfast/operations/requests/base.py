@@ -1,0 +1,212 @@
+"""The base of requests: a model whose fields say how people give them, and what an application is started with."""
+
+from __future__ import annotations
+
+import argparse
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from holdfast.common.errors import UsageError
+from holdfast.common.words import is_yes, listed, number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_NOT_GIVEN = ("", "None")
+"""How a template or a form writes that something is not given."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """How people give a field of a request.
+
+    :param help: one or two sentences.
+    :param metavar: stands for the value in a command's help.
+    :param flag: on the command line, where it is not the field's name.
+    :param title: of the form's field, where it is not the field's name.
+    :param least: the smallest number.
+    :param schema: more of the JSON schema of the form's field.
+    :param operator: the operator's argument, where it is not the field's name; "" where there is none.
+    :param is_in_command, is_in_form: whether the command and the DAG's form offer it.
+    """
+
+    help: str
+    metavar: str | None = None
+    flag: str = ""
+    title: str = ""
+    least: int | None = None
+    schema: tuple[tuple[str, Any], ...] = ()
+    operator: str | None = None
+    is_in_command: bool = True
+    is_in_form: bool = True
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """One option of a request, with its place in the model.
+
+    :param kind: `bool`, `int`, `float`, `str`, or `tuple` for a list of strings.
+    :param choices: all values, where only these are known.
+    :param is_optional: None is a value: it is said elsewhere then.
+    """
+
+    name: str
+    option: Option
+    kind: type
+    choices: tuple[str, ...]
+    is_optional: bool
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        """Return the option's name on the command line; of what is done unless one forbids it, the one that does."""
+        return _flag(self.name, self.option, is_forbidding=self.kind is bool and self.default is True)
+
+    @property
+    def word(self) -> str:
+        """Return the option's name in a form."""
+        return self.option.flag.removeprefix("--").replace("-", "_") or self.name
+
+    @property
+    def operator(self) -> str:
+        """Return the name of the operator's argument; "" where there is none."""
+        return self.name if self.option.operator is None else self.option.operator
+
+
+class Request(BaseModel):
+    """The options of one run of an operation, beside the archive and the run's name.
+
+    A field is an option where its annotation has an `Option`; else it is said by the configuration alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    operation: ClassVar[str]
+
+    @classmethod
+    def options(cls) -> list[OptionField]:
+        """Return the options, in the order of the fields."""
+        return [
+            _field(name, option, field.annotation, None if field.is_required() else field.get_default())
+            for name, field in cls.model_fields.items()
+            if (option := _option(field.metadata))
+        ]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_words(cls, data: Any) -> Any:
+        """Read values as templates and forms leave them."""
+        return {name: _read(cls, name, value) for name, value in data.items()} if isinstance(data, dict) else data
+
+    @classmethod
+    def given(cls, **options: Any) -> Self:
+        """Make a request of what people gave.
+
+        :raises UsageError: an option has no such value; says which it may have.
+        """
+        try:
+            return cls(**options)
+        except ValidationError as error:
+            raise UsageError("; ".join(_sentence(cls, each) for each in error.errors())) from None
+
+    def to_arguments(self) -> list[str]:
+        """Return the arguments of the operation's application."""
+        words: list[str] = []
+        for name, field in type(self).model_fields.items():
+            value, default = getattr(self, name), field.get_default()
+            if value == default:
+                continue
+            flag = _flag(name, _option(field.metadata), is_forbidding=default is True)
+            if isinstance(value, bool):
+                words.append(flag)
+            elif isinstance(value, tuple):
+                words += [word for each in value for word in (flag, str(each))]
+            else:
+                words += [flag, str(value)]
+        return words
+
+    @classmethod
+    def add_to(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the application's arguments to a parser; those that are not given stay away from what it returns."""
+        for name, field in cls.model_fields.items():
+            kind, choices, _ = _shape(field.annotation)
+            default = field.get_default()
+            flag, absent = _flag(name, _option(field.metadata), is_forbidding=default is True), argparse.SUPPRESS
+            if kind is bool:
+                parser.add_argument(flag, dest=name, action="store_const", const=not default, default=absent)
+            elif kind is tuple:
+                parser.add_argument(flag, dest=name, action="append", default=absent)
+            else:
+                needed = field.is_required()
+                parser.add_argument(
+                    flag, dest=name, type=kind, choices=choices or None, required=needed, default=absent
+                )
+
+    @classmethod
+    def from_arguments(cls, arguments: Sequence[str]) -> Self:
+        """Make the request that an application is started with; arguments that are none of it are left alone."""
+        parser = argparse.ArgumentParser(add_help=False)
+        cls.add_to(parser)
+        return cls.given(**vars(parser.parse_known_args(arguments)[0]))
+
+    def filled(self, **values: Any) -> Self:
+        """Return the request with values for what nobody has given."""
+        missing = {name: value for name, value in values.items() if getattr(self, name) in (None, ())}
+        return type(self).given(**{**self._set(), **missing})
+
+    def with_values(self, **values: Any) -> Self:
+        """Return the request with other values."""
+        return type(self).given(**{**self._set(), **values})
+
+    def _set(self) -> Mapping[str, Any]:
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+def _option(metadata: Sequence[Any]) -> Option | None:
+    return next((each for each in metadata if isinstance(each, Option)), None)
+
+
+def _flag(name: str, option: Option | None, *, is_forbidding: bool) -> str:
+    said = option.flag if option else ""
+    return said or f"--{'no-' if is_forbidding else ''}{name.replace('_', '-')}"
+
+
+def _field(name: str, option: Option, annotation: Any, default: Any) -> OptionField:
+    kind, choices, is_optional = _shape(annotation)
+    return OptionField(name, option, kind, choices, is_optional, default)
+
+
+def _shape(annotation: Any) -> tuple[type, tuple[str, ...], bool]:
+    """Return the kind of an annotation's values, the choices, and whether None is a value."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        kind, choices, _ = _shape(next(part for part in parts if part is not type(None)))
+        return kind, choices, True
+    if origin is Literal:
+        return str, parts, False
+    return (tuple if origin is tuple else annotation), (), False
+
+
+def _read(request: type[Request], name: str, value: Any) -> Any:
+    field = request.model_fields.get(name)
+    if field is None:
+        return value
+    kind, _, is_optional = _shape(field.annotation)
+    if kind is bool:
+        return is_yes(value)
+    if kind is tuple:
+        return tuple(listed(value, name))
+    if is_optional and (value is None or value in _NOT_GIVEN):
+        return None
+    return number(value, name) if kind is int else value
+
+
+def _sentence(request: type[Request], error: Any) -> str:
+    name = str(error["loc"][0]) if error["loc"] else request.operation
+    if error["type"] == "literal_error":
+        choices = _shape(request.model_fields[name].annotation)[1]
+        return f"{name} is {error['input']!r}: write one of {', '.join(choices)}"
+    return f"{name}: {error['msg']}"

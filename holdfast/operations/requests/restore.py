@@ -1,0 +1,121 @@
+"""The request for a restore."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from holdfast.common.choices import Schema  # noqa: TC001 - pydantic reads it at run time
+from holdfast.config.archives_model import Consistency  # noqa: TC001 - as above
+from holdfast.operations.requests.base import Option, Request
+
+_TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
+_AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME})$"
+
+
+class RestoreRequest(Request):
+    """A restore of a source, or of chosen tables of it, to a recovery target.
+
+    :param source: its name in the archive; None where the archive has only one.
+    :param no_lock: take no lock, which a vacuum would respect.
+    """
+
+    operation: ClassVar[str] = "restore"
+
+    source: str | None = None
+    at: Annotated[
+        str,
+        Option(
+            "The recovery target: latest, a time with its zone (2026-03-01T12:00:00Z), a mark (mark:NAME), commit:N, "
+            "or lsn:X/Y. 'holdfast points' lists them.",
+            schema=(("pattern", _AT),),
+        ),
+    ] = "latest"
+    tables: Annotated[
+        tuple[str, ...],
+        Option(
+            "Only these tables, globs of schema.table, with their indexes, keys, sequences and triggers, and the types "
+            "and functions that they need; then the database need not be empty.",
+            metavar="GLOB",
+        ),
+    ] = ()
+    map: Annotated[
+        tuple[str, ...],
+        Option(
+            "Another name: public=restored sends a schema's tables to another schema, public.orders=archive.orders "
+            "renames one table.",
+            metavar="OLD=NEW",
+            title="Other names",
+            schema=(("items", {"type": "string", "pattern": "^[^=]+=[^=]+$"}),),
+        ),
+    ] = ()
+    roles: Annotated[
+        Literal["check", "create", "harmless"],
+        Option(
+            "Roles that own or may use something: 'check' that they are there, or 'create' those that are missing, "
+            "without passwords.",
+            schema=(("enum", ["check", "create"]),),
+        ),
+    ] = "check"
+    tablespaces: Annotated[
+        Literal["drop", "keep"],
+        Option("'drop': put everything into the database's own tablespace; 'keep': where it was."),
+    ] = "drop"
+    schema_choice: Annotated[
+        Schema,
+        Option(
+            "Where the schema was changed between two backups, and it is not known when: the one before or after, or "
+            "the one that serves best.",
+            flag="--schema",
+            title="Schema",
+            operator="schema",
+        ),
+    ] = "auto"
+    strict: Annotated[
+        bool,
+        Option(
+            "Fail where rows break a condition, the server refuses an object, or anything else that follows the rows "
+            "does not come back. Otherwise it is left out, or added NOT VALID, and named."
+        ),
+    ] = False
+    trust_source: Annotated[
+        bool,
+        Option(
+            "Let code of the source run with the rights of a superuser who restores, where no log-in without these can "
+            "be had.",
+            title="Trust the source",
+        ),
+    ] = False
+    consistency: Annotated[
+        Consistency | None,
+        Option(
+            "Of an archive with replicas. 'sequential': every backup whose quorum has succeeded, and nothing that "
+            "waits for it or has failed. 'eventual': all that the first replica has. Else: as archives.yaml says.",
+            is_in_command=False,
+        ),
+    ] = None
+    dry_run: Annotated[bool, Option("Make the plan, and change nothing.", title="Dry run", operator="only_plan")] = (
+        False
+    )
+    no_lock: Annotated[
+        bool,
+        Option(
+            "Write nothing to the archive, not even a lock: for who may only read it.",
+            operator="",
+            is_in_form=False,
+        ),
+    ] = False
+
+    @property
+    def is_beside(self) -> bool:
+        """Say whether other things may be in the target."""
+        return bool(self.tables or self.map)
+
+    @property
+    def creates_roles(self) -> bool:
+        """Say whether roles are created that the target lacks; else they must be there."""
+        return self.roles != "check"
+
+    @property
+    def has_harmless_roles(self) -> bool:
+        """Say whether no role that is created may do more than any owner of tables: for drills."""
+        return self.roles == "harmless"

@@ -1,0 +1,54 @@
+"""The request for a truncation."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from holdfast.operations.requests.base import Option, Request
+
+
+class TruncationRequest(Request):
+    """A truncation of one source's restore points, or of all sources'.
+
+    :param source: its name in the archive; None: all.
+    """
+
+    operation: ClassVar[str] = "truncation"
+
+    keep: Annotated[
+        tuple[str, ...],
+        Option(
+            "Rules for the restore points that stay: last=2, hourly=48, daily=14, weekly=8, monthly=12, yearly=5, "
+            "within=7d; a point stays if any rule keeps it. None: the rules of archives.yaml.",
+            metavar="RULE",
+            schema=(
+                (
+                    "items",
+                    {
+                        "type": "string",
+                        "pattern": "^(last|hourly|daily|weekly|monthly|yearly|within)=[0-9]+[hdwmy]?$",
+                    },
+                ),
+            ),
+        ),
+    ] = ()
+    source: Annotated[
+        str | None, Option("Only restore points of this source; else of all.", operator="", is_in_form=False)
+    ] = None
+    min_chains: Annotated[
+        int,
+        Option(
+            "So many of the newest full backups always stay, with all that follows them.",
+            metavar="N",
+            least=1,
+            title="Full backups",
+        ),
+    ] = 1
+    dry_run: Annotated[
+        bool,
+        Option(
+            "Say which restore points would stay, why, and which would go; and change nothing.",
+            title="Dry run",
+            operator="only_plan",
+        ),
+    ] = False

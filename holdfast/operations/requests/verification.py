@@ -1,0 +1,63 @@
+"""The request for a verification."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import field_validator
+
+from holdfast.config.archives_model import parse_budget, parse_span
+from holdfast.operations.requests.base import Option, Request
+
+
+class VerificationRequest(Request):
+    """A verification of an archive, of all files or of some."""
+
+    operation: ClassVar[str] = "verification"
+
+    deep: Annotated[bool, Option("Read every file: checksums, Parquet pages, row counts.")] = False
+    budget: Annotated[
+        str | None,
+        Option(
+            "With deep: read so much at most (100GB, 2h), first the files that were not read for longest; the next run "
+            "goes on from there. Else: as archives.yaml says.",
+            metavar="SIZE|SPAN",
+            schema=(("type", ["null", "string"]),),
+        ),
+    ] = None
+    within: Annotated[
+        str | None,
+        Option(
+            "With deep: read as many files as are needed to have read all in this time (30d). Else: as archives.yaml "
+            "says.",
+            metavar="SPAN",
+            title="All within",
+            schema=(("pattern", r"^[0-9]+(\.[0-9]+)? ?(s|min|h|d|w)$"),),
+        ),
+    ] = None
+    new: Annotated[
+        bool,
+        Option("Without deep: only files that were added since the last verification.", operator="", is_in_form=False),
+    ] = False
+
+    @field_validator("budget")
+    @classmethod
+    def _is_budget(cls, given: str | None) -> str | None:
+        if given is not None:
+            parse_budget(given)
+        return given
+
+    @field_validator("within")
+    @classmethod
+    def _is_span(cls, given: str | None) -> str | None:
+        if given is not None:
+            parse_span(given)
+        return given
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """Return `budget` (bytes or a length of time) and `within`; None for no bound."""
+        return {
+            "budget": parse_budget(self.budget) if self.budget else None,
+            "within": parse_span(self.within) if self.within else None,
+        }
