@@ -11,6 +11,7 @@ from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.recovery_target import can_become, sequences_to_json
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import ddl_effects
 from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.sources.postgresql.logical.objects_read import read_objects
 
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
 
 _LOOKS = 2
 """At the schema of a moment: temporary tables that come and go make it look changed, too."""
-
-_UNCERTAIN = "its columns or its key were changed so that its changes do not tell which values are whose"
-_NEW = "it has no snapshot yet"
-_CAME_BACK = "it left the publication, or its partitioned table, and came back"
-_FILLED = "a column of it is not generated any more, and its older changes lack what it had"
-_RETYPED = "the type of a column was altered, and its older rows with it"
-_REWRITTEN = "its rows were written anew by ALTER TABLE, of which the log does not tell"
-_UNLOGGED = "it may have been unlogged for a while: its file is another one, and of a partition PostgreSQL allows that"
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,7 @@ class Following:
         )
         return Following(
             {oid: entry for oid, entry in self.followed.items() if oid not in uncertain},
-            {**self.not_followed, **dict.fromkeys(labels, _UNCERTAIN)},
+            {**self.not_followed, **dict.fromkeys(labels, ddl_effects.UNCERTAIN)},
             self.to_begin + labels,
             tuple(each for each in self.born if each.oid not in uncertain),
             self.dropped,
@@ -217,13 +210,14 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: b
     rewritten = {oid for oid in both if new[oid].is_rewritten(old[oid])}
     # Of what a table was at first nothing is known but that a table's first heap has its own oid.
     rewritten |= {oid for oid in followed if oid in new and oid not in old and new[oid].filenode != oid}
-    reasons = {oid: _UNLOGGED for oid in both if new[oid].may_have_been_unlogged(old[oid])}
-    reasons |= dict.fromkeys(rewritten, _REWRITTEN)
-    reasons |= {oid: _FILLED for oid in both if new[oid].is_filled(old[oid])}
-    reasons |= {oid: "its key was changed" for oid in both if not new[oid].has_key_of(old[oid])}
-    reasons |= {oid: _RETYPED for oid in followed if oid in new and _is_retyped(new[oid], before, now)}
-    reasons |= {oid: _RETYPED for oid in both if not can_become(old[oid], new[oid])}
-    reasons |= {oid: _CAME_BACK if oid in was else _NEW for oid in stream.followed if oid not in followed}
+    reasons = {oid: ddl_effects.UNLOGGED for oid in both if new[oid].may_have_been_unlogged(old[oid])}
+    reasons |= dict.fromkeys(rewritten, ddl_effects.REWRITTEN)
+    reasons |= {oid: ddl_effects.FILLED for oid in both if new[oid].is_filled(old[oid])}
+    reasons |= {oid: ddl_effects.KEY_CHANGED for oid in both if not new[oid].has_key_of(old[oid])}
+    reasons |= {oid: ddl_effects.RETYPED for oid in followed if oid in new and _is_retyped(new[oid], before, now)}
+    reasons |= {oid: ddl_effects.RETYPED for oid in both if not can_become(old[oid], new[oid])}
+    joined = [oid for oid in stream.followed if oid not in followed]
+    reasons |= {oid: ddl_effects.CAME_BACK if oid in was else ddl_effects.NEW for oid in joined}
     labels = {oid: new[oid].label for oid in reasons if oid in new and new[oid].has_rows}
     return Following(
         {oid: entry for oid, entry in followed.items() if oid not in reasons},
