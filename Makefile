@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop test-fast test test-all specs durations lint types format bench bench-check bench-locks lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop test-fast test test-all specs durations reference lint types format bench bench-check bench-locks lock wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ specs: setup ## Check the models of specs/ alone, in full.
 
 durations: setup-tests ## Run 'make test' and record in tests/durations.json how long tests take; TIER=all runs all there is.
 	@RECORD=1 scripts/test.sh $(or $(TIER),test)
+
+reference: setup ## Write docs/reference/: the commands, the operators and archives.yaml, as the code describes them.
+	@$(IN_ENV) env AIRFLOW_HOME="$$(mktemp -d)" PYTHONPATH=.:plugins python scripts/write_reference.py
 
 lint: setup ## Check style and import floors.
 	$(BIN)/ruff check .
