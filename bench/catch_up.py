@@ -10,7 +10,7 @@ from bench.memory import DriverMemory, WorkerMemory
 from bench.results import Memory
 from bench.source_disk import SourceDisk
 from bench.streams import ChangeStream
-from sparkjobs.driver.following import WINDOW_BYTES, WINDOWS_AT_ONCE
+from sparkjobs.driver.log_windows import WINDOW_BYTES, WINDOWS_AT_ONCE
 
 if TYPE_CHECKING:
     from pathlib import Path

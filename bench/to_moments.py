@@ -13,7 +13,7 @@ from holdfast.common.lsn import parse_position
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
-from sparkjobs.driver import following
+from sparkjobs.driver import log_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,12 +133,12 @@ class Moments:
 
     def _archive_changes(self, store: ObjectStore, window: int) -> int:
         """Back the changes up in windows of about so many bytes of log; return how many blocks they became."""
-        usual = following.WINDOW_BYTES
-        following.WINDOW_BYTES = min(usual, window + 1)
+        usual = log_windows.WINDOW_BYTES
+        log_windows.WINDOW_BYTES = min(usual, window + 1)
         try:
             return int(self._back_up(store, "changes")["commits"])
         finally:
-            following.WINDOW_BYTES = usual
+            log_windows.WINDOW_BYTES = usual
 
     def _back_up(self, store: ObjectStore, kind: str) -> dict[str, Any]:
         run = f"{kind}-{Archive.open(store).state.sequence}"

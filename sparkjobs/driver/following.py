@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import BORN_IN, PACKED_SINCE, Block, Coverage, summary
+from holdfast.archive.format.model import BORN_IN, PACKED_SINCE, Block
 from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
 from holdfast.common.errors import (
     HoldfastError,
     RefusedError,
-    SparkEndedError,
-    SparkNeededError,
-    TooMuchError,
-    sentence,
 )
-from holdfast.common.lsn import between_records, parse_position, show_position
+from holdfast.common.lsn import parse_position, show_position
 from holdfast.operations import marks
 from holdfast.operations.backup_decision import Postponed, newest_with_stream
 from holdfast.operations.executor_choice import INLINE_CHANGES
@@ -33,10 +28,12 @@ from holdfast.replication.work.replica_backup import until_kept
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.sources.postgresql.values.decode import max_value_bytes
+from sparkjobs.driver import log_windows
 from sparkjobs.driver.application import Job, database_address
 from sparkjobs.driver.segments import Following, Segment, compare, known_cut, mark_segment, read_now, snapshot_segment
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
-from sparkjobs.driver.start_over import Restarted, SegmentEnd, as_waiting, put_off, tables_to_restart, why_not_joined
+from sparkjobs.driver.start_over import SegmentEnd, as_waiting, end_of_segment, startable, tables_to_restart
+from sparkjobs.driver.window_blocks import BlockContext, summary_of, window_block
 from sparkjobs.tasks.changes import ChangeReader, WindowTask
 
 if TYPE_CHECKING:
@@ -50,18 +47,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.connection.address import Address
     from sparkjobs.tasks.changes import FinishedWindow
-
-WINDOW_BYTES = 256 << 20
-"""Log that is one window: the server keeps what it decodes in a temporary file until it is all sent."""
-
-WINDOWS_AT_ONCE = 2
-"""Each has a session that decodes, and one that is sent what another decodes waits for it half of its time."""
-
-_MOST_WINDOW_BYTES = 16 << 30
-_LEAST_SHARE = 8
-"""Less of a window's log than this part of it is not read by two sessions."""
-
-_MOST_CHANGES = 2_000_000
 
 
 def follow(
@@ -87,7 +72,7 @@ def follow(
         if parse_position(decision.stream.position) < parse_position(end):
             until_kept(archive, source, end, check=job.check, say=job.say)
             streams.advance(session, decision.stream.slot, end)
-        at_once = min(limits.connections or WINDOWS_AT_ONCE, WINDOWS_AT_ONCE, job.cores)
+        at_once = min(limits.connections or log_windows.WINDOWS_AT_ONCE, log_windows.WINDOWS_AT_ONCE, job.cores)
         if at_once > 1:
             at_once = 1 + min(at_once - 1, streams.count_copies(session, decision.stream.slot, decision.stream.slot))
     run = Run(job, source, archive, address, at_once, decision)
@@ -113,21 +98,6 @@ def _is_told(last: Block, segment: Segment) -> bool:
     """Say whether the log tells of all changes of definitions since a block."""
     told = last.stream.definitions if last.is_cut and last.stream else ""
     return bool(told) and told == segment.cut.seen.definitions
-
-
-def _room(room: int, last: FinishedWindow, beside: int | None) -> int:
-    """Return how much log the next windows may have, by what came of the last one.
-
-    :param beside: bytes of its log, where another was read at the same time; None: it was alone.
-    """
-    if last.bounded:
-        # Or what is read beside the next one would be in vain, too.
-        return min(room, WINDOW_BYTES) if beside is None else max(min(beside, WINDOW_BYTES) // 2, WINDOW_BYTES // 64)
-    # Where little comes of much log, it is others' tables': no reason to take small steps.
-    stored = sum(file.size for table in last.tables for file in table.files)
-    if stored < WINDOW_BYTES // 16:
-        return min(2 * room, _MOST_WINDOW_BYTES)
-    return min(2 * room if 2 * last.messages < _MOST_CHANGES else room, WINDOW_BYTES)
 
 
 class Run:
@@ -191,9 +161,9 @@ class Run:
         What the log alone tells, such as of a column that cannot be told, is not foreseen. Tables that could not be
         read in a snapshot either are left out.
         """
-        if now.end - self._position() > WINDOW_BYTES:
+        if now.end - self._position() > log_windows.WINDOW_BYTES:
             return {}
-        return _startable(self._waiting(now, self._compared(now, self._before())))
+        return startable(self._waiting(now, self._compared(now, self._before())))
 
     def _known_segments(self, flushed: int) -> Iterator[Segment]:
         """Yield what ends where a full backup was taken since, or a mark set that has read the objects."""
@@ -239,7 +209,7 @@ class Run:
             self._to_first_change(segment, following)
             is_told = False
         last = self._newest()
-        room = WINDOW_BYTES
+        room = log_windows.WINDOW_BYTES
         while True:
             stretches = self._next(segment.end, room, block)
             windows = self._read(stretches, before, segment, following)
@@ -258,13 +228,21 @@ class Run:
                     break  # it is archived: the windows have not met where they should
                 following = following.without(window.uncertain, segment.cut.catalog)
                 is_last = parse_position(window.to_position) >= segment.end
-                end = self._end(window, segment, following, reader) if is_last else None
+                end = (
+                    end_of_segment(
+                        self._job, window, segment, self._waiting(segment, following), reader, self._postponed
+                    )
+                    if is_last
+                    else None
+                )
                 self._archive_window(stretch.block, window, segment, last.block, following, end, lets_go=lets_go)
                 following = replace(following, born=())
                 if end:
                     self._to_begin = end.to_begin
                     return
-                room = _room(room, window, parse_position(stretch.upto) - at if len(stretches) > 1 else None)
+                room = log_windows.next_room(
+                    room, window, parse_position(stretch.upto) - at if len(stretches) > 1 else None
+                )
                 if window.bounded or window.uncertain:
                     break  # what was read beside it is not what follows, or is of tables that cannot be followed
             block = uuid.uuid4().hex
@@ -280,13 +258,13 @@ class Run:
         known = last.stream.not_followed if last.stream else {}
         until = Following(following.until_changed, known, ())
         unchanged = replace(segment, cut=known_cut(self._job, last))
-        room = WINDOW_BYTES
+        room = log_windows.WINDOW_BYTES
         while True:
             upto = show_position(min(self._position() + room, segment.end))
             window = self._commit_unchanged(upto, segment, unchanged, until)
             if window is None:
                 return
-            room = _room(room, window, None)
+            room = log_windows.next_room(room, window, None)
 
     def _commit_unchanged(
         self, upto: str, segment: Segment, unchanged: Segment, following: Following
@@ -334,18 +312,7 @@ class Run:
         :param room: bytes of log of one window, at most.
         :param block: id of the first one's block.
         """
-        at = self._position()
-        left = max(end - at, 0)
-        count = max(1, min(self._at_once, left * _LEAST_SHARE // WINDOW_BYTES))
-        room = min(room, -(-left // count))
-        *cuts, end = [min(at + number * room, at + left) for number in range(1, count + 1)]
-        # Who ends in the header of a page reads the record behind that, and who begins there does, too.
-        ends = sorted({end, *(cut for cut in map(between_records, cuts) if cut > at)})
-        beside = [
-            WindowTask(uuid.uuid4().hex, upto=show_position(upto), start=show_position(start))
-            for start, upto in pairwise(ends)
-        ]
-        return [WindowTask(block, upto=show_position(ends[0])), *beside]
+        return log_windows.cut_windows(self._position(), end, room, block, self._at_once)
 
     def _mine(self) -> list[Placed]:
         return [each for each in told(self._archive.state, self._source) if each.block.stream]
@@ -370,7 +337,7 @@ class Run:
         return parse_position(self._archive.state.streams[self._source])
 
     def _read(
-        self, stretches: Sequence[WindowTask], before: Catalog, segment: Segment, following: Following
+        self, tasks: Sequence[WindowTask], before: Catalog, segment: Segment, following: Following
     ) -> list[FinishedWindow] | None:
         """Read windows at the same time; None: some could not be read, which may be due to that."""
         reader = ChangeReader(
@@ -381,26 +348,12 @@ class Run:
             before=before,
             after=segment.cut.catalog,
             followed=frozenset(following.followed),
-            most_changes=_MOST_CHANGES,
+            most_changes=log_windows.MOST_CHANGES,
             max_value_bytes=max_value_bytes(),
             packs=self._archive.state.format >= PACKED_SINCE,
             refuse_above=INLINE_CHANGES if self._job.is_bounded else None,
         )
-        try:
-            self._job.claim(0)  # no stored files: what is read of the log has a bound of its own
-            return self._job.map("reading changes", stretches, reader, estimated_rows=0)
-        except TooMuchError as error:
-            raise SparkNeededError(sentence(error)) from error
-        except SparkEndedError:
-            raise
-        except HoldfastError as error:
-            if len(stretches) == 1:
-                raise
-            self._job.check()
-            self._job.say(
-                f"from here on one window is read at a time, since of two one could not be: {sentence(error)}"
-            )
-            return None
+        return log_windows.read_windows(self._job, tasks, reader)
 
     def _commit(
         self,
@@ -417,53 +370,20 @@ class Run:
         :param last: the block before the segment.
         :param end: the segment ends with it; else its schema is told as that from before the segment.
         """
-        reached = segment if end else None
-        before = self._newest().block.covers.to_time
-        time = reached.at if reached else window.transactions.last_time if window.transactions else before
-        cut = reached.cut if reached else known_cut(self._job, last)
-        stream = last.stream if reached is None else reached.stream
+        cut = segment.cut if end else known_cut(self._job, last)
+        stream = segment.stream if end else last.stream
         if stream is None:
             raise HoldfastError("this archive follows no stream of the source: start the backup again")
-        added = Block(
-            id=block,
-            kind="changes",
-            run=self._job.run,
-            source=last.source.model_copy(
-                update={"version": str(cut.catalog.server_version), "database_oid": self._database_oid}
-            ),
-            covers=Coverage(
-                from_position=at,
-                to_position=window.to_position,
-                from_time=before,
-                to_time=max(before, time),
-            ),
-            tables=window.tables,
-            packs=window.packs,
-            catalog=cut.catalog_file,
-            schema_dump=cut.schema_dump,
-            sequences=segment.cut.sequences,  # never those from before: a restored sequence must not go back
-            schema_version=cut.version,
-            schema_digest=cut.digest,
-            not_included=cut.not_included,
-            whole=last.whole,
-            stream=stream.model_copy(
-                update={
-                    "position": at,
-                    "opened": False,
-                    "followed": following.followed,
-                    "not_followed": following.not_followed,
-                    **cut.seen._asdict(),
-                    "born": following.born,
-                    "dropped": following.dropped if reached else (),
-                    "waiting": end.waiting if end else last.stream.waiting if last.stream else {},
-                }
-            ),
-            transactions=window.transactions,
-            marks=window.marks,
-            ddl=window.ddl,
-            defined=window.defined,
-            is_cut=reached is not None,
-            schema_since=reached.since if reached else "",
+        source = last.source.model_copy(
+            update={"version": str(cut.catalog.server_version), "database_oid": self._database_oid}
+        )
+        added = window_block(
+            window,
+            BlockContext(block, self._job.run, source, at, self._newest().block.covers.to_time, cut, stream),
+            segment,
+            last,
+            following,
+            end,
         )
         with connect(self._address) as session:
             streams.check_unchanged(session, stream.slot, stream.publication_oid, at)
@@ -513,49 +433,7 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """Return what is told of the whole run."""
-        committed = self._committed()
-        blocks = [placed.block for placed in committed]
-        last = max(committed, key=lambda each: (each.number, each.block.kind == "changes"))
-        waiting = last.block.stream.waiting if last.block.stream else {}
-        told: dict[str, Any] = {
-            "commit": last.number,
-            **summary(last.block),
-            "kind": "changes",
-            "rows": sum(block.rows for block in blocks),
-            "bytes": sum(block.size for block in blocks),
-            "transactions": sum(block.transactions.count for block in blocks if block.transactions),
-            "commits": len({placed.number for placed in committed}),
-            "seconds": round(self._job.log.elapsed_s, 3),
-            "waiting": [each.model_dump(mode="json") for each in waiting.values()],
-        }
-        if begun := [table.label for block in blocks if block.supplement for table in block.tables]:
-            return {**told, "begun": begun}
-        return {**told, "to_begin": dict(self._to_begin)}
-
-    def _end(
-        self, window: FinishedWindow, segment: Segment, following: Following, reader: SnapshotReader | None
-    ) -> SegmentEnd:
-        """Take snapshots of the tables that start over where a segment ends; those of which that fails wait on."""
-        waiting = self._waiting(segment, following)
-        if reader is None:
-            return SegmentEnd({} if self._postponed else _startable(waiting), waiting)
-        tables = [
-            table for table in segment.cut.catalog.with_rows() if table.oid in waiting and not waiting[table.oid].act
-        ]
-        if not tables:
-            return SegmentEnd({}, waiting)
-        if why := why_not_joined(window, reader):
-            return SegmentEnd({}, put_off(waiting, tables, Postponed(reason=why)))
-        try:
-            pieces = reader.read(tables)
-        except SparkEndedError:
-            raise
-        except (HoldfastError, psycopg.Error) as error:
-            self._job.check()
-            return SegmentEnd({}, put_off(waiting, tables, Postponed.by(error)))
-        read = {table.oid for table in tables}
-        left = {oid: each for oid, each in waiting.items() if oid not in read}
-        return SegmentEnd({}, left, Restarted(reader, tuple(tables), tuple(pieces)))
+        return summary_of(self._committed(), self._to_begin, seconds=self._job.log.elapsed_s)
 
     def _waiting(self, segment: Segment, following: Following) -> dict[int, WaitingTable]:
         """Return the tables that need a snapshot where a segment ends."""
@@ -568,8 +446,3 @@ class Run:
         tip = self._newest()
         every = chains(self._archive.state, self._source)
         return next(chain for chain in every if tip in (*chain.changes, *chain.snapshots))
-
-
-def _startable(waiting: Mapping[int, WaitingTable]) -> dict[str, str]:
-    """Return the tables that a snapshot may help, by name, each with the reason."""
-    return {each.table: each.reason for each in waiting.values() if not each.act}

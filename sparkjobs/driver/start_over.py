@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.model import WaitingTable
 from holdfast.archive.history.table_bases import Live
+from holdfast.common.errors import HoldfastError, SparkEndedError
 from holdfast.common.lsn import parse_position
+from holdfast.operations.backup_decision import Postponed
 from holdfast.point_in_time.recovery_target import fits
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.snapshot.preconditions import table_obstacles
@@ -19,9 +23,9 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.model import Block
     from holdfast.archive.format.resume import FinishedPiece
-    from holdfast.operations.backup_decision import Postponed
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
+    from sparkjobs.driver.application import Job
     from sparkjobs.driver.segments import Following, Segment
     from sparkjobs.driver.snapshot_reader import SnapshotReader
     from sparkjobs.tasks.changes import FinishedWindow
@@ -159,3 +163,41 @@ def why_not_joined(window: FinishedWindow, reader: SnapshotReader) -> str:
 
 def _joined(*reasons: str) -> str:
     return "; ".join(filter(None, reasons))
+
+
+def end_of_segment(
+    job: Job,
+    window: FinishedWindow,
+    segment: Segment,
+    waiting: Mapping[int, WaitingTable],
+    reader: SnapshotReader | None,
+    postponed: Postponed | None,
+) -> SegmentEnd:
+    """Take snapshots of the tables that start over where a segment ends; tables of which that fails wait on.
+
+    :param window: that the segment ends with.
+    :param waiting: tables that need a snapshot there.
+    :param reader: None where the job was given no snapshot.
+    """
+    if reader is None:
+        return SegmentEnd({} if postponed else startable(waiting), waiting)
+    tables = [table for table in segment.cut.catalog.with_rows() if table.oid in waiting and not waiting[table.oid].act]
+    if not tables:
+        return SegmentEnd({}, waiting)
+    if why := why_not_joined(window, reader):
+        return SegmentEnd({}, put_off(waiting, tables, Postponed(reason=why)))
+    try:
+        pieces = reader.read(tables)
+    except SparkEndedError:
+        raise
+    except (HoldfastError, psycopg.Error) as error:
+        job.check()
+        return SegmentEnd({}, put_off(waiting, tables, Postponed.by(error)))
+    read = {table.oid for table in tables}
+    left = {oid: each for oid, each in waiting.items() if oid not in read}
+    return SegmentEnd({}, left, Restarted(reader, tuple(tables), tuple(pieces)))
+
+
+def startable(waiting: Mapping[int, WaitingTable]) -> dict[str, str]:
+    """Return the tables that a snapshot may help, by name, each with the reason."""
+    return {each.table: each.reason for each in waiting.values() if not each.act}

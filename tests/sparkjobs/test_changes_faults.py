@@ -29,7 +29,7 @@ from holdfast.sources.postgresql.logical import peek
 from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.storage import ObjectStore
 from locking import Owner
-from sparkjobs.driver import application, following
+from sparkjobs.driver import application, following, log_windows
 from tests.support import followed_shop
 from tests.support.command import until
 from tests.support.command_here import run_here
@@ -51,7 +51,7 @@ CHANGES = ("--kind", "changes")
 @pytest.fixture(autouse=True)
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several windows for what little changes here, and little patience with a slot that is read."""
-    monkeypatch.setattr(following, "_MOST_CHANGES", 8)
+    monkeypatch.setattr(log_windows, "MOST_CHANGES", 8)
     monkeypatch.setattr(peek, "FREE_WAIT_S", 0.2)
 
 

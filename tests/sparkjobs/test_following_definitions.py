@@ -23,7 +23,7 @@ from holdfast.sources.postgresql.logical import ddl_triggers
 from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.sources.postgresql.setup import grants
 from holdfast.sources.postgresql.setup.stream_rights import WantedStream
-from sparkjobs.driver import following
+from sparkjobs.driver import log_windows
 from tests.support.compacting import compact, everything_told
 from tests.support.followed import Followed, agree, agree_at, comes_back, known, open_followed
 from tests.support.servers import create_database
@@ -594,8 +594,8 @@ def test_a_new_partition_whose_rows_were_written_anew_before_its_snapshot_is_nam
         "insert into root values (0, 1)",
     )
     with monkeypatch.context() as patched:
-        patched.setattr(following, "_MOST_CHANGES", most)
-        patched.setattr(following, "WINDOWS_AT_ONCE", 1)
+        patched.setattr(log_windows, "MOST_CHANGES", most)
+        patched.setattr(log_windows, "WINDOWS_AT_ONCE", 1)
         followed.run("create table part partition of root for values from (1) to (9)", "insert into root values (1, 1)")
         followed.run("insert into root values (2, 2), (3, 3)")
         followed.run("insert into root values (4, 4)")

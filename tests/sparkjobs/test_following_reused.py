@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from sparkjobs.driver import following
+from sparkjobs.driver import log_windows
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.followed_cases import TOGETHER, Case, chosen, schemas, together_and_alone
 
@@ -31,8 +31,8 @@ def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
 @pytest.fixture(params=[pytest.param("one window", marks=pytest.mark.exhaustive), "a window for each transaction"])
 def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "one window":
-        monkeypatch.setattr(following, "_MOST_CHANGES", 1)
-        monkeypatch.setattr(following, "WINDOWS_AT_ONCE", 1)
+        monkeypatch.setattr(log_windows, "MOST_CHANGES", 1)
+        monkeypatch.setattr(log_windows, "WINDOWS_AT_ONCE", 1)
 
 
 def follow(followed: Followed, cases: Mapping[str, Case], which: str) -> None:

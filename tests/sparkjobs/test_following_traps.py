@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.setup.stream_readiness import check_stream
 from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs.driver import following
+from sparkjobs.driver import log_windows
 from tests.support.followed import Followed, agree, comes_back, open_followed
 from tests.support.servers import create_database, drop_slots
 from tests.support.versions import running
@@ -408,7 +408,7 @@ def test_sequences_never_give_a_value_again(
     )
     followed.back_up()
     first = len(followed.moments)
-    monkeypatch.setattr(following, "WINDOW_BYTES", 20_000)
+    monkeypatch.setattr(log_windows, "WINDOW_BYTES", 20_000)
     for _ in range(2):
         followed.run("insert into t (pad) select repeat('x', 500) from generate_series(1, 20)")
     followed.session.execute("alter table t add later int default 3")

@@ -253,7 +253,7 @@ def test_what_is_left_of_a_restore_is_taken_over_by_the_next_and_then_gone(
 
     for step in ("lend", "hand_over", "drop_login"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"sparkjobs.restore.{step}", fail)
+            patch.setattr(f"sparkjobs.driver.restoring.{step}", fail)
             assert run_restore(target)[0] == 1
         assert not any(loaders(target).values())
 
@@ -272,7 +272,7 @@ def assert_undone(run_restore: RunJob, target: Address, *options: str) -> None:
         raise RefusedError("no room")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sparkjobs.restore.hand_over", broken)
+        patch.setattr("sparkjobs.driver.restoring.hand_over", broken)
         code, message = failed(run_restore(target, *options))
     assert (code, "was dropped again" in message) == (5, True)
     assert loaders(target) == {}

@@ -312,7 +312,7 @@ def test_where_the_log_tells_of_definitions_all_is_there_up_to_the_first_change(
     """Nobody sets a mark."""
     followed.make(ddl_triggers.CREATED)
     followed.back_up()
-    monkeypatch.setattr("sparkjobs.driver.following.WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr("sparkjobs.driver.log_windows.WINDOW_BYTES", window_bytes)
     followed.make(WORK)
     at = followed.note()
     schema, found = told(followed.address), hashes(followed.address)

@@ -73,7 +73,7 @@ def migrate(followed: Followed) -> set[int]:
 def test_new_tables_have_their_rows_from_the_first_on(
     followed: Followed, new_database: NewDatabase, window_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkjobs.driver.following.WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr("sparkjobs.driver.log_windows.WINDOW_BYTES", window_bytes)
     made = migrate(followed)
     assert followed.back_up().get("begun", []) == []
     made_later = followed.run("create table later (id int primary key)", "insert into later values (1)")

@@ -15,7 +15,7 @@ from holdfast.operations.backup_run import confirm
 from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import QuorumFailedError
 from holdfast.sources.postgresql.connection.address import Address
-from sparkjobs.driver import following
+from sparkjobs.driver import log_windows
 from tests.sparkjobs.test_replicas import Shop, shop
 from tests.support.followed import agree, comes_back
 
@@ -84,7 +84,7 @@ def test_changes_that_were_taken_back_are_read_anew(shop: Shop, tmp_path: Path, 
 def test_each_commit_of_one_run_counts_before_the_next_one_is_made(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, new_database: NewDatabase
 ) -> None:
-    monkeypatch.setattr(following, "_MOST_CHANGES", 4)
+    monkeypatch.setattr(log_windows, "MOST_CHANGES", 4)
     for number in range(10, 13):
         shop.near.run(f"insert into t values ({number}, 'many')")
     shop.near.run("create table u (id int primary key)", "insert into u values (1)")

@@ -21,7 +21,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import changes
 from holdfast.sources.postgresql.values.decode import UnkeepableValueError
 from holdfast.storage import open_store
-from sparkjobs.driver import following
+from sparkjobs.driver import following, log_windows
 from sparkjobs.executors.inline import InlineExecutor
 from sparkjobs.tasks.changes import WindowTask
 from tests.support import command, jobs
@@ -57,7 +57,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     found: Read = []
     cut = following.Run._next
     monkeypatch.setattr(following.Run, "_next", next_ones)
-    monkeypatch.setattr(following, "WINDOW_BYTES", 20_000)
+    monkeypatch.setattr(log_windows, "WINDOW_BYTES", 20_000)
     return found
 
 
@@ -81,9 +81,9 @@ def insert(followed: Followed, number: int, rows: int = 1, size: int = 2000) -> 
 def test_a_window_that_ends_early_leaves_nothing_out_and_nothing_twice(
     followed: Followed, monkeypatch: pytest.MonkeyPatch, read: Read, at_once: int
 ) -> None:
-    monkeypatch.setattr(following, "WINDOW_BYTES", 20_000)
-    monkeypatch.setattr(following, "WINDOWS_AT_ONCE", at_once)
-    monkeypatch.setattr(following, "_MOST_CHANGES", 30)
+    monkeypatch.setattr(log_windows, "WINDOW_BYTES", 20_000)
+    monkeypatch.setattr(log_windows, "WINDOWS_AT_ONCE", at_once)
+    monkeypatch.setattr(log_windows, "MOST_CHANGES", 30)
     first, transactions = len(followed.moments), 21
     for number in range(transactions):  # of few changes with much log, and many with little
         rows, size = (3, 2000) if number % 3 else (20, 1)
@@ -122,7 +122,7 @@ def test_a_commit_behind_the_header_of_a_page_is_archived_once(
     # Who ends within the header reads the commit, and who begins there, too. If nobody had thought of that, the second
     # window would be found to begin with what is archived.
     if not is_aligned:
-        monkeypatch.setattr(following, "between_records", lambda position: position)
+        monkeypatch.setattr(log_windows, "between_records", lambda position: position)
     first = len(followed.moments)
     for number in range(8):
         insert(followed, number)
@@ -132,7 +132,7 @@ def test_a_commit_behind_the_header_of_a_page_is_archived_once(
     while behind < 20 or parse_position(followed.moments[-1][0]) - page <= page + PAGE - at:  # or half of it is less
         behind += 1
         insert(followed, 20 + behind)
-    monkeypatch.setattr(following, "WINDOW_BYTES", page + over - at)
+    monkeypatch.setattr(log_windows, "WINDOW_BYTES", page + over - at)
     followed.back_up()
     one, other = read[0]
     assert one.upto == other.start == show_position(page if is_aligned and over <= 40 else page + over)
@@ -186,12 +186,12 @@ def test_a_commit_right_behind_a_message_of_somebody_elses_is_archived(
             session.execute("select pg_logical_emit_message(false, 'app', repeat('x', 3000))")  # not of the transaction
             places.append((begins + here()) // 2)
         followed.note()
-    monkeypatch.setattr(following, "WINDOW_BYTES", places[4] - at)
+    monkeypatch.setattr(log_windows, "WINDOW_BYTES", places[4] - at)
     if how == "one":
-        monkeypatch.setattr(following, "WINDOWS_AT_ONCE", 1)
+        monkeypatch.setattr(log_windows, "WINDOWS_AT_ONCE", 1)
     if how == "bounded":
-        monkeypatch.setattr(following, "WINDOW_BYTES", 1 << 28)
-        monkeypatch.setattr(following, "_MOST_CHANGES", 1)
+        monkeypatch.setattr(log_windows, "WINDOW_BYTES", 1 << 28)
+        monkeypatch.setattr(log_windows, "MOST_CHANGES", 1)
     followed.back_up()
     agree(followed, first, exactly(followed), every=3)
     assert changes_in(followed) == 12

@@ -32,7 +32,7 @@ from holdfast.sources.postgresql.snapshot.read import cut
 from holdfast.storage import open_store
 from locking import Owner
 from sparkjobs import backup, restore
-from sparkjobs.driver import application, following, snapshot_reader
+from sparkjobs.driver import application, log_windows, snapshot_reader
 from sparkjobs.tasks import changes, pieces
 from tests.support.jobs import SteadyExecutor
 from tests.support.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
@@ -150,9 +150,9 @@ def _work(order: Order, steps: Steps) -> int:
         _replace(pieces, "_SMALL_BYTES", -1)
     _replace(runs, "_INTERVAL_S", 0.0)
     if order.window:
-        _replace(following, "WINDOW_BYTES", order.window)
+        _replace(log_windows, "WINDOW_BYTES", order.window)
     if order.most_changes:
-        _replace(following, "_MOST_CHANGES", order.most_changes)
+        _replace(log_windows, "MOST_CHANGES", order.most_changes)
     to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run, *order.options]
     if order.parent is not None:
         os.environ.update(order.parent)

@@ -149,7 +149,7 @@ def test_behind_a_backup_that_was_ended_the_schema_is_not_known(
         for number in range(10, 30):
             followed.run(f"insert into customers values ({number}, repeat('x', 500))")
         with monkeypatch.context() as patch:
-            patch.setattr("sparkjobs.driver.following.WINDOW_BYTES", 1 << 10)
+            patch.setattr("sparkjobs.driver.log_windows.WINDOW_BYTES", 1 << 10)
             patch.setattr("sparkjobs.driver.following.Run._let_go", ended)
             with pytest.raises(OSError, match="ended"):
                 followed.back_up()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.operations.marks import set_mark
 from holdfast.sources.postgresql.connection.sql import ident, literal
-from sparkjobs.driver import following
+from sparkjobs.driver import log_windows
 from sparkjobs.tasks import changes
 from tests.support.followed import Followed, known
 from tests.support.generator.comings import THEMES
@@ -23,9 +23,9 @@ from tests.support.generator.models import INT, KEYS, MOOD, Chance, Column, Draw
 from tests.support.generator.rows import fill, rows, written
 
 _SMALL = {"WINDOW_BYTES": 6000}
-_FEW = {"_MOST_CHANGES": 20}
+_FEW = {"MOST_CHANGES": 20}
 
-WINDOWS: tuple[dict[str, int], ...] = ({}, _SMALL, _FEW, _SMALL | _FEW, {"_MOST_CHANGES": 1, "WINDOWS_AT_ONCE": 1})
+WINDOWS: tuple[dict[str, int], ...] = ({}, _SMALL, _FEW, _SMALL | _FEW, {"MOST_CHANGES": 1, "WINDOWS_AT_ONCE": 1})
 """What a backup reads at a time: all, or windows that are small or have few changes, or one for each transaction.
 
 Small ones are two at a time, of which the second is in vain where the first one has too many changes.
@@ -46,7 +46,7 @@ end and c.oid >= 16384
 def _reading(windows: dict[str, int], *, packs: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in windows.items():
-            patch.setattr(following, name, value)
+            patch.setattr(log_windows, name, value)
         if packs:
             patch.setattr(changes, "_PACKED_FROM", 0)
         yield

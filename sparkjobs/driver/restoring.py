@@ -1,0 +1,450 @@
+"""The course of a restore: plan, objects, rows in parallel, indexes, comparison."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive.files.data_files import read_file
+from holdfast.archive.format.model import iso
+from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
+from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
+from holdfast.sources.postgresql.catalog.large_objects import check_comparable
+from holdfast.sources.postgresql.catalog.own_objects import LEDGER
+from holdfast.sources.postgresql.connection.outages import explained
+from holdfast.sources.postgresql.connection.parallel import Sessions
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump.toc import read_entries
+from holdfast.sources.postgresql.restore.objects import objects
+from holdfast.sources.postgresql.restore.objects.extension_configuration import restore_configuration
+from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
+from holdfast.sources.postgresql.restore.plan import progress
+from holdfast.sources.postgresql.restore.plan.plan import (
+    NotRestored,
+    make_plan,
+    without_superusers,
+    without_tablespaces,
+)
+from holdfast.sources.postgresql.restore.plan.rename import Maps
+from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
+from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
+from holdfast.sources.postgresql.restore.plan.target_state import read_target
+from holdfast.sources.postgresql.restore.rights.loading_role import check_namesakes, hand_over, lend, prepare
+from holdfast.sources.postgresql.restore.rights.restricted_login import drop_login, make_loader, temporary_login
+from holdfast.sources.postgresql.restore.rights.role_plan import create_roles, plan_roles
+from holdfast.sources.postgresql.restore.rights.search_paths import give_back
+from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, within_rights
+from holdfast.sources.postgresql.restore.rights.unchanged import check_unchanged
+from holdfast.sources.postgresql.restore.rows import load, staging_tables
+from holdfast.sources.postgresql.snapshot.preconditions import named
+from sparkjobs.driver.loading import Loading, files_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.operations.requests.restore import RestoreRequest
+    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
+    from holdfast.sources.postgresql.restore.plan.target_state import Target
+    from holdfast.sources.postgresql.restore.rights.loading_role import LoadingRole
+    from holdfast.sources.postgresql.restore.rights.role_plan import RolePlan
+    from sparkjobs.driver.application import Job
+
+_SESSIONS = max(2, os.cpu_count() or 2)
+
+_FOR_GOOD = (2, 4, 5)
+"""Exit codes of errors that come again as often as it is tried: wrong use, damage, refusals of the server's too."""
+
+_COMPARED = "compared with the archive"
+_TAKEN_BACK = "what is handed over is what it was"
+
+_TOLD = 20
+"""How many things that are not restored are told before the work begins; all are in the summary."""
+
+
+class Restoring:
+    """One restore into its target, which `session` keeps others out of."""
+
+    def __init__(
+        self,
+        job: Job,
+        address: Address,
+        session: Any,
+        claim: progress.TargetClaim,
+        moment: Moment,
+        wish: RestoreRequest,
+    ) -> None:
+        self._job = job
+        self._address = address
+        self._session = session
+        self._claim = claim
+        self._moment = moment
+        self._wish = wish
+        self._catalog = catalog_of(job.store, moment)
+        self._parts, self._unfit = parts_of(job.store, moment, self._catalog)
+        self._left: progress.UnfinishedRestore | None = None
+        load.check_target(session, address, self._catalog)
+        self.plan = self._begin()
+
+    def _begin(self) -> RestorePlan:
+        """Plan it, and mark the target as unfinished, or go on where it is; a dry run does neither."""
+        left = progress.read_ledger(self._session)
+        if left is not None:
+            plan, why = self._taken_up(left)
+            if plan is not None:
+                self.roles = self._check_server(plan)
+                self._left = left
+                self._job.say(self._going_on(left, plan))
+                return plan
+            self._make_way(left, why)
+        if not self._wish.is_beside:
+            load.check_empty(self._session, self._address)
+        found = read_target(self._session)
+        plan = self._plan(found)
+        self.roles = self._check_server(plan)
+        if not self._wish.dry_run:
+            progress.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
+        return plan
+
+    def _taken_up(self, left: progress.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
+        """Return the plan of what is unfinished, or why this restore cannot go on with it."""
+        if why := self._claim.difference(left.claim):
+            return None, why
+        plan = self._plan(left.found)
+        if plan.digest != left.plan:
+            return None, "this one would create it otherwise (another release, or --tablespaces)"
+        unlogged = [table for table, file in self._files(plan) if table.persistence == "u" and file.path in left.steps]
+        if left.crashed and unlogged:
+            return None, f"the server has crashed meanwhile, so that {unlogged[0].label} may be empty again"
+        return plan, ""
+
+    def _plan(self, found: Target) -> RestorePlan:
+        block = self._moment.schema.block
+        if block.schema_dump is None:
+            raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
+        dump = read_file(self._job.store, block.schema_dump)
+        bases = [parts.base for parts in self._parts.values()]
+        stored = {int(base.id): (base.rows, sum(file.size for file in base.files)) for base in bases}
+        entries = read_entries(dump, server_version=self._session.info.server_version)
+        wish = self._wish
+        try:
+            plan = make_plan(self._catalog, entries, found, globs=wish.tables, maps=Maps.parse(wish.map), stored=stored)
+        except UsageError as error:
+            raise self._moment.explained(error) from error
+        others = self._of_other_moments()
+        given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._older())
+        given_up |= as_partitions(plan.entries, others)
+        plan = replace(plan, borrowed=plan.borrowed | given_up, is_strict=self._wish.strict)
+        if self._wish.has_harmless_roles:
+            plan = without_superusers(plan)
+        plan = plan if self._wish.tablespaces == "keep" else without_tablespaces(plan)
+        if self._is_superuser() and not (self._wish.has_harmless_roles or self._wish.trust_source):
+            check_namesakes(self._session, plan, self._catalog.role_details)
+            plan = replace(plan, is_loaded_apart=True)
+        return within_rights(self._session, plan, strict=self._wish.strict)
+
+    def _is_superuser(self) -> bool:
+        return bool(self._session.info.parameter_status("is_superuser") == "on")
+
+    def loaded_by(self) -> str:
+        """Return, in words, with whose rights code of the source runs that is called while rows come in."""
+        if self.plan.is_loaded_apart or self._wish.has_harmless_roles:
+            return "a log-in of the restore's own, which is no superuser"
+        return f"{self._session.info.user}, a superuser" if self._is_superuser() else self._session.info.user
+
+    def _of_other_moments(self) -> set[int]:
+        """Return the oids of the tables whose rows may be of another moment than what is defined, and not fit it."""
+        if self._moment.is_snapshot or self._moment.doubt is None:
+            return self._older()
+        return {table.oid for table in self._catalog.with_rows()}
+
+    def _older(self) -> set[int]:
+        """Return the oids of the tables whose rows are older than the moment."""
+        if self._moment.is_snapshot:
+            return set()
+        exact = {int(table) for table, parts in self._parts.items() if not parts.stale}
+        return {table.oid for table in self._catalog.with_rows()} - exact
+
+    def _check_server(self, plan: RestorePlan) -> RolePlan:
+        """Make sure that there is what belongs to no database: roles, or a plan to make them, tablespaces, rights."""
+        details = self._catalog.role_details
+        roles = plan_roles(
+            self._session,
+            self._address,
+            plan.roles,
+            details,
+            create=self._wish.creates_roles,
+            harmless=self._wish.has_harmless_roles,
+            owners=owners_of(plan) if self._wish.creates_roles else (),
+        )
+        check_tablespaces(self._session, self._address, used_by(plan.entries))
+        if plan.large_objects:
+            check_comparable(self._session, self._address)
+        return roles
+
+    def _make_way(self, left: progress.UnfinishedRestore, why: str) -> None:
+        """Drop what another restore has left, where nothing but that is dropped.
+
+        :raises RefusedError: that one was of everything, or this is a dry run.
+        """
+        holds = f"{self._address.url} holds {left.claim.describe()}, and {why}"
+        if left.steps and not left.claim.is_undoable:
+            raise RefusedError(
+                f"{holds}: go on with that one (--at {left.claim.at}), or drop the database, create it empty and "
+                "restore again"
+            )
+        if self._wish.dry_run:
+            raise RefusedError(f"{holds}: the next restore that is not a dry run drops what that has left")
+        dropped = progress.undo(self._session)
+        if self._is_superuser():
+            drop_login(self._session)
+        self._job.say(f"dropped what {left.claim.describe()} had left, since {why}: {named(dropped) or 'nothing yet'}")
+
+    def _going_on(self, left: progress.UnfinishedRestore, plan: RestorePlan) -> str:
+        files = self._files(plan)
+        would = "would go on" if self._wish.dry_run else "going on"
+        return f"{would} with run {left.claim.run}'s restore: {_loaded(files, left)} of {len(files)} files were in"
+
+    def _files(self, plan: RestorePlan) -> list[tuple[Table, FileRecord]]:
+        return files_of(self._restored(plan))
+
+    def _restored(self, plan: RestorePlan) -> Iterator[tuple[Table, TableParts]]:
+        """Yield the tables of the target that rows come into, each with what makes them up."""
+        for table in plan.tables:
+            if (parts := self._parts.get(str(table.source.oid))) is not None:
+                yield table.target, parts
+
+    def stale(self) -> list[dict[str, Any]]:
+        """Return the tables whose rows are older than what is restored, or that have none, each with the reason."""
+        tables = (table.source for table in self.plan.tables)
+        return [
+            {"table": each.label, "as_of": iso(each.as_of) if each.as_of else None, "reason": each.reason}
+            for each in older_rows(self._moment, tables, self._parts, self._unfit)
+        ]
+
+    def resumed(self) -> dict[str, Any] | None:
+        """Return what was in the target already, and which run began; None where this one does."""
+        if self._left is None:
+            return None
+        steps = self._left.steps
+        done = [file for table, file in self._files(self.plan) if staging_tables.is_loaded(table, file.path, steps)]
+        return {"run": self._left.claim.run, "files": len(done), "rows": sum(file.rows for file in done)}
+
+    def run(self) -> dict[str, Any]:
+        """Restore, and return what the plan could not foresee and what it left out."""
+        plan = self.plan
+        told = [f"not restored: {each.what}: {each.reason}" for each in plan.not_restored]
+        self._job.say(
+            *told[:_TOLD], *([f"not restored: {len(told) - _TOLD} more, in the summary"] if told[_TOLD:] else [])
+        )
+        stale = self.stale()
+        self._job.say(*(_told_stale(each) for each in stale[:_TOLD]))
+        if self._moment.approximate:
+            self._job.say(self._moment.approximate)
+        if self._wish.trust_source and self._is_superuser():
+            self._job.say(f"code of the source runs with the rights of {self.loaded_by()}")
+        unlogged = [table.target.label for table in plan.tables if table.source.persistence == "u"]
+        if unlogged:
+            self._job.say(f"unlogged, so that a crash of the target's server empties them: {named(unlogged)}")
+        try:
+            late, rows = self._run()
+        except Exception as raised:
+            error = explained(raised, self._address.url) or raised
+            said = "; ".join(filter(None, (sentence(error), self._in_doubt(error), self._what_is_left(error))))
+            raise ReportedError(said, exit_code_of(error)) from raised
+        self._job.say(*(f"not restored: {each.what}: {each.reason}" for each in late))
+        return {
+            "not_restored": [each.describe() for each in (*plan.not_restored, *late)],
+            "skipped_existing": list(plan.skipped_existing),
+            "roles": self.roles.describe(),
+            "loaded_by": self.loaded_by(),
+            "unlogged": unlogged,
+            "stale": stale,
+            **(plan_size(plan) if plan.beside else {}),
+            "rows": rows,
+        }
+
+    def _run(self) -> tuple[tuple[NotRestored, ...], int]:
+        """Do it; return what could not be made after the rows, and how many rows there are."""
+        job = self._job
+        steps = self._left.steps if self._left else {}
+        tables = tuple(self._restored(self.plan))
+        if [file for table, file in files_of(tables) if not staging_tables.is_loaded(table, file.path, steps)]:
+            job.start("sparkjobs.tasks.restore_files")
+        rows = sum(parts.base.rows for _, parts in tables)
+        size = sum(table.size for table in self.plan.tables)
+        with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions, self._login() as login:
+            job.log.progress("creating tables")
+            late = self._create_roles()
+            plan, role, loader = self._with_role(login)
+            late = (*late, *objects.create_tables(sessions, plan), *self._restore_configuration(plan))
+            if role is not None:
+                lend(self._session, plan, role)
+            different = self._load(tables, sessions, loader)
+            loading = self._loading(self._address, self._session, tables)
+            job.log.progress("building indexes and constraints", rows=rows, size=size)
+            late = (*late, *loading.left_out(), *different, *objects.create_rest(sessions, plan))
+            find_places(self._session, plan.sequences)  # by now there are indexes, and all rows may be read
+            late = (*late, *objects.hide_rows(sessions, plan))
+            job.check()
+            job.log.progress("refreshing views and statistics", rows=rows, size=size)
+            late = (*late, *load.refresh_views(sessions, plan.materialized_views, role.kept_empty if role else ()))
+            late = (*late, *load.analyze(sessions, plan.to_analyze()), *plan.not_analyzed())
+            # Only now: filling a view may have moved one.
+            late = (*late, *set_sequences(self._session), *self._take_back_paths(login))
+            if role is not None:
+                late = (*late, *hand_over(sessions, role))
+            rows = sum(each.rows for each in loading.expected().values())
+        self._check_complete(late)
+        late = (*late, *self._login_left(), *objects.finish(self._session, plan))
+        return late, rows
+
+    def _check_complete(self, late: Sequence[NotRestored]) -> None:
+        """End a strict restore that leaves something out; the ledger stays, so that one that is not strict goes on.
+
+        :raises RefusedError: names it.
+        """
+        if self._wish.strict and late:
+            left = named([f"{each.what} ({each.reason})" for each in late])
+            raise RefusedError(f"the rows are there, but with --strict nothing may be left out: {left}")
+
+    def _login(self) -> AbstractContextManager[Address | None]:
+        """Have a log-in of the restore's own for as long as rows come in, where that is wanted."""
+        return temporary_login(self._session, self._address) if self.plan.is_loaded_apart else nullcontext()
+
+    def _with_role(self, login: Address | None) -> tuple[RestorePlan, LoadingRole | None, Address | None]:
+        """Return the plan by which things are created, with what a log-in has meanwhile and who loads."""
+        if self._wish.has_harmless_roles:
+            loader = make_loader(self._session, self._address, [LEDGER])
+            return replace(self.plan, login=loader.user), None, loader
+        if login is None:
+            return self.plan, None, None
+        return *prepare(self._session, self.plan, login.user), login
+
+    def _take_back_paths(self, login: Address | None) -> tuple[NotRestored, ...]:
+        if login is None:
+            return give_back(self._session)
+        with connect(login) as session:
+            told = give_back(session)
+        with progress.once(self._session, _TAKEN_BACK) as is_new:
+            if is_new:
+                check_unchanged(self._session, login.user, is_built=True)
+        return told
+
+    def _login_left(self) -> tuple[NotRestored, ...]:
+        name = drop_login(self._session) if self.plan.is_loaded_apart else ""
+        reason = "things that code of the source has made belong to it; it can log in no more"
+        statement = f"drop owned by {name}; drop role {name};"
+        return (NotRestored(f"(left behind) role {name}", reason, statement),) if name else ()
+
+    def _restore_configuration(self, plan: RestorePlan) -> tuple[NotRestored, ...]:
+        """Put rows of extensions back; name those that are not as they were, or may not be."""
+        why = {each.label: each.note for each in plan.configuration if each.note}
+        why |= restore_configuration(self._session, plan.configuration)
+        return tuple(NotRestored(what, reason) for what, reason in why.items())
+
+    def _load(
+        self, tables: Sequence[tuple[Table, TableParts]], sessions: Sessions, loader: Address | None
+    ) -> tuple[NotRestored, ...]:
+        """Bring the rows in and compare them with the archive, once: what follows changes none, and may hide them.
+
+        Where there is a log-in for that, it does both, and code of the source runs by it no more afterwards.
+
+        :return: the generated columns that the target computes otherwise.
+        """
+        if not progress.read_result(self._session, _COMPARED):
+            if loader is None:
+                loading = self._loading(self._address, self._session, tables)
+                found = self._load_by(loading, sessions, sessions)
+            else:
+                with connect(loader) as session, Sessions(loader, _SESSIONS, settings=objects.SETTINGS) as of_loader:
+                    found = self._load_by(self._loading(loader, session, tables), of_loader, sessions)
+            if self.plan.is_loaded_apart and loader is not None:
+                check_unchanged(self._session, loader.user)
+            with progress.once(self._session, _COMPARED):
+                progress.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
+        noted = json.loads(progress.read_result(self._session, _COMPARED))
+        return tuple(NotRestored.from_dict(each) for each in noted)
+
+    def _load_by(self, loading: Loading, sessions: Sessions, pages: Sessions) -> tuple[NotRestored, ...]:
+        loading.run(sessions)
+        rows = sum(parts.base.rows for _, parts in self._restored(self.plan))
+        self._job.log.progress(
+            "comparing with the archive", rows=rows, size=sum(each.size for each in self.plan.tables)
+        )
+        return loading.compare(sessions, pages)
+
+    def _loading(self, address: Address, session: Any, tables: Sequence[tuple[Table, TableParts]]) -> Loading:
+        older, strict = self._with_older_rows(self.plan), self.plan.is_strict
+        encoding, pages_by = self._catalog.encoding, self._address
+        return Loading(self._job, address, session, tables, older, encoding, is_strict=strict, pages_by=pages_by)
+
+    def _with_older_rows(self, plan: RestorePlan) -> set[int]:
+        """Return the oids of the tables whose rows may be of another moment than their conditions."""
+        others = self._of_other_moments()
+        return {table.target.oid for table in plan.tables if table.source.oid in others}
+
+    def _create_roles(self) -> tuple[NotRestored, ...]:
+        """Make the roles that are missing. They stay, whatever becomes of the restore: they belong to the server."""
+        roles = self.roles
+        left = create_roles(self._session, roles)
+        if roles.created:
+            self._job.say(f"created roles: {named([role.name for role in roles.created])}")
+        if roles.joined:
+            self._job.say(f"{self._session.info.user} is a member of {named(roles.joined)} now, which own something")
+        if roles.without_password:
+            self._job.say(f"roles that need a password to log in: {named(roles.without_password)}")
+        self._job.say(*(f"left as it is: role {each}" for each in roles.differences[:_TOLD]))
+        return left
+
+    def _in_doubt(self, error: Exception) -> str:
+        """Say that there is another schema, where rows were refused by the one that was taken."""
+        if self._moment.doubt is None or exit_code_of(error) != RefusedError.exit_code:
+            return ""
+        is_earlier = self._moment.schema is self._moment.doubt[0]
+        return f"{self._moment.approximate}; --schema {'later' if is_earlier else 'earlier'} takes the other one"
+
+    def _what_is_left(self, error: Exception) -> str:
+        """Take back what was created beside other things, where to try again would fail again; say what is there."""
+        for_good = exit_code_of(error) in _FOR_GOOD
+        try:
+            with connect(self._address) as session:  # the restore's own may be the one that broke
+                left = progress.read_ledger(session)
+                if left is None:
+                    return ""
+                if for_good and left.claim.is_undoable:
+                    dropped = len(progress.undo(session))
+                    if self.plan.is_loaded_apart:
+                        drop_login(session)
+                    return f"what it had created in the target was dropped again ({dropped} objects)"
+        except Exception as trouble:  # noqa: BLE001 - the first error matters more
+            return f"what it had done is still there ({sentence(trouble)})"
+        files = self._files(self.plan)
+        once = "once that is mended, run it again" if for_good else "run it again"
+        return f"{once}: it goes on from {_loaded(files, left)} of {len(files)} files"
+
+
+def _loaded(files: Sequence[tuple[Table, FileRecord]], left: progress.UnfinishedRestore) -> int:
+    return sum(staging_tables.is_loaded(table, file.path, left.steps) for table, file in files)
+
+
+def _told_stale(stale: dict[str, Any]) -> str:
+    as_of = f"as it was at {stale['as_of']}" if stale["as_of"] else "without rows"
+    return f"{stale['table']} is restored {as_of}: {stale['reason']}"
+
+
+def plan_size(plan: RestorePlan) -> dict[str, int]:
+    """Return what of the backup a plan restores."""
+    loaded = [table for table in plan.tables if table.source.has_rows]
+    return {
+        "tables": len(loaded),
+        "rows": sum(table.rows for table in loaded),
+        "bytes": sum(table.size for table in loaded),
+    }
