@@ -8,7 +8,6 @@ pieces that the run's records say are finished.
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from holdfast.operations.backup_decision import Decision
 from holdfast.operations.job_process import DECISION_VARIABLE
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.snapshot.preconditions import choice_obstacles, refuse
-from sparkjobs.driver.application import Job, run_request
+from sparkjobs.driver.application import Job, end, run_request
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, given_snapshot
 
 if TYPE_CHECKING:
@@ -132,4 +131,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

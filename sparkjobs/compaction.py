@@ -7,7 +7,6 @@ are written anew.
 
 from __future__ import annotations
 
-import sys
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ from holdfast.archive.maintenance.consolidation import bytes_to_consolidate, new
 from holdfast.common.errors import RefusedError
 from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast.replication.work.replica_maintenance import opened_to_lead
-from sparkjobs.driver.application import Job, run_request
+from sparkjobs.driver.application import Job, end, run_request
 from sparkjobs.tasks.merging import Lister, MadeShare, MadeTable, MergedPiece, Merger, TableMaker, cut
 from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.table_records import table_record
@@ -227,4 +226,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

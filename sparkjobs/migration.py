@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.migration import migrate
 from holdfast.operations.requests.migration import MigrationRequest
-from sparkjobs.driver.application import Job, run_request
+from sparkjobs.driver.application import Job, end, run_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,4 +24,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

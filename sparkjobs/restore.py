@@ -6,7 +6,6 @@ restored before row counts and content hashes of every table, computed by the ta
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from holdfast.sources.postgresql.logical.ddl_triggers import without_event_trigg
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.restore.rows import load
-from sparkjobs.driver.application import Job, database_address, run_request
+from sparkjobs.driver.application import Job, database_address, end, run_request
 from sparkjobs.driver.restoring import Restoring, plan_size
 from sparkjobs.unlocked import still_there
 
@@ -109,4 +108,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -6,7 +6,6 @@ that was killed has committed some; of the one it was at, the next sync fetches 
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from holdfast.replication.log.store import opened
 from holdfast.replication.work.fetch_files import fetch, send
 from holdfast.replication.work.replica import ReplicatedArchive
 from locking.store import StoreError
-from sparkjobs.driver.application import Job, run_request
+from sparkjobs.driver.application import Job, end, run_request
 from sparkjobs.tasks.packing import pack
 
 if TYPE_CHECKING:
@@ -99,4 +98,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
@@ -12,7 +11,7 @@ from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import plan_truncation, runs_of, truncate
 from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast.replication.work.replica_maintenance import opened_to_lead, state_to_plan
-from sparkjobs.driver.application import Job, run_request
+from sparkjobs.driver.application import Job, end, run_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,4 +55,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
@@ -10,7 +9,7 @@ from holdfast.archive.maintenance.vacuum import vacuum
 from holdfast.operations.requests.vacuum import VacuumRequest
 from holdfast.replication.work.replica_maintenance import vacuum_permit
 from locking import Owner
-from sparkjobs.driver.application import Job, run_request
+from sparkjobs.driver.application import Job, end, run_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,4 +38,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

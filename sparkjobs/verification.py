@@ -6,7 +6,6 @@ it may, is gone on with by the next one.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from holdfast.archive.locks import HistoryReader
 from holdfast.archive.maintenance.verify import Scope, verify_and_remember
 from holdfast.operations.requests.verification import VerificationRequest
 from locking import Owner
-from sparkjobs.driver.application import Job, run_request
+from sparkjobs.driver.application import Job, end, run_request
 from sparkjobs.tasks.packing import pack
 
 if TYPE_CHECKING:
@@ -88,4 +87,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -13,8 +13,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.locks import AttachedLocks, attach
@@ -304,6 +304,18 @@ def run_request(
         unlocked=bool(given.get("no_lock")),
         has_tasks=has_tasks,
     )
+
+
+def end(code: int) -> NoReturn:
+    """End the process of an application at once.
+
+    Threads may still wait for a database or for Spark's end, and libraries that are torn down beneath them complain in
+    the task's log; nothing is left to tidy up.
+    """
+    with suppress(BrokenPipeError):  # whoever read the words is gone
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def make_executor(operation: str) -> Executor:
