@@ -19,8 +19,8 @@ from demo import shop
 from demo.prove import Fingerprint, compare, content_of, fingerprint
 from demo.screen import Line, Screen
 from holdfast.archive.format.runs import RunRecord, read_last
-from holdfast.cli.shared.output import human_size
 from holdfast.common.errors import HoldfastError
+from holdfast.common.words import human_size
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

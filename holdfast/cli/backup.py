@@ -9,11 +9,11 @@ import typer
 from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.request_options import takes
 from holdfast.operations.backup_run import confirm
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.sources.postgresql.snapshot.preconditions import named
+from holdfast.operations.sentences import backup_sentence
 
 
 @takes(BackupRequest)
@@ -35,7 +35,7 @@ def backup(
     """Back up a database: all of it in one snapshot, or what has changed since the last backup."""
     output = Output(as_json=as_json)
     value = _run(url, source, request.with_values(restart_stream="now" if restart_stream else None), wait, output)
-    output.result(value, lambda console: console.print(_said(value), markup=False))
+    output.result(value, lambda console: console.print(backup_sentence(value), markup=False))
 
 
 def back_up_changes(url: str, source: str, *, wait: float, output: Output) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def back_up_changes(url: str, source: str, *, wait: float, output: Output) -> di
     :raises ReportedError: it failed, or tables wait.
     """
     value = _run(url, source, BackupRequest(kind="changes"), wait, output)
-    output.say(_said(value))
+    output.say(backup_sentence(value))
     return value
 
 
@@ -61,19 +61,3 @@ def _run(url: str, source: str, request: BackupRequest, wait: float, output: Out
     if value.get("snapshot_note"):
         output.say(f"the log position is approximate: {value['snapshot_note']}")
     return value
-
-
-def _said(value: dict[str, Any]) -> str:
-    seconds = value.get("seconds")
-    speed = f", {seconds:.1f} s ({value['rows'] / seconds:,.0f} rows/s)" if seconds else ""
-    what = f"rows of {value['tables']} tables"
-    if value["kind"] == "changes":
-        what = f"changes of {value['transactions']:,} transactions" if "transactions" in value else "changes"
-        if value.get("begun"):
-            what = f"rows ({what}, and tables begun anew: {named(value['begun'])})"
-    told = (
-        f"commit {value['commit']}: {value['rows']:,} {what} in {human_size(value['bytes'])}{speed}; "
-        f"restorable to {value['restorable_to']}"
-    )
-    reached = value.get("quorum")
-    return f"{told}\n{', '.join(reached['replicas'])} have it" if reached else told

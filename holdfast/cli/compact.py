@@ -15,9 +15,10 @@ from holdfast.archive.maintenance.consolidation import newest_cut
 from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.request_options import takes
 from holdfast.common.errors import RefusedError
+from holdfast.common.words import human_size
 from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast.replication.work.replica_maintenance import state_to_plan
 

@@ -10,7 +10,8 @@ import typer
 from holdfast.archive.maintenance import copy_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.output import Output
+from holdfast.common.words import human_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,13 +12,14 @@ from holdfast.archive.history import restore_points
 from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
 from holdfast.cli.shared.request_options import takes
+from holdfast.common.words import human_size
 from holdfast.operations.requests.restore import RestoreRequest
+from holdfast.operations.sentences import restore_sentence
 from holdfast.point_in_time import schema_choice
 from holdfast.sources.postgresql.restore.plan.rename import Maps
-from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,16 +73,7 @@ def restore(
 
 
 def _show_restored(console: Console, value: dict[str, Any]) -> None:
-    left, stale = len(value.get("not_restored", ())), len(value.get("stale", ()))
-    lost = value.get("lost", ())
-    console.print(
-        f"restored {value['source']} to {value['restored_to']} (commit {value['commit']}): "
-        f"{value['rows']:,} rows of {value['tables']} tables in {value['seconds']:.1f} s, equal to the archive"
-        + (f", but for what the schema has no place for: {named(lost)}" if lost else "")
-        + (f"; not restored: {left} objects, named above" if left else "")
-        + (f"; older than that: {stale} tables, named above" if stale else ""),
-        markup=False,
-    )
+    console.print(restore_sentence(value), markup=False)
 
 
 def show_plan(console: Console, value: dict[str, Any]) -> None:

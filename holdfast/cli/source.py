@@ -10,9 +10,10 @@ import typer
 from holdfast.archive.format.model import iso
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at run time
-from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.streams import expected_in, other_streams, stream_names, waiting_in
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
+from holdfast.common.words import human_size
 from holdfast.config.archives_model import parse_size
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical.stream_state import MAX_RETAINED_BYTES

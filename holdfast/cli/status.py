@@ -12,7 +12,8 @@ from holdfast.archive.history import restore_points
 from holdfast.archive.history.waiting_tables import waiting_tables
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, human_size, told_waiting
+from holdfast.cli.shared.output import Output, told_waiting
+from holdfast.common.words import human_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

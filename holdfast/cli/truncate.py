@@ -12,8 +12,9 @@ from holdfast.archive.maintenance.truncation import plan_truncation, runs_of
 from holdfast.archive.maintenance.truncation import truncate as truncate_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, human_size, show_rows
+from holdfast.cli.shared.output import Output, show_rows
 from holdfast.cli.shared.request_options import takes
+from holdfast.common.words import human_size
 from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast.replication.work.replica_maintenance import opened_to_lead, state_to_plan
 from locking import Owner

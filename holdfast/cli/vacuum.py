@@ -11,8 +11,9 @@ from holdfast.archive.maintenance.vacuum import WAIT_S
 from holdfast.archive.maintenance.vacuum import vacuum as vacuum_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.request_options import takes
+from holdfast.common.words import human_size
 from holdfast.operations.requests.vacuum import VacuumRequest
 from holdfast.replication.work.replica_maintenance import vacuum_permit
 from locking import Owner

@@ -15,9 +15,10 @@ from holdfast.archive.maintenance.verify import THE_ARCHIVE, Scope, verify_and_r
 from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.request_options import takes
 from holdfast.common.errors import UsageError
+from holdfast.common.words import human_size
 from holdfast.operations.requests.verification import VerificationRequest
 from locking import Owner
 

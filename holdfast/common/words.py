@@ -56,3 +56,13 @@ def number(given: int | str | None, argument: str) -> int | None:
         return int(given)
     except ValueError as error:
         raise UsageError(f"{argument} is {given!r}: write a whole number") from error
+
+
+def human_size(size: int) -> str:
+    """Return a size in bytes for people, in decimal units."""
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

@@ -93,6 +93,9 @@ def test_restore_passes_on_what_it_was_given(
     assert argv[argv.index("--source") :] == ["--source", "shop_db", *told]
 
 
+RESTORED = {"restored_to": "2026-03-01T12:00:00Z", "commit": 1, "rows": 7, "tables": 2, "seconds": 1.5}
+
+
 @pytest.fixture
 def two(tmp_path: Path, configuration: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
     """An archive with the replicas `far`, which is lost, and `near`; archives.yaml names `far` first."""
@@ -118,7 +121,7 @@ def test_a_sequential_restore_is_from_the_first_replica_that_can_serve_it(
     name: str,
 ) -> None:
     spark.play("tell")
-    monkeypatch.setenv("FAKE_RESULT", json.dumps({"read_from": {"replica": name}}))
+    monkeypatch.setenv("FAKE_RESULT", json.dumps({**RESTORED, "read_from": {"replica": name}}))
     operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", consistency=consistency)
     assert run(operator, context)["read_from"] == {"replica": name}
     seen = spark.seen()

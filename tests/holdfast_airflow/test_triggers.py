@@ -6,6 +6,7 @@ import asyncio
 import importlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,3 +131,17 @@ def test_place_that_names_no_store_ends_the_wait_at_once(tmp_path: Path) -> None
     event = fire(trigger)
     assert event["state"] == "failed"
     assert "ftp" in event["message"]
+
+
+def test_a_wait_is_logged_when_its_holder_changes_and_else_now_and_then(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([("a", "a holds it, 1 s"), ("a", "a holds it, 2 s"), ("b", "b holds it, 1 s"), ("", "")])
+    said: list[str] = []
+    trigger = backup_trigger(store)
+    monkeypatch.setattr(trigger, "_look", lambda: next(looks))
+    monkeypatch.setattr(trigger, "poll_s", 0.0)
+    log = SimpleNamespace(info=lambda words, *values: said.append(words % values))
+    monkeypatch.setattr(trigger, "_log", log)
+    assert fire(trigger)["state"] == "free"
+    assert said == ["waiting: a holds it, 1 s", "waiting: b holds it, 1 s"]

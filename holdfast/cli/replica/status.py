@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive.format.model import iso
 from holdfast.cli.replica.options import OfArchive, ask
 from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads it at run time
-from holdfast.cli.shared.output import Output, human_size, show_rows
+from holdfast.cli.shared.output import Output, show_rows
+from holdfast.common.words import human_size
 from holdfast.replication.log import status as standing
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ import typer
 from holdfast.cli.replica.options import AnyReplica, Asked, OfArchive, ask
 from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError, exit_code_of, sentence
+from holdfast.common.words import human_size
 from holdfast.config.archives_model import GAP_AFTER, parse_span
 from holdfast.operations.requests.sync import SyncRequest
 from holdfast.replication.log import trimming

@@ -64,16 +64,6 @@ class Output:
             self.say(f"  {line}")
 
 
-def human_size(size: int) -> str:
-    """Return a size in bytes for people, in decimal units."""
-    value = float(size)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
-
-
 def show_rows(console: Console, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print a table whose lines are as long as they must be: what is cut short could not be asked for."""
     widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]

@@ -12,6 +12,7 @@ from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.executor_choice import forced_executor
 from holdfast.operations.outcome import last_words
 from holdfast.operations.requests.backup import BackupRequest
+from holdfast.operations.sentences import backup_sentence
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import coordination_address
@@ -175,6 +176,10 @@ class BackupOperator(DatabaseJobOperator):
             executor=forced_executor(self.job_executor),
         )
         return problem
+
+    def sentence(self, summary: Mapping[str, Any]) -> str:
+        """Return what was added, and to when one can restore by it."""
+        return backup_sentence(summary)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Read the commit back: what the archive says counts, not what the job says.

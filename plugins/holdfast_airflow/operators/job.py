@@ -40,6 +40,7 @@ from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
+from holdfast_airflow.job_log import progress_logged, spark_lines
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.processes import RUN_VARIABLE, end_job
 from holdfast_airflow.requests import add_arguments, request_of
@@ -162,6 +163,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self._run_name = ""
         self._killed = False
         self._secret_environment: dict[str, str] = {}
+        self._spark_log: Any = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return its summary."""
@@ -305,16 +307,23 @@ class ArchiveJobOperator(SparkSubmitOperator):
     def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
         if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
             raise JobFailed("the task was killed before its job began")
-        self.log.info("run %s: its progress is under runs/%s in %s", job.run, job.run, job.url)
-        problem = self.submit(store, job, context)
+        about = f" of {job.source}" if job.source else ""
+        self.log.info("%s%s begins: run %s in %s", self.operation, about, job.run, job.url)
+        with progress_logged(lambda: _read_last(store, job.run), lambda words: self.log.info("%s", words)):
+            problem = self.submit(store, job, context)
         end = _end_of(problem, self.operation)
         result = job_result(store, self.operation, job.run, _read_last(store, job.run), end)
         if problem:
             self.log.warning("the job's process failed after the job had done its work")
         summary = self.summarise(store, job.run, result)
-        self.log.info("%s is done: %s", self.operation, summary)
         self.tell_assets(context, job.source, summary)
+        self.log.debug("the summary of the %s: %s", self.operation, summary)
+        self.log.info("%s", self.sentence(summary))
         return summary
+
+    def sentence(self, summary: Mapping[str, Any]) -> str:
+        """Return what was done, in one sentence: the last line of the task's log."""
+        return f"{self.operation} is done: {', '.join(f'{key} {value}' for key, value in summary.items() if value)}"
 
     def tell_assets(self, context: Context, source: str | None, summary: Mapping[str, Any]) -> None:
         """Have the events of the archive's assets say what was done."""
@@ -364,9 +373,10 @@ class ArchiveJobOperator(SparkSubmitOperator):
     def _run_spark(self, job: PreparedJob, context: Context, environment: Mapping[str, str]) -> str:
         self._set_up_spark(job, environment)
         try:
-            # Unwrapped, because the wrapper warns of a call outside the task runner when a deferred task
-            # goes on: it knows only tasks that are at their first method.
-            inspect.unwrap(SparkSubmitOperator.execute)(self, context)
+            with spark_lines(self.log, job.run) as self._spark_log:
+                # Unwrapped, because the wrapper warns of a call outside the task runner when a deferred task
+                # goes on: it knows only tasks that are at their first method.
+                inspect.unwrap(SparkSubmitOperator.execute)(self, context)
         except AirflowException as error:
             end_job(job.run)
             if self._killed:
@@ -394,6 +404,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         # Not through env_vars: that is a template field, which Airflow stores and shows, and on YARN and
         # Kubernetes the hook would write it into the command as `--conf`.
         hook._env = self._secret_environment
+        hook._log = self._spark_log
         return hook
 
 

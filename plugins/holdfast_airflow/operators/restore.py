@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.common.errors import UsageError
 from holdfast.operations.requests.restore import RestoreRequest
+from holdfast.operations.sentences import restore_sentence
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.operators.job import DatabaseJobOperator
@@ -65,6 +66,12 @@ class RestoreOperator(DatabaseJobOperator):
         """Return the request of the job."""
         is_sequential = self._consistency(archive) == "sequential"
         return super().request(archive, source).with_values(consistency="sequential" if is_sequential else None)
+
+    def sentence(self, summary: Mapping[str, Any]) -> str:
+        """Return what was brought back, and what is not as it was."""
+        if "plan" in summary:
+            return "nothing was changed: the plan is what this task returns"
+        return restore_sentence(summary)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the job, which has compared target and archive itself, found."""

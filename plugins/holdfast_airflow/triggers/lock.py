@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from abc import abstractmethod
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from locking import LockInfo
 
 DEFAULT_POLL_S = 5.0
+
+_SAME_HOLDER_S = 600.0
+"""One holder is logged so often."""
 
 _random = random.SystemRandom()
 
@@ -51,10 +55,12 @@ class LockFreeTrigger(BaseTrigger):
         return f"{kind.__module__}.{kind.__qualname__}", fields
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, pause, look again; yields one event."""
+        """Look, pause, look again; yields one event. A line is logged when the holder changes, else now and then."""
+        before, logged = "", -_SAME_HOLDER_S
         while True:
+            holders = ""
             try:
-                message = await asyncio.to_thread(self._look)
+                holders, message = await asyncio.to_thread(self._look)
             except (StoreDenied, HoldfastError) as error:
                 yield _event("failed", str(error))
                 return
@@ -66,14 +72,17 @@ class LockFreeTrigger(BaseTrigger):
             if datetime.now(UTC) >= datetime.fromisoformat(self.deadline):
                 yield _event("expired", message)
                 return
-            self.log.info("still waiting: %s", message)
+            if holders != before or time.monotonic() - logged >= _SAME_HOLDER_S:
+                self.log.info("waiting: %s", message)
+                before, logged = holders, time.monotonic()
             await asyncio.sleep(self.poll_s * _random.uniform(0.5, 1.5))
 
-    def _look(self) -> str:
-        """Say who is in the way; an empty string means nobody."""
+    def _look(self) -> tuple[str, str]:
+        """Return the holders that are in the way, and a sentence about them; "" for none."""
         from holdfast.storage import open_store
 
-        return "; ".join(info.describe() for info in self.blockers(open_store(self.url)))
+        found = self.blockers(open_store(self.url))
+        return " ".join(sorted(info.txn for info in found)), "; ".join(info.describe() for info in found)
 
 
 class PlanFreeTrigger(LockFreeTrigger):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.archive.format.runs import RunRecord
-from holdfast.cli.shared.output import Output, human_size
+from holdfast.cli.shared.output import Output
+from holdfast.common.words import human_size
 
 
 def record(**more: object) -> RunRecord:

@@ -1,0 +1,41 @@
+"""Sentences about what an operation has done: the last line of the command, and of a task's log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.common.words import human_size
+from holdfast.sources.postgresql.snapshot.preconditions import named
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def backup_sentence(result: Mapping[str, Any]) -> str:
+    """Return what a backup has added, and to when one can restore by it."""
+    seconds = result.get("seconds")
+    speed = f", {seconds:.1f} s ({result['rows'] / seconds:,.0f} rows/s)" if seconds else ""
+    what = f"rows of {result['tables']} tables" if result.get("tables") is not None else "rows"
+    if result["kind"] == "changes":
+        what = f"changes of {result['transactions']:,} transactions" if "transactions" in result else "changes"
+        if result.get("begun"):
+            what = f"rows ({what}, and tables begun anew: {named(result['begun'])})"
+    told = (
+        f"commit {result['commit']}: {result['rows']:,} {what} in {human_size(result['bytes'])}{speed}; "
+        f"restorable to {result['restorable_to']}"
+    )
+    reached = result.get("quorum")
+    return f"{told}\n{', '.join(reached['replicas'])} have it" if reached else told
+
+
+def restore_sentence(result: Mapping[str, Any]) -> str:
+    """Return what a restore has brought back, and what is not as it was."""
+    left, stale = len(result.get("not_restored", ())), len(result.get("stale", ()))
+    lost, source = result.get("lost", ()), f" {result['source']}" if result.get("source") else ""
+    return (
+        f"restored{source} to {result['restored_to']} (commit {result['commit']}): "
+        f"{result['rows']:,} rows of {result['tables']} tables in {result['seconds']:.1f} s, equal to the archive"
+        + (f", but for what the schema has no place for: {named(lost)}" if lost else "")
+        + (f"; not restored: {left} objects, named above" if left else "")
+        + (f"; older than that: {stale} tables, named above" if stale else "")
+    )
