@@ -35,7 +35,7 @@ for name, archive in configured_archives().items():
                 type="string",
                 minLength=1,
                 title="Target connection",
-                description="Id of the Airflow connection (type postgres) to the database to restore into.",
+                description="Id of the Airflow connection (of type holdfast_postgres) to the database to restore into.",
             ),
             "source": Param(
                 sources[0] if len(sources) == 1 else None,

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from holdfast.common.errors import UsageError
 
+_NAMED = 20
 _YES = frozenset({"true", "1", "yes"})
 
 
@@ -66,3 +67,9 @@ def human_size(size: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def named(names: Sequence[str]) -> str:
+    """Return names for a sentence: the first twenty, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from holdfast.common.errors import UsageError
-from holdfast.config.archives_model import FILE_NAME, NAME, PATTERNS, SQLITE, ArchiveConfig, Config
+from holdfast.config.archives_model import FILE_NAME, NAME, PATTERNS, SQLITE, ArchiveConfig, Config, EncryptionConfig
 
 ENVIRONMENT = "HOLDFAST_ARCHIVES"
 """The environment variable that names the file."""
@@ -105,8 +105,17 @@ def find_archive(archive: str) -> ArchiveConfig:
     """
     if re.fullmatch(NAME, archive):
         return read_archives().archive(archive)
+    return archive_at(archive)
+
+
+def archive_at(url: str, *, key: str | None = None) -> ArchiveConfig:
+    """Return the settings of an archive that is in no file.
+
+    :param key: address of its key, where it is encrypted.
+    :raises UsageError: the URL or the address makes no sense.
+    """
     try:
-        return ArchiveConfig(url=archive)
+        return ArchiveConfig(url=url, encryption=EncryptionConfig(key=key) if key else None)
     except ValidationError as error:
         raise UsageError(f"archive {_explain(error)}") from None
 

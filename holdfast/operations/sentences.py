@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.common.words import human_size
-from holdfast.sources.postgresql.snapshot.preconditions import named
+from holdfast.common.words import human_size, named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.common.errors import UsageError
-from holdfast.config.archives_yaml import find_archive
+from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.waiting import deferred_until_free
 
@@ -53,7 +53,7 @@ def acquire_or_defer(
     from holdfast.storage import open_store
     from locking import LockBusy, RWLock
 
-    url = find_archive(archive).place()
+    url = find_archive_or_connection(archive).place()
     owner = owner_of(context, scope=scope)
     more: dict[str, Any] = {} if lease_s is None else {"lease": lease_s}
     lock = RWLock(open_store(url), resource, owner=owner, **more)

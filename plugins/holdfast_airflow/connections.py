@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from holdfast.common.errors import UsageError
+from holdfast.config.archives_yaml import archive_at, find_archive
 from holdfast.sources.postgresql.connection.address import Address
 
 if TYPE_CHECKING:
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Connection
 
-_POSTGRES_TYPES = frozenset({"postgres", "postgresql", "generic"})
+    from holdfast.config.archives_model import ArchiveConfig
+
+POSTGRES_TYPE = "holdfast_postgres"
+ARCHIVE_TYPE = "holdfast"
+_POSTGRES_TYPES = frozenset({POSTGRES_TYPE, "postgres", "postgresql", "generic"})
 
 # Parameters of libpq (https://www.postgresql.org/docs/18/libpq-connect.html) that people keep in the
 # extras of a connection; those that are secrets (sslpassword, passfile) are left out on purpose.
@@ -74,7 +79,8 @@ def database_address(conn_id: str) -> Address:
     connection = get_connection(conn_id)
     if connection.conn_type not in _POSTGRES_TYPES:
         raise UsageError(
-            f"connection '{conn_id}' is of type '{connection.conn_type}': for PostgreSQL it must be 'postgres'"
+            f"connection '{conn_id}' is of type '{connection.conn_type}': for PostgreSQL it must be "
+            f"'{POSTGRES_TYPE}' or 'postgres'"
         )
     if not connection.schema:
         raise UsageError(f"connection '{conn_id}' names no database: fill in its field 'Database' (schema)")
@@ -100,7 +106,29 @@ def _url(connection: Connection) -> str:
 
 
 def _libpq_extras(extras: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in extras.items() if name in _LIBPQ and value is not None}
+    return {name: str(value) for name, value in extras.items() if name in _LIBPQ and value not in (None, "")}
+
+
+def find_archive_or_connection(archive: str) -> ArchiveConfig:
+    """Return the settings of an archive: a name in archives.yaml, a URL, or the id of a connection of type `holdfast`.
+
+    :raises UsageError: nobody knows it, or there is a mistake in its settings.
+    """
+    try:
+        return find_archive(archive)
+    except UsageError as error:
+        try:
+            connection = BaseHook.get_connection(archive)
+        except AirflowNotFoundException:
+            raise error from None
+    if connection.conn_type != ARCHIVE_TYPE:
+        raise UsageError(
+            f"connection '{archive}' is of type '{connection.conn_type}': for an archive it must be '{ARCHIVE_TYPE}'"
+        )
+    if not connection.host:
+        raise UsageError(f"connection '{archive}' names no archive: fill in its field 'URL'")
+    key = connection.extra_dejson.get("key")
+    return archive_at(connection.host, key=key or None)
 
 
 def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> str:

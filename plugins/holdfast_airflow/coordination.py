@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import UsageError
-from holdfast.config.archives_yaml import find_archive
 from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast_airflow.connections import find_archive_or_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def replicated(archive: str) -> Iterator[Replicated]:
     from holdfast.replication.work.upkeep import log_at
     from holdfast.storage import open_store
 
-    configured = find_archive(archive)
+    configured = find_archive_or_connection(archive)
     if not configured.replicas:
         raise UsageError(f"archive {archive} has no 'replicas' in archives.yaml")
     places = partial(open_store, key=configured.key)

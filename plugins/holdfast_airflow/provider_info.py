@@ -6,6 +6,66 @@ from typing import Any
 
 from holdfast import __version__
 
+_OPERATORS = ["holdfast_airflow.operators"]
+_TRIGGERS = [f"holdfast_airflow.triggers.{name}" for name in ("keep", "lock", "quorum")]
+
+
+_TEXT = {"type": ["string", "null"]}
+
+_ARCHIVE = {
+    "connection-type": "holdfast",
+    "hook-class-name": "holdfast_airflow.hooks.archive.HoldfastHook",
+    "hook-name": "Holdfast archive",
+    "ui-field-behaviour": {
+        "hidden-fields": ["schema", "login", "password", "port"],
+        "relabeling": {"host": "URL"},
+        "placeholders": {"host": "s3://backups/shop", "key": "file:/run/secrets/holdfast.key"},
+    },
+    "conn-fields": {
+        "key": {
+            "label": "Key",
+            "description": "Address of the key of an encrypted archive: file:/path, env:VARIABLE, command:WORDS or "
+            "kms:WORDS.",
+            "schema": _TEXT,
+        },
+    },
+}
+
+_DATABASE = {
+    "connection-type": "holdfast_postgres",
+    "hook-class-name": "holdfast_airflow.hooks.postgres.HoldfastPostgresHook",
+    "hook-name": "Holdfast PostgreSQL",
+    "ui-field-behaviour": {
+        "hidden-fields": [],
+        "relabeling": {"schema": "Database", "login": "Role"},
+        "placeholders": {
+            "host": "db.example.net",
+            "port": "5432",
+            "schema": "shop",
+            "login": "backup",
+            "sslrootcert": "system",
+        },
+    },
+    "conn-fields": {
+        "sslmode": {
+            "label": "TLS mode",
+            "description": "verify-full encrypts, and proves that the server is the one of this name.",
+            "schema": {
+                **_TEXT,
+                "enum": ["disable", "allow", "prefer", "require", "verify-ca", "verify-full", None],
+                "default": "verify-full",
+            },
+        },
+        "sslrootcert": {
+            "label": "Certificate authority",
+            "description": "File with the certificates to trust, on each worker; 'system' for those of the machine.",
+            "schema": _TEXT,
+        },
+        "sslcert": {"label": "Client certificate", "description": "File, on each worker.", "schema": _TEXT},
+        "sslkey": {"label": "Client key", "description": "File, on each worker.", "schema": _TEXT},
+    },
+}
+
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's description, in the form of Airflow's provider_info.schema.json."""
@@ -14,5 +74,10 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Holdfast",
         "description": "Back up SQL databases into shared archives and restore them to any point in time.",
         "versions": [__version__],
+        "operators": [{"integration-name": "Holdfast", "python-modules": _OPERATORS}],
+        "hooks": [{"integration-name": "Holdfast", "python-modules": ["holdfast_airflow.hooks"]}],
+        "triggers": [{"integration-name": "Holdfast", "python-modules": _TRIGGERS}],
+        "connection-types": [_ARCHIVE, _DATABASE],
+        "plugins": [{"name": "holdfast", "plugin-class": "holdfast_airflow.plugin.HoldfastPlugin"}],
         "task-decorators": [{"name": "locked", "class-name": "holdfast_airflow.decorators.locked.locked"}],
     }

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from airflow.sdk.exceptions import TaskDeferred
 
 from holdfast.common.errors import BusyError, DamagedError, UsageError
-from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.executor_choice import forced_executor
 from holdfast.operations.outcome import last_words
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.sentences import backup_sentence
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast_airflow.connections import database_address
+from holdfast_airflow.connections import database_address, find_archive_or_connection
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.operators.job import DatabaseJobOperator
@@ -45,8 +44,8 @@ class BackupOperator(DatabaseJobOperator):
     (in the source's log), `begun` (tables that a backup of changes took a snapshot of) and `gap` (why no moment between
     the backup before and this one can be restored; empty where all can, or where nobody asked for changes).
 
-    :param source_conn_id: the Airflow connection to the source, of type postgres; without it, what
-        archives.yaml says. (templated)
+    :param source_conn_id: the Airflow connection to the source, of type `holdfast_postgres` or `postgres`; without it,
+        as archives.yaml says. (templated)
     """
 
     request_type: ClassVar[type[Request]] = BackupRequest
@@ -71,7 +70,7 @@ class BackupOperator(DatabaseJobOperator):
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
         """Return the summary where the backup counts; else wait for its quorum, deferred."""
-        wish = self.wanted(find_archive(self.archive)).wish
+        wish = self.wanted(find_archive_or_connection(self.archive)).wish
         if wish is None:
             return summary
         with in_airflow_terms():
@@ -117,7 +116,7 @@ class BackupOperator(DatabaseJobOperator):
     def _place(self) -> tuple[ArchiveConfig, ObjectStore]:
         from holdfast.storage import open_store
 
-        archive = find_archive(self.archive)
+        archive = find_archive_or_connection(self.archive)
         return archive, open_store(archive.place(self.replica), archive.key)
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from holdfast.common.errors import ReportedError
 from holdfast.common.words import listed
 from holdfast.config.archives_model import parse_span
-from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.requests.restore import RestoreRequest
+from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators.job import SourceJobOperator
 
@@ -81,7 +81,7 @@ class DrillOperator(SourceJobOperator):
 
         drill = Drill(store, job.source, self.at or None, say=self.log.info)
         drill.prepare()
-        configured = find_archive(self.archive).drill
+        configured = find_archive_or_connection(self.archive).drill
         drill.asserted = [*configured.of(drill.name), *listed(self.assertions, "assertions")]
         within = self.newest_within or configured.newest_within
         drill.newest_within = parse_span(within) if within else None

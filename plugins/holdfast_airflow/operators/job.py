@@ -20,7 +20,6 @@ from airflow.sdk.exceptions import AirflowException
 
 from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, UsageError
-from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
 from holdfast.operations.job_process import (
     WORKERS,
@@ -37,7 +36,7 @@ from holdfast.operations.outcome import JobEnd, job_result, last_words
 from holdfast.replication.log.settings import STORE_VARIABLE
 from holdfast_airflow.arguments import span
 from holdfast_airflow.assets import SCHEME
-from holdfast_airflow.connections import check_spark_connection
+from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.job_log import progress_logged, spark_lines
@@ -235,7 +234,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
     def _prepare(self, context: Context) -> PreparedJob:
         """Look everything up that can be wrong, before any lock is taken."""
-        archive = find_archive(self.archive)
+        archive = find_archive_or_connection(self.archive)
         url = self.place(archive)
         self._conn_id = self.spark_conn_id or archive.spark_connection
         forced_executor(self.job_executor)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast.config.archives_yaml import find_archive
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast_airflow.connections import database_address
+from holdfast_airflow.connections import database_address, find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class MarkOperator(BaseOperator):
         from holdfast.storage import open_store
 
         with in_airflow_terms():
-            archive = find_archive(self.archive)
+            archive = find_archive_or_connection(self.archive)
             source, configured = archive.source(self.source)
             conn_id = self.source_conn_id or configured.connection
             address = database_address(conn_id) if conn_id else Address.parse(configured.url or "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast.archive.locks.owner_status import Word
-from holdfast.config.archives_yaml import find_archive
+from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.owners import TaskSdk
 
@@ -45,7 +45,9 @@ class ReapLocks(BaseOperator):
 
         word = Word(TaskSdk(context["ti"]))
         with in_airflow_terms():
-            ended = reap(open_store(find_archive(self.archive).place(self.replica)), finished=word.has_finished)
+            ended = reap(
+                open_store(find_archive_or_connection(self.archive).place(self.replica)), finished=word.has_finished
+            )
         for each in ended:
             self.log.info("ended: %s: %s", each.lock.describe(), each.reason)
         return [

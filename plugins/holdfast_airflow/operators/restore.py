@@ -30,7 +30,8 @@ class RestoreOperator(DatabaseJobOperator):
     (why the schema may be that of another moment, or empty), `roles` and `read_from` (which replica was read and how
     fresh it is); after a dry run also `dry_run` and `plan`.
 
-    :param target_conn_id: the Airflow connection to the database to write to, of type postgres. (templated)
+    :param target_conn_id: the Airflow connection to the database to write to, of type `holdfast_postgres` or
+        `postgres`. (templated)
     """
 
     request_type: ClassVar[type[Request]] = RestoreRequest

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import DamagedError, HoldfastError
-from holdfast.config.archives_yaml import find_archive
 from holdfast.operations.executor_choice import choose_executor, forced_executor
 from holdfast.operations.requests.verification import VerificationRequest
+from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from holdfast_airflow.requests import request_of
@@ -63,7 +63,7 @@ class VerifyOperator(ArchiveJobOperator):
             archive = Archive.open(store)
             if archive.state.log is None:
                 return
-            report_damage(archive, damaged, address=coordination_address(find_archive(self.archive)))
+            report_damage(archive, damaged, address=coordination_address(find_archive_or_connection(self.archive)))
             self.log.warning(
                 "replica %s is marked as lost: its recovery fetches what it lacks", archive.state.log.replica
             )
