@@ -1,4 +1,7 @@
-"""Reading archives.yaml: where it is, and each archive for itself, so that one mistake stays where it is."""
+"""Reading of archives.yaml, each archive for itself.
+
+So one mistake stays where it is. The file is found here, too.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +38,10 @@ class ReadArchives:
     lines: Mapping[str, int] = field(default_factory=dict)
 
     def mistaken(self, mistakes: Mapping[str, str]) -> ReadArchives:
-        """Return this with more mistakes, by name of their archive: each a key below it, and what is wrong there."""
+        """Return this with more mistakes, by name of their archive.
+
+        Each is a key below the archive, and what is wrong there.
+        """
         said = {
             name: f"{self.path}, line {self.lines[name]}: archives.{name}.{what}" for name, what in mistakes.items()
         }
@@ -78,12 +85,17 @@ def read_archives(path: Path | str | None = None) -> ReadArchives:
         text = found.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{found} cannot be read: {error}") from error
+    return _read(text, found)
+
+
+@lru_cache(maxsize=8)
+def _read(text: str, path: Path) -> ReadArchives:
+    """Read the text of the file: once in a process, however many DAGs ask for it."""
     try:
-        # _Loader is a SafeLoader, which makes plain values only.
-        data, root = yaml.load(text, _Loader), yaml.compose(text, _Loader)  # noqa: S506
+        data, root = _load(text)
     except yaml.YAMLError as error:
-        raise UsageError(f"{found} is not valid YAML: {_yaml_sentence(error)}") from error
-    return _parse({} if data is None else data, root, found)
+        raise UsageError(f"{path} is not valid YAML: {_yaml_sentence(error)}") from error
+    return _parse({} if data is None else data, root, path)
 
 
 def load_config(path: Path | str | None = None) -> Config:
@@ -99,7 +111,9 @@ def load_config(path: Path | str | None = None) -> Config:
 
 
 def find_archive(archive: str) -> ArchiveConfig:
-    """Return what is known of an archive given as a name in archives.yaml or as a URL or path.
+    """Return the configuration of an archive.
+
+    It is given as a name in archives.yaml, or as a URL or path.
 
     :raises UsageError: an unknown name, or a mistake in what the file says of it.
     """
@@ -151,7 +165,10 @@ def _located(error: ValidationError, root: yaml.Node | None, path: Path) -> str:
 
 
 def _line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
-    """Return the line of what is at a path of keys, or of the last of them that is there."""
+    """Return the line of a path of keys.
+
+    Where some are missing, it is that of the last that is there.
+    """
     line = None
     for key in keys:
         if isinstance(node, yaml.MappingNode):
@@ -166,7 +183,10 @@ def _line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
 
 
 def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
-    """Make relative folders and files start at the file, so that they mean the same from everywhere."""
+    """Resolve relative folders and files against the file's folder.
+
+    So they mean the same from everywhere.
+    """
 
     def absolute(url: str) -> str:
         return url if "://" in url else str((folder / Path(url).expanduser()).absolute())
@@ -180,7 +200,7 @@ def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
 
 
 def _explain(error: ValidationError) -> str:
-    """Say the first mistake as one sentence that begins with its key."""
+    """Return the first mistake as one sentence that begins with its key."""
     first = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in first["loc"] if part != "[key]") or "the file"
     if first["type"] in ("model_type", "dict_type"):
@@ -200,16 +220,45 @@ def _yaml_sentence(error: yaml.YAMLError) -> str:
     return str(error)
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key written twice: the plain loader would drop the first archive without a word."""
+class _Once:
+    """Refuses a key written twice: a plain loader would drop the first archive without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node)
+            key = self.construct_object(key_node)  # type: ignore[attr-defined]
             if not isinstance(key, Hashable):
                 break  # the plain loader refuses it with a sentence of its own
             if key in seen:
                 raise yaml.MarkedYAMLError(problem=f"'{key}' is written twice", problem_mark=key_node.start_mark)
             seen.add(key)
-        return super().construct_mapping(node, deep)
+        made: dict[Any, Any] = super().construct_mapping(node, deep)  # type: ignore[misc]
+        return made
+
+
+class _PlainLoader(_Once, yaml.SafeLoader):
+    """Says best what is wrong."""
+
+
+class _FastLoader(_Once, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
+    """Takes a twentieth of the time."""
+
+
+def _load(text: str) -> tuple[Any, yaml.Node | None]:
+    """Return the values of a file and its nodes, which know their lines.
+
+    :raises YAMLError: it is no YAML.
+    """
+    try:
+        return _load_by(_FastLoader, text)
+    except yaml.YAMLError:
+        return _load_by(_PlainLoader, text)
+
+
+def _load_by(kind: type[Any], text: str) -> tuple[Any, yaml.Node | None]:
+    loader = kind(text)
+    try:
+        root = loader.get_single_node()
+        return (None if root is None else loader.construct_document(root)), root
+    finally:
+        loader.dispose()

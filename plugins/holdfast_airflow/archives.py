@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Param, get_parsing_context
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_config, read_archives
@@ -46,13 +46,16 @@ def read_configuration() -> ReadArchives | None:
 def configured_archives() -> Mapping[str, ArchiveConfig]:
     """Return the archives of archives.yaml that have no mistake, by name; none where there is no such file.
 
-    What is wrong with the others is said once, by the import error of `dags/configuration_mistakes.py`.
+    What is wrong with the others is said once, by the import error of `dags/configuration_mistakes.py`. Where a file is
+    read for one DAG alone, as each task does before it runs, these are the archives that the DAG may be of.
     """
     try:
         read = read_configuration()
     except UsageError:
         return {}
-    return read.archives if read else {}
+    wanted = get_parsing_context().dag_id
+    archives = read.archives if read else {}
+    return {name: archive for name, archive in archives.items() if wanted is None or wanted.endswith(f"_{name}")}
 
 
 def has_configuration() -> bool:

@@ -63,9 +63,7 @@ def test_missing_connection_says_how_to_make_it() -> None:
 
 def test_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     define(monkeypatch, conn_type="mysql", host="h")
-    with pytest.raises(
-        UsageError, match="of type 'mysql': for PostgreSQL it must be 'holdfast_postgres'"
-    ):
+    with pytest.raises(UsageError, match="of type 'mysql': for PostgreSQL it must be 'holdfast_postgres'"):
         database_address("db")
 
 
