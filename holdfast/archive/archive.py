@@ -67,7 +67,7 @@ class Archive:
     def create(
         cls, store: ObjectStore, *, name: str, number: int = FORMAT, replica_of: Identity | None = None
     ) -> Archive:
-        """Create an archive in an empty place.
+        """Create an archive at an empty location.
 
         :param number: its format.
         :param replica_of: the archive that it is to be a replica of; it has that one's id.
@@ -136,17 +136,23 @@ class Archive:
         return archive
 
     def refresh(self) -> None:
-        """Read on to the newest commit."""
+        """Read the commits added since the last refresh."""
         known = self.state.sequence
         self.state = self.state.before_damage(self._new()) if self._stops else self.state.after(self._new())
         self._since_checkpoint += self.state.sequence - known
 
     def settled(self) -> State:
-        """Return the state by which one decides what is to go: without what may still be taken back."""
+        """Return the state that deletions are decided by.
+
+        It is without blocks that may still be taken back.
+        """
         return self.state
 
     def _new(self) -> Iterator[ArchiveCommit]:
-        """Read the commits that were not read yet; the newest that was must be there still."""
+        """Read the commits that were not read yet.
+
+        The newest one that was read must still be there.
+        """
         here = self.state.sequence
         after = commit_key(here - 1) if here > 1 else ""
         keys = [found.key for found in self.store.list(COMMITS, start_after=after).objects]
@@ -174,18 +180,20 @@ class Archive:
         return read_commit(self.store, sequence)
 
     def commits(self, since: int = 0) -> Iterator[ArchiveCommit]:
-        """Read all commits behind a number, in order: of an old archive that takes long.
+        """Read all commits after a number, in order.
+
+        This takes long for an old archive.
 
         :raises DamagedError: one is missing or not what was written.
         """
         return self._read([commit_key(number) for number in range(since + 1, self.state.sequence + 1)])
 
     def add(self, plan: Callable[[State], Change], *, check: Callable[[], None], fence: str | None) -> ArchiveCommit:
-        """Make one commit: read to the tail, plan, validate, check the locks, create the next number.
+        """Add one commit.
 
-        Where somebody else took the number, everything is planned anew from the state that their
-        commit made; where a reply was lost, the same bytes are offered for the same number until it
-        is taken, then looked at.
+        It reads to the tail, plans, validates, checks the locks, and creates the next number. Where somebody else took
+        the number, everything is planned anew from the state that their commit made; where a reply was lost, the same
+        bytes are offered for the same number until it is taken, then looked at.
 
         :param plan: makes the change for a state; called again for every new tail.
         :param check: raises if a lock this work stands under is no longer held.
@@ -213,14 +221,17 @@ class Archive:
 
     @staticmethod
     def _check_holds(state: State, commit: ArchiveCommit) -> None:
-        """Refuse a commit behind a state that would remove what a hold keeps."""
+        """Refuse a commit that would remove a held restore point."""
         if commit.remove and state.holds:
             from holdfast.archive.history.holds import check_holds
 
             check_holds(state, state.after([commit]))
 
     def _write_checkpoint(self) -> None:
-        """Write a checkpoint where the last one is far behind; the commit counts whether that succeeds or not."""
+        """Write a checkpoint if the last one is far behind.
+
+        The commit counts whether or not this succeeds.
+        """
         if self._since_checkpoint >= CHECKPOINT_EVERY and self.state.format >= CHECKPOINTS_SINCE:
             with suppress(StoreError):
                 write_checkpoint(self.store, self.identity.id, self.state)
@@ -252,7 +263,7 @@ class Archive:
 
 
 def _reader_of(change: Change) -> int:
-    """Return the version that whoever reads what a change adds must have at least."""
+    """Return the lowest reader version that a change requires."""
     if any(block.kind == "changes" and block.stream and block.stream.born for block in change.add):
         return BORN_SINCE
     return PACKS_SINCE if any(block.packs for block in change.add) else 1
@@ -270,7 +281,10 @@ def _refuse_used_place(store: ObjectStore, but_for: tuple[str, ...]) -> None:
 
 
 def claim(store: ObjectStore, key: str, body: bytes) -> bytes:
-    """Create `key` unless it is taken, through lost replies; return what is there in the end."""
+    """Create `key` unless it exists, and return the stored content.
+
+    After a lost reply, the same bytes are offered again.
+    """
     try:
         for attempt in Retrying(
             retry=retry_if_exception_type((StoreOutcomeUnknown, StoreUnavailable)),

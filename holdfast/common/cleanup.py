@@ -1,4 +1,4 @@
-"""Tidying up after work, so that what fails of it never hides what the work itself failed with."""
+"""Cleanup after work that never hides the work's own error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def tidy(first: BaseException | None, *steps: Callable[[], object]) -> None:
-    """Take all of these steps, in their order, also where some fail.
+    """Run all steps in order, even where some fail.
 
     :param first: what the work failed with, which its caller raises; what fails here is added to it as a note. Where
         the work has not failed, the first error of a step is raised in the end.
@@ -30,7 +30,7 @@ def tidy(first: BaseException | None, *steps: Callable[[], object]) -> None:
 
 @contextmanager
 def tidied(*steps: Callable[[], object]) -> Iterator[None]:
-    """Take these steps after the block, as `tidy` does."""
+    """Run the steps after the block, as `tidy` does."""
     try:
         yield
     except BaseException as error:

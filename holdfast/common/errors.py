@@ -1,7 +1,7 @@
-"""Errors that reach the person at the keyboard: one sentence, what to do, and an exit code.
+"""Errors for the person at the keyboard.
 
-The exit codes are part of the public surface: 0 done, 1 failed, 2 wrong usage, 3 busy,
-4 damaged or not equal, 5 refused because it would lose data, 6 outcome unknown.
+Each is one sentence, with what to do, and has an exit code. The exit codes are part of the public surface: 0 done, 1
+failed, 2 wrong usage, 3 busy, 4 damaged or not equal, 5 refused because it would lose data, 6 outcome unknown.
 """
 
 from __future__ import annotations
@@ -13,59 +13,91 @@ from locking.store import StoreError, StoreOutcomeUnknown
 
 
 class HoldfastError(Exception):
-    """Something failed; the message says what, and what to do about it."""
+    """Failure of any kind.
+
+    The message says what failed, and what to do about it.
+    """
 
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(HoldfastError):
-    """What was asked for makes no sense as it stands: a bad name, URL, option or configuration."""
+    """Request that makes no sense as it stands.
+
+    Examples are a bad name, URL, option or configuration.
+    """
 
     exit_code = 2
 
 
 class BusyError(HoldfastError):
-    """Somebody else holds what is needed; the message names them."""
+    """Resource that is held by another.
+
+    The message names the holder.
+    """
 
     exit_code = 3
 
 
 class DamagedError(HoldfastError):
-    """Stored bytes are not what was written, or two things that must be equal are not."""
+    """Damaged data: stored bytes differ from those written.
+
+    It is also raised where two things that must be equal are not.
+    """
 
     exit_code = 4
 
 
 class RefusedError(HoldfastError):
-    """Done as asked, it would lose data or restore something other than what was meant."""
+    """Request refused to protect data.
+
+    Done as asked, it would lose data or restore something other than what was meant.
+    """
 
     exit_code = 5
 
 
 class SparkEndedError(HoldfastError):
-    """Spark was ended from outside in the middle of a job: it says nothing of the job itself."""
+    """End of Spark from outside, in the middle of a job.
+
+    It says nothing of the job itself.
+    """
 
 
 class TooMuchError(HoldfastError):
-    """There is more to read than the reader was told to take; nothing that it has read counts."""
+    """More to read than the reader may take.
+
+    Nothing that it has read counts.
+    """
 
 
 class SparkNeededError(HoldfastError):
-    """A job that runs inline has met more than small work, and leaves it to Spark: nothing of it was done."""
+    """Too much work for a job that runs inline.
+
+    The job leaves it to Spark: nothing of it was done.
+    """
 
 
 class UndecodableError(RefusedError):
-    """A source's log holds something that logical decoding cannot give: no backup of changes comes past it."""
+    """Entry in a source's log that logical decoding cannot give.
+
+    No backup of changes comes past it.
+    """
 
 
 class OutcomeUnknownError(HoldfastError):
-    """A request may or may not have taken effect: look before trying again."""
+    """Request with an unknown outcome.
+
+    It may or may not have taken effect: look before trying again.
+    """
 
     exit_code = 6
 
 
 class ReportedError(HoldfastError):
-    """What another process, such as a job's driver or a Spark task, said of its failure.
+    """Failure that another process has reported.
+
+    That is a job's driver or a Spark task, for example.
 
     :param exit_code: the one that its error stands for.
     :param kind: the name of its error's type; "" where that is not known.
@@ -85,7 +117,10 @@ _EXIT_CODES: dict[type[BaseException], int] = {LockBusy: 3, LockStateUnknown: 6,
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Return the exit code an error stands for; 1 for any that has none of its own."""
+    """Return the exit code that an error stands for.
+
+    It is 1 for any that has none of its own.
+    """
     if isinstance(error, ReportedError):
         return error.reported_code
     if isinstance(error, HoldfastError):
@@ -94,17 +129,26 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def kind_of(error: BaseException) -> str:
-    """Return the name of an error's type, also where another process has reported it."""
+    """Return the name of an error's type.
+
+    For an error that another process has reported, it is the original one's, where known.
+    """
     return (error.kind if isinstance(error, ReportedError) else "") or type(error).__name__
 
 
 def is_ours(error: BaseException) -> bool:
-    """Say whether an error was foreseen: its message then says what happened and what to do."""
+    """Return whether an error was foreseen.
+
+    Its message then says what happened and what to do.
+    """
     return isinstance(error, (HoldfastError, LockError, StoreError))
 
 
 def sentence(error: BaseException) -> str:
-    """Return an error's words on one line; one that was not foreseen is named by its type, too."""
+    """Return an error's words on one line.
+
+    One that was not foreseen is named by its type, too.
+    """
     said = " ".join(str(error).split())
     if is_ours(error):
         return said

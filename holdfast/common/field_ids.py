@@ -1,7 +1,8 @@
-"""Field ids of the columns in data files: what tells them apart, whatever they are called.
+"""Field ids of the columns in data files.
 
-A table's column has its number; what else a file holds has an id that no column number reaches. Files of snapshots and
-of changes are written by what knows the database, and read by what does not, so that both have these from here.
+Columns are told apart by them, whatever they are called. A table's column has its number; what else a file holds has an
+id that no column number reaches. Files of snapshots and of changes are written by what knows the database, and read by
+what does not, so that both have these from here.
 """
 
 from __future__ import annotations
@@ -42,12 +43,18 @@ def field_id(field: pa.Field) -> int:
 
 
 def number_of(field_id: int) -> int:
-    """Return the number of the column that a field is of, be it its value or its sidecar."""
+    """Return the number of the column that a field belongs to.
+
+    The field is the column's value or its sidecar.
+    """
     return field_id - EXACT_FIELD_IDS if EXACT_FIELD_IDS < field_id < LSN else field_id
 
 
 def with_extra(schema: pa.Schema, *extra: pa.Field) -> pa.Schema:
-    """Return a schema with fields appended, whose names get underscores where the schema has them."""
+    """Return a schema with fields appended.
+
+    Their names get underscores where the schema has them.
+    """
     for field in extra:
         name = field.name
         while name in schema.names:

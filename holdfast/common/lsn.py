@@ -1,4 +1,7 @@
-"""Positions in a source's log, as PostgreSQL writes them (`16/B374D848`) and as the integers they stand for."""
+"""Positions (LSNs) in a source's log, as text and as integers.
+
+The text is as PostgreSQL writes it (`16/B374D848`).
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ def show_position(position: int) -> str:
 
 
 def between_records(position: int) -> int:
-    """Return the page's first byte for a position in the header of a page of the log, else the position itself.
+    """Map a position in a page header to the page's first byte.
 
-    No commit lies between the two: in a log for logical decoding, its record is longer than a header. Where a record
-    has filled its page, a server tells the end of the log on either side of the next page's header, as that is written
-    yet or not.
+    Any other position is returned as it is. No commit lies between a position in a header and the page's first byte: in
+    a log for logical decoding, a commit's record is longer than a header. Where a record has filled its page, a server
+    reports the end of the log on either side of the next page's header, as that is written yet or not.
     """
     over = position % _PAGE_MULTIPLE
     return position - over if over <= PAGE_HEADER else position

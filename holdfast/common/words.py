@@ -1,4 +1,4 @@
-"""Values in words: as people write them, and as a template or a form leaves them."""
+"""Values as people, templates or forms write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _YES = frozenset({"true", "1", "yes"})
 
 
 def is_yes(wanted: bool | str) -> bool:
-    """Say whether something is wanted; a template may have made words of it."""
+    """Return whether a value means yes.
+
+    A template may have made words of it.
+    """
     return str(wanted).lower() in _YES
 
 

@@ -1,4 +1,4 @@
-"""archives.yaml: which archives there are, what goes into them and when.
+"""Models of archives.yaml: archives, their contents and schedules.
 
 One file serves the DAGs, the operators and the command. Every mistake in it is one sentence with the
 file, the key and what to write instead; an unknown key is a mistake, never ignored.
@@ -46,7 +46,9 @@ _LONGEST_S = 1000 * 366 * _SECONDS["d"]
 
 
 def parse_bandwidth(text: str) -> float:
-    """Return bytes a second for words such as `50 MB`, `1.5 GB/s` or `800kB`, in decimal units.
+    """Parse a bandwidth such as `50 MB`, `1.5 GB/s` or `800kB`.
+
+    Returns bytes a second; the units are decimal.
 
     :raises UsageError: it is none.
     """
@@ -54,7 +56,9 @@ def parse_bandwidth(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Return bytes for words such as `10 GiB`, `500MB` or `1.5 TB`; with an i in binary units, else in decimal ones.
+    """Parse a size such as `10 GiB`, `500MB` or `1.5 TB`.
+
+    Returns bytes; units with an i are binary, others decimal.
 
     :raises UsageError: it is none.
     """
@@ -62,7 +66,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_span(text: str) -> timedelta:
-    """Return how long words such as `24h`, `90 min`, `30d` or `2w` say.
+    """Parse a length of time such as `24h`, `90 min`, `30d` or `2w`.
 
     :raises UsageError: they say nothing of that kind.
     """
@@ -76,7 +80,9 @@ def parse_span(text: str) -> timedelta:
 
 
 def parse_budget(text: str) -> int | timedelta:
-    """Return how much may be done at most: bytes for `100 GB`, a length of time for `2h`.
+    """Parse a budget: bytes for `100 GB`, a length of time for `2h`.
+
+    It is how much may be done at most.
 
     :raises UsageError: it is neither.
     """
@@ -94,7 +100,10 @@ def _bytes(text: str, pattern: str, what: str) -> float:
 
 
 def _without_secret(url: str) -> str:
-    """Refuse a URL that carries a password: archives.yaml is read by many and kept in git."""
+    """Refuse a URL that carries a password.
+
+    archives.yaml is read by many and kept in git.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:  # its words may repeat what stands before the host
@@ -110,7 +119,10 @@ def _without_secret(url: str) -> str:
 
 
 def _not_a_key(address: str) -> str:
-    """Refuse what is no address of a key, without showing it: it may be the key."""
+    """Refuse an invalid address of a key, without showing it.
+
+    It may be the key.
+    """
     if re.match(r"(file|env|command|kms):.", address) is None:
         raise PydanticCustomError(
             "secret", "write file:/path, env:VARIABLE, command:WORDS or kms:WORDS here, and never the key itself"
@@ -174,7 +186,7 @@ class SourceConfig(_Section):
 
     @property
     def restart_stream(self) -> Restart:
-        """Return when a new stream is begun, where nobody says otherwise."""
+        """Return the default for beginning a new stream."""
         return "stuck" if self.restart_stuck_stream else "no"
 
     @model_validator(mode="after")
@@ -197,7 +209,10 @@ Schedule = Annotated[str, AfterValidator(_schedule)]
 
 
 class ScheduleConfig(_Section):
-    """When each operation runs: a cron expression or a preset such as `@daily`; absent means by hand."""
+    """Schedules of the operations: a cron expression or a preset such as `@daily`.
+
+    An operation without one is run by hand.
+    """
 
     full: Schedule | None = None
     changes: Schedule | None = None
@@ -209,7 +224,10 @@ class ScheduleConfig(_Section):
 
 
 class KeepConfig(_Section):
-    """Which restore points to keep: the rules of `--keep`, added together."""
+    """Rules on the restore points to keep.
+
+    They are those of `--keep`, added together.
+    """
 
     last: int | None = Field(default=None, ge=1)
     hourly: int | None = Field(default=None, ge=1)
@@ -225,7 +243,7 @@ class KeepConfig(_Section):
 
 
 class CompactionConfig(_Section):
-    """Which blocks of changes are joined into larger ones.
+    """Rules for joining blocks of changes into larger ones.
 
     :param min_blocks: so many neighbours at least.
     :param small: those that are smaller; `target`: the size of what they become, at most.
@@ -239,7 +257,7 @@ class CompactionConfig(_Section):
 
 
 class VerificationConfig(_Section):
-    """How stored files are read again.
+    """Rules for reading stored files again.
 
     :param deep_within: each run reads as many of them as are needed to have read all in this time.
     :param budget: what one run reads at most, in bytes or in time; None for no bound.
@@ -250,7 +268,7 @@ class VerificationConfig(_Section):
 
 
 class VacuumConfig(_Section):
-    """When files that nothing needs are deleted.
+    """Rules for deleting the files that nothing needs.
 
     :param grace: so long after they were removed.
     """
@@ -259,7 +277,7 @@ class VacuumConfig(_Section):
 
 
 class AlertConfig(_Section):
-    """Who is told when a task on the archive has failed for good.
+    """Notification when a task on the archive has failed for good.
 
     :param notifier: the class of an Airflow notifier, with its module.
     :param arguments: what it is made with; Airflow's templates are filled in where the notifier says so.
@@ -270,7 +288,7 @@ class AlertConfig(_Section):
 
 
 class DrillConfig(_Section):
-    """What must hold in a database that a drill has restored, and of the archive.
+    """Conditions on a database restored by a drill, and on the archive.
 
     :param source: whose database; needed where the archive has several.
     :param assertions: queries of one row with the value true.
@@ -282,12 +300,14 @@ class DrillConfig(_Section):
     newest_within: Span | None = None
 
     def of(self, source: str) -> list[str]:
-        """Return what must hold in a source's database."""
+        """Return the assertions on a source's database."""
         return self.assertions if self.source in (None, source) else []
 
 
 class EncryptionConfig(_Section):
-    """What opens an encrypted archive; where this is said, an archive that is not encrypted is refused.
+    """Key of an encrypted archive.
+
+    Where this is given, an archive that is not encrypted is refused.
 
     :param key: `file:/path`, `env:VARIABLE`, `command:WORDS` or `kms:WORDS`; never the key itself.
     """
@@ -296,7 +316,7 @@ class EncryptionConfig(_Section):
 
 
 class ArchiveConfig(_Section):
-    """One archive: where it is and what goes into it.
+    """One archive: its location and its contents.
 
     :param url: a folder, `file://…`, `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`; relative
         folders start at the file.
@@ -346,7 +366,10 @@ class ArchiveConfig(_Section):
 
     @property
     def key(self) -> str | None:
-        """The address of the key that opens the archive; None where it is not encrypted, or only the command knows."""
+        """Return the address of the archive's key, or None.
+
+        None means that it is not encrypted, or that only the command knows.
+        """
         return self.encryption.key if self.encryption else None
 
     def place(self, replica: str | None = None) -> str:
@@ -364,7 +387,9 @@ class ArchiveConfig(_Section):
         return self.url or next(iter(replicas.values()))
 
     def source(self, name: str | None) -> tuple[str, SourceConfig]:
-        """Return a source and its name; without a name, the only one there is.
+        """Return a source and its name.
+
+        Without a name, it is the only one there is.
 
         :raises UsageError: no such source, or several to choose from.
         """

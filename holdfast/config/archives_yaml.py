@@ -221,7 +221,10 @@ def _yaml_sentence(error: yaml.YAMLError) -> str:
 
 
 class _Once:
-    """Refuses a key written twice: a plain loader would drop the first archive without a word."""
+    """Constructor of mappings that refuses a key written twice.
+
+    A plain loader would drop the first archive without a word.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -237,15 +240,17 @@ class _Once:
 
 
 class _PlainLoader(_Once, yaml.SafeLoader):
-    """Says best what is wrong."""
+    """Loader with the best messages on mistakes."""
 
 
 class _FastLoader(_Once, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
-    """Takes a twentieth of the time."""
+    """Loader that takes a twentieth of the time."""
 
 
 def _load(text: str) -> tuple[Any, yaml.Node | None]:
-    """Return the values of a file and its nodes, which know their lines.
+    """Return the values of a file and its nodes.
+
+    The nodes know their lines.
 
     :raises YAMLError: it is no YAML.
     """

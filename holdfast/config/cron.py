@@ -1,6 +1,6 @@
-"""Schedules as Airflow takes them: a cron expression of five fields, or a preset such as `@daily`.
+"""Schedules as Airflow takes them.
 
-Source: crontab(5).
+A schedule is a cron expression of five fields, or a preset such as `@daily`. Source: crontab(5).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPECIAL = re.compile(r"l|\d+w|l?\d*#[1-5]|\d+l|\?", re.IGNORECASE)
 
 
 def why_no_schedule(text: str) -> str:
-    """Return what is wrong with a schedule; "" where nothing is."""
+    """Return the problem of a schedule, or "" for none."""
     if text.startswith("@"):
         return "" if text in PRESETS else f"there is no preset {text}; there are {', '.join(sorted(PRESETS))}"
     fields = text.split()

@@ -1,4 +1,7 @@
-"""What a full snapshot that is made without the source consists of, and why one cannot be made."""
+"""Contents of a full snapshot made without the source.
+
+It also gives the reasons why one cannot be made.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
 
 
 class Consolidation:
-    """The tables of a source at a moment: each as it was in an older snapshot, or with the changes since.
+    """The tables of a source at a recovery target.
+
+    Each is as it was in an older snapshot, or has the changes since.
 
     :param cut: the block of changes at whose end the moment is.
     :raises RefusedError: the schema or rows of that moment cannot be told; names the tables.
@@ -46,25 +51,28 @@ class Consolidation:
 
     @property
     def left_out(self) -> list[str]:
-        """Return the names of the tables whose rows are left out by choice."""
+        """Return the names of the tables left without rows by choice."""
         return [table.label for table in self._without]
 
     @property
     def changed(self) -> list[Table]:
-        """Return the tables whose rows are to be written; of the others the older snapshot has the files."""
+        """Return the tables with rows to be written.
+
+        Of the others the older snapshot has the files.
+        """
         return [table for table in self.kept if table.oid in self._changed]
 
     @property
     def estimated(self) -> int:
-        """Return about how many rows are written."""
+        """Return the approximate number of rows to be written."""
         return sum(self.parts(table).base.rows for table in self.changed)
 
     def parts(self, table: Table) -> TableParts:
-        """Return what there is of a table that is kept."""
+        """Return the parts of a kept table."""
         return self._parts[str(table.oid)]
 
     def history(self, table: Table) -> TableHistory:
-        """Return what makes up the rows of a table that is kept."""
+        """Return the history of a kept table."""
         return history_of(self.parts(table), table)
 
     def _why_not(self) -> Iterator[str]:
@@ -80,7 +88,7 @@ class Consolidation:
                 yield f"{table.label}: it has generated columns, which only the database can compute"
 
     def _is_same(self, table: Table) -> bool:
-        """Say whether a table is what it was in the older snapshot, with its rows."""
+        """Return whether a table and its rows are as in the older snapshot."""
         before = self._tables_of(self.parts(table)).get(table.oid)
         return not self.history(table).changes and before is not None and before.columns == table.columns
 

@@ -1,4 +1,7 @@
-"""SQL on the tables of a backup as of a moment, without restoring them: DuckDB over the files of the archive."""
+"""SQL on the tables of a recovery target, without a restore.
+
+DuckDB reads the files of the archive.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ _WRONG: Final = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogE
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A table under the name it has here: DuckDB takes names that differ by case alone for the same."""
+    """A table under the name it has here.
+
+    DuckDB takes names that differ by case alone for the same.
+    """
 
     table: Table
     schema: str
@@ -66,7 +72,7 @@ def _name_all(tables: Sequence[Table]) -> list[_Named]:
 
 
 def _words(sql: str) -> set[str]:
-    """Return all that may be names in a statement.
+    """Return all words of a statement that may be names.
 
     DuckDB's own `get_table_names` fails where a join says `using`, since the tables are not there yet.
     """
@@ -75,10 +81,10 @@ def _words(sql: str) -> set[str]:
 
 
 class Query:
-    """One statement on the tables of a source at a moment; each is a view `schema.table`.
+    """One statement on the tables of a source at a recovery target.
 
-    Where no other schema has a table of its name, the name alone will do. Only tables that the statement names are
-    looked at.
+    Each table is a view `schema.table`. Where no other schema has a table of its name, the name alone will do. Only
+    tables that the statement names are looked at.
 
     :param memory_bytes: DuckDB's limit; a few row groups of each file being read come on top.
     :param spill: an existing empty folder, for what does not fit into memory and for net changes.
@@ -100,7 +106,9 @@ class Query:
         self.notes: list[str] = [moment.approximate] if moment.approximate else []
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Run the statement and yield its result, the first batch also where it has no rows.
+        """Run the statement and yield its result.
+
+        The first batch is yielded also where it has no rows.
 
         :raises DamagedError: a file of the archive is not what was written.
         """
@@ -129,7 +137,10 @@ class Query:
                 connection.execute(f"create view main.{quoted(each.name)} as from {each.sql}")
 
     def _create(self, connection: duckdb.DuckDBPyConnection, named: _Named) -> None:
-        """Make the view of a table; of a partitioned one also those of its partitions."""
+        """Create the view of a table.
+
+        Of a partitioned one, those of its partitions are created, too.
+        """
         table = named.table
         if table.oid in self._views:
             return
@@ -190,7 +201,10 @@ class Query:
 
 
 def _unread(table: Table, why: str) -> str:
-    """Return a query with a table's columns that fails where it is read."""
+    """Return a query that fails where it is read.
+
+    It has the table's columns.
+    """
     taken: set[str] = set()
     fields = schema_of([column for column in table.columns if not column.generated])
     columns = [f"null::{sql_type(field.type)} as {quoted(_unused(field.name, taken))}" for field in fields]

@@ -1,4 +1,4 @@
-"""What a moment of an archive means for a database: its objects, and the parts of each of its tables."""
+"""Recovery target of a database: its objects and its tables' parts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ _KEPT = 4
 
 
 def catalog_reader(store: ObjectStore) -> ReadCatalog:
-    """Return what reads records of objects, and keeps the last few: one takes a while, of thousands of tables."""
+    """Return a reader of catalogs that keeps the last few.
+
+    Reading one takes a while, of thousands of tables.
+    """
     return lru_cache(_KEPT)(partial(_read_catalog, store))
 
 
@@ -60,7 +63,9 @@ def _read_catalog(store: ObjectStore, file: FileRecord) -> Catalog:
 
 
 def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
-    """Return the record of a moment's objects, with what is known of where its sequences stood.
+    """Return the catalog of a recovery target, with sequence values.
+
+    These are as far as it is known where the sequences stood.
 
     :raises DamagedError: a file of it is missing or changed.
     """
@@ -77,7 +82,10 @@ def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
 
 
 def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iterable[Configuration]:
-    """Return the rows that extensions keep, as the backup before a moment has read them."""
+    """Return the rows that extensions keep at a recovery target.
+
+    They are as the backup before it has read them.
+    """
     if moment.sequences_before is None or not catalog.configuration:
         return catalog.configuration
     before = _read_catalog(store, moment.sequences_before.block.catalog)
@@ -95,17 +103,17 @@ def _read_sequences(store: ObjectStore, block: Block) -> tuple[SequenceValue, ..
 
 
 def sequences_to_json(values: tuple[SequenceValue, ...]) -> bytes:
-    """Return what a block keeps of where sequences stood."""
+    """Serialize sequence values for a block."""
     return _SEQUENCES.dump_json(values)
 
 
 def parts_of(
     store: ObjectStore, moment: Moment, catalog: Catalog
 ) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
-    """Return the parts of a moment's tables by id, and of those whose rows do not fit what the tables are there.
+    """Return the parts of a recovery target's tables, by table id.
 
-    Where the schema that is taken is that of before a table was altered, and changes of it since count, it has the rows
-    of its snapshot.
+    Those whose rows do not fit what the tables are there come second. Where the schema that is taken is that of before
+    a table was altered, and changes of it since count, it has the rows of its snapshot.
 
     Rows that are older than the moment may be of another form than the table has there, and nobody knows how they
     become of this one.
@@ -119,7 +127,7 @@ def parts_of(
 def read_parts(
     read: ReadCatalog, moment: Moment, catalog: Catalog
 ) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
-    """Return what `parts_of` does.
+    """Return the parts of tables, as `parts_of` does.
 
     :param read: as `catalog_reader` returned it: whoever looks at many moments keeps it.
     """
@@ -144,7 +152,7 @@ def read_parts(
 
 @dataclass(frozen=True)
 class OlderRows:
-    """Older rows, or none, that a table has at a moment.
+    """A table's older rows, or none, at a recovery target.
 
     :param table: its oid.
     :param as_of: when its rows were those that it has; None: it has none.
@@ -159,7 +167,9 @@ class OlderRows:
 def older_rows(
     moment: Moment, tables: Iterable[Table], fit: Mapping[str, TableParts], unfit: Mapping[str, TableParts]
 ) -> list[OlderRows]:
-    """Return which tables would not have their rows of a moment, first those that have older ones.
+    """Return the tables without their exact rows at a recovery target.
+
+    First come those that have older ones.
 
     :param tables: of the moment's catalog; `fit` and `unfit`: as `parts_of` returned them for it.
     """
@@ -176,10 +186,10 @@ def older_rows(
 
 
 def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:
-    """Say whether changes that count came once a column had been altered, and the schema of before that is taken.
+    """Return whether changes do not fit the earlier schema in use.
 
-    A column that takes more than it did may have values that it did not take then; and where whole rows are told apart,
-    those that lack a column are none of the snapshot's.
+    They count, and came once a column had been altered. A column that takes more than it did may have values that it
+    did not take then; and where whole rows are told apart, those that lack a column are none of the snapshot's.
     """
     if moment.doubt is None or moment.schema is not moment.doubt[0]:
         return False
@@ -204,7 +214,7 @@ def _is_since(record: TableRecord, position: int) -> bool:
 
 
 def fits(before: Catalog, now: Catalog, table: Table) -> bool:
-    """Say whether rows of a table, as they were written, are rows of what it is now.
+    """Return whether rows written earlier fit a table's current definition.
 
     :param before: the objects when they were written.
     """
@@ -217,7 +227,7 @@ def fits(before: Catalog, now: Catalog, table: Table) -> bool:
 
 
 def can_become(before: Table, now: Table) -> bool:
-    """Say whether values of a table, as they are kept, can be brought to the types that its columns have now.
+    """Return whether stored values can be converted to the current types.
 
     Some types are stored alike by PostgreSQL and kept otherwise here: int4 as a number, oid and regclass as text.
 
@@ -236,7 +246,7 @@ def can_become(before: Table, now: Table) -> bool:
 
 
 def history_of(parts: TableParts, table: Table) -> TableHistory:
-    """Return what makes up a table's rows at a moment, in the form the table has there.
+    """Return a table's history, in its form at a recovery target.
 
     Generated columns are left out: changes do not hold them.
     """
@@ -258,6 +268,9 @@ def history_of(parts: TableParts, table: Table) -> TableHistory:
 
 
 def missing_values(columns: Sequence[Column]) -> Mapping[int, pa.Scalar]:
-    """Return by field id what rows have that are older than a column of the table."""
+    """Return each column's value in rows older than the column.
+
+    The values are given by field id.
+    """
     row = conform(_NOTHING, columns)
     return {field_id(field): array[0] for field, array in zip(row.schema, row.columns, strict=True)}

@@ -1,4 +1,7 @@
-"""The choice between two schemas of a moment, where nobody knows when the one became the other."""
+"""Choice between two schemas of a recovery target.
+
+Nobody knows when the one became the other.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ Schema = Literal["auto", "earlier", "later"]
 
 
 def parse_schema(text: str) -> Schema:
-    """Return which schema is meant.
+    """Parse the choice of a schema.
 
     :raises UsageError: none.
     """
@@ -40,7 +43,9 @@ def parse_schema(text: str) -> Schema:
 
 
 def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> Moment:
-    """Find what restores a source to a moment, with the schema that serves it best, and say what that one lacks.
+    """Resolve a recovery target with the schema that serves it best.
+
+    The target says what that schema lacks.
 
     :param at: as `holdfast.archive.history.restore_points.resolve` takes it, which also tells the errors.
     :param schema: as `with_schema` takes it.
@@ -49,11 +54,11 @@ def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Sche
 
 
 def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> Moment:
-    """Return a moment with the schema that serves it best, and say what that one lacks.
+    """Return a recovery target with the schema that serves it best.
 
-    Where the schema was changed between two backups, and it is not known when, that is the one by which fewer values
-    are lost that were certainly there, of rows and of columns; of two that are equal in that, the later one where a
-    table was seen to be altered before the moment, and else the earlier.
+    The target says what that schema lacks. Where the schema was changed between two backups, and it is not known when,
+    the best one is the one by which fewer values are lost that were certainly there, of rows and of columns; of two
+    that are equal in that, the later one where a table was seen to be altered before the target, and else the earlier.
 
     :param schema: or this one, where there are two.
     :raises DamagedError: a file that tells of a schema is missing or changed.
@@ -71,7 +76,7 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
 def by_both(
     read: ReadCatalog, moment: Moment, doubt: tuple[Placed, Placed], schema: Schema = "auto"
 ) -> tuple[MomentBySchema, MomentBySchema]:
-    """Return a moment by the schema that is taken, and by the other one.
+    """Return a recovery target by the schema taken, and by the other.
 
     :param doubt: the moment's.
     :param schema: as `with_schema` takes it.
@@ -85,7 +90,10 @@ def by_both(
 
 
 def _notes(taken: MomentBySchema, other: MomentBySchema, which: str) -> Iterator[str]:
-    """Yield what is to be said of the schema that is taken, besides that there is another one."""
+    """Yield notes on the schema that is taken.
+
+    That there is another one is not among them.
+    """
     if lacking := taken.lacking(other):
         yield f"it lacks {named(lacking)}, which --schema {which} has"
     if which == "later" and (gone := other.gone(taken)):
@@ -97,7 +105,9 @@ def _notes(taken: MomentBySchema, other: MomentBySchema, which: str) -> Iterator
 
 @dataclass(frozen=True)
 class _Lost:
-    """Rows or values that the log certainly had at a moment, and that one of its schemas has no place for.
+    """Rows or values without a place in one of two schemas.
+
+    The log certainly had them at the recovery target.
 
     :param count: of rows, or of values of a column; `columns` that a row has, for the weight.
     """
@@ -111,12 +121,12 @@ class _Lost:
 
 
 def _weight(lost: Iterable[_Lost]) -> int:
-    """Return how many values are lost."""
+    """Return the number of values lost."""
     return sum(each.count * each.columns for each in lost)
 
 
 class MomentBySchema:
-    """A moment by one of the schemas that it may have had.
+    """A recovery target by one of its possible schemas.
 
     :ivar catalog: its objects by that; where sequences stood is not in it.
     :ivar fit, unfit: the parts of its tables, as `parts_of` returns them.
@@ -133,7 +143,10 @@ class MomentBySchema:
         }
 
     def lost(self, other: MomentBySchema) -> list[_Lost]:
-        """Return what would not be there, though it was at the moment, and is by the other schema."""
+        """Return the rows and values that this schema loses.
+
+        They were there at the recovery target, and are by the other schema.
+        """
         found = []
         for oid, table in other._tables.items():
             if not table.has_rows or not (rows := other._rows(oid)):
@@ -149,7 +162,7 @@ class MomentBySchema:
         return found
 
     def _lost_of(self, table: Table, mine: Table, other: MomentBySchema) -> Iterator[_Lost]:
-        """Yield what is lost of a table that both have.
+        """Yield the losses of a table that both schemas have.
 
         :param table: as the other one has it.
         """
@@ -169,16 +182,19 @@ class MomentBySchema:
         return table in self.fit and self.fit[table].stale == OTHER_FORM
 
     def _rows(self, table: int) -> int:
-        """Return how many rows of a table there may be: those of its snapshot, and what was changed since."""
+        """Return the number of rows that a table may have.
+
+        They are those of its snapshot, and what was changed since.
+        """
         parts = self.fit.get(str(table))
         changed = sum(record.rows for record in (parts.changes if parts else self._forms.get(table, ())))
         return changed + (parts.base.rows if parts else 0)
 
     def _is_told(self, record: TableRecord) -> bool:
-        """Say whether changes tell what was there at the moment of what only this schema has.
+        """Return whether changes prove data that only this schema has.
 
-        What only the later one has was made by then if it was changed before; what only the earlier one has was not
-        dropped yet if it is changed afterwards.
+        They prove that it was there at the recovery target. What only the later one has was made by then if it was
+        changed before; what only the earlier one has was not dropped yet if it is changed afterwards.
         """
         if self.is_later:
             return parse_position(record.first or "") < self.moment.position
@@ -204,7 +220,10 @@ class MomentBySchema:
 
 
 def _changes(moment: Moment) -> dict[int, list[TableRecord]]:
-    """Return what was changed between the two schemas that a moment may have, by table."""
+    """Return the changes between the two schemas, by table.
+
+    The recovery target may have either of these schemas.
+    """
     found: dict[int, dict[int, TableRecord]] = {}
     if moment.doubt is None:
         return {}

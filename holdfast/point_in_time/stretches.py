@@ -1,7 +1,7 @@
-"""Stretches of restorable moments, table by table: where a restore gives exact rows, older ones, or none.
+"""Stretches of restorable positions, table by table.
 
-Nothing is estimated: one moment of each stretch is put together as a restore does it. Where one stretch ends and the
-next begins is known from the blocks alone.
+They say where a restore gives exact rows, older ones, or none. Nothing is estimated: one moment of each stretch is put
+together as a restore does it. Where one stretch ends and the next begins is known from the blocks alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Moments next to each other at which a restore gives the same of a table.
+    """Consecutive recovery targets with the same outcome for a table.
 
     :param first, last: positions of the source's log.
     :param start: when the first was reached, at the earliest; `end`: when the last was, at the latest. Where a stretch
@@ -81,7 +81,7 @@ class Stretch:
 
 @dataclass
 class TableStretches:
-    """One table of a source.
+    """The stretches of one table of a source.
 
     :param label: what it was called last.
     :param stretches: in order; there is none where the table was not.
@@ -92,12 +92,12 @@ class TableStretches:
 
     @property
     def exact_to(self) -> datetime | None:
-        """Return the newest moment at which its rows are exact; None: there is none."""
+        """Return the newest time with exact rows, or None."""
         return max((each.end for each in self.stretches if each.outcome.rows == "exact"), default=None)
 
     @property
     def is_exact(self) -> bool:
-        """Say whether each moment gives it as it was."""
+        """Return whether each stretch gives the table as it was."""
         return all(each.outcome == Outcome("exact") for each in self.stretches)
 
     def describe(self) -> dict[str, Any]:
@@ -111,7 +111,10 @@ class TableStretches:
 
 @dataclass(frozen=True)
 class Unread:
-    """A stretch that nothing is known of, since a file that a restore needs is missing or changed."""
+    """A stretch that cannot be judged.
+
+    A file that a restore needs is missing or changed.
+    """
 
     start: datetime
     end: datetime
@@ -134,7 +137,10 @@ class TableReport:
     unread: tuple[Unread, ...]
 
     def describe(self, globs: Sequence[str] = ()) -> dict[str, Any]:
-        """Return it as `points --json` prints it: of tables that match a glob, or else that are not always exact."""
+        """Return the report as `points --json` prints it.
+
+        It has the tables that match a glob, or else those that are not always exact.
+        """
         shown = [each for each in self.tables if (_matches(each, globs) if globs else not each.is_exact)]
         return {
             "tables": [each.describe() for each in shown],
@@ -148,7 +154,10 @@ def _matches(table: TableStretches, globs: Sequence[str]) -> bool:
 
 
 def table_report(state: State, store: ObjectStore, source: str) -> TableReport:
-    """Return the stretches of each table of a source, over all intervals that can be restored."""
+    """Return the stretches of each table of a source.
+
+    They are over all intervals that can be restored.
+    """
     read = catalog_reader(store)
     tables: dict[int, TableStretches] = {}
     unread: list[Unread] = []
@@ -170,7 +179,10 @@ def _grown(
     look: _Look,
     found: Mapping[int, tuple[str, Outcome]],
 ) -> Mapping[int, Stretch]:
-    """Add what was found to the tables: to the last stretch of each where that is the same, else as one more."""
+    """Add the outcomes of a look to the tables.
+
+    They extend the last stretch of each table where that is the same, else they make one more.
+    """
     now: dict[int, Stretch] = {}
     for oid, (label, outcome) in found.items():
         table = tables.setdefault(oid, TableStretches(label))
@@ -187,7 +199,7 @@ def _grown(
 
 @dataclass(frozen=True)
 class _Look:
-    """Positions of an interval at which every table is given the same way."""
+    """Positions of an interval with the same outcome for every table."""
 
     interval: Interval
     first: int
@@ -196,7 +208,7 @@ class _Look:
     end: datetime
 
     def given(self, read: ReadCatalog, source: str) -> Mapping[int, tuple[str, Outcome]]:
-        """Return what a restore gives of each table, by oid, with its name.
+        """Return the name and outcome of each table, by oid.
 
         Where it is not known when the schema was changed, the one that a restore takes may differ between the ends.
 
@@ -216,7 +228,10 @@ def _lesser(one: tuple[str, Outcome], other: tuple[str, Outcome]) -> tuple[str, 
 
 
 def _looks(interval: Interval) -> Iterator[_Look]:
-    """Yield each position at which something may begin or end, and what lies between two of them."""
+    """Yield the looks at an interval, in order.
+
+    There is one at each position where something may begin or end, and one for what lies between two of them.
+    """
     bounds = sorted(each for each in _bounds(interval) if interval.first <= each <= interval.last)
     ends = {bound: restore_points.reached_at(interval, bound) for bound in bounds}
     known = {to_of(placed.head) for placed in (*interval.chain.snapshots, *interval.chain.changes)}
@@ -230,7 +245,11 @@ def _looks(interval: Interval) -> Iterator[_Look]:
 
 
 def _bounds(interval: Interval) -> set[int]:
-    """Return where a snapshot was taken, where other tables are followed than before, and what tells of definitions."""
+    """Return the positions where an outcome may change.
+
+    A snapshot was taken there, other tables are followed than before, or definitions may have changed; also the ends of
+    the interval.
+    """
     found = {interval.first, interval.last}
     found.update(to_of(placed.head) for placed in interval.chain.snapshots)
     for placed in restore_points.telling(interval.chain.changes):
@@ -267,7 +286,10 @@ def _outcome(lack: OlderRows | None, is_schema_known: bool) -> Outcome:
 
 
 def _altered(taken: Catalog, other: Catalog) -> set[int]:
-    """Return the oids of the tables that one of two schemas has otherwise than the other, or not at all."""
+    """Return the oids of the tables that differ between two schemas.
+
+    One of these may not have the table at all.
+    """
     here, there = _forms(taken), _forms(other)
     return {oid for oid in here.keys() | there.keys() if here.get(oid) != there.get(oid)}
 

@@ -56,7 +56,10 @@ _THREADS_FROM = 256 << 10
 
 
 class _HashingFile:
-    """Passes bytes on and hashes them: the checksum is of what was sent, not of what was read back."""
+    """File wrapper that hashes the bytes it passes on.
+
+    The checksum is of what was sent, not of what was read back.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -67,12 +70,15 @@ class _HashingFile:
         self.closed = False
 
     def begin_footer(self, at: int) -> None:
-        """Note that the footer begins at a place; what comes before may still be written."""
+        """Record the offset where the footer begins.
+
+        Bytes before it may still be written.
+        """
         self._footer_at = at
 
     @property
     def footer(self) -> str | None:
-        """Return what a record says of the footer."""
+        """Return the footer's size and SHA-256, as `FileRecord` stores them."""
         return None if self._footer_at is None else f"{self.size - self._footer_at}:{self._footer.hexdigest()}"
 
     def write(self, data: bytes) -> int:
@@ -113,7 +119,9 @@ def write_parquet(
     *,
     key: str | None = None,
 ) -> Iterator[FileRecord]:
-    """Write batches to one or more Parquet files `<stem>[.<part>]-<attempt>.parquet`; yields their records.
+    """Write batches to one or more Parquet files, and yield their records.
+
+    The files are named `<stem>[.<part>]-<attempt>.parquet`.
 
     :param key: column whose least and greatest value are recorded.
     """
@@ -132,7 +140,10 @@ def write_parquet(
 def _write_file(
     store: Writable, path: str, schema: pa.Schema, groups: Iterator[_Group], key: str | None
 ) -> tuple[FileRecord, bool]:
-    """Write groups until the file is full; says whether there may be more."""
+    """Write row groups until the file is full.
+
+    Returns the file's record, and whether there may be more groups.
+    """
     rows = 0
     keys = _KeyRange(key)
     more = False
@@ -173,7 +184,10 @@ def _write_file(
 
 
 def _packing(schema: pa.Schema, first: _Group | None) -> dict[str, Any]:
-    """Return how a file is packed, by its first row group: of tiny ones, only the work would be felt."""
+    """Return the compression and encoding options of a file.
+
+    They are chosen by its first row group. For a tiny one they are off: only their work would be felt.
+    """
     if first is None or first.size < TINY_BYTES:
         return {"compression": "none", "use_dictionary": False}
     rows = first.rows
@@ -188,28 +202,28 @@ def _packing(schema: pa.Schema, first: _Group | None) -> dict[str, Any]:
 
 
 def _leaf(field: pa.Field) -> str:
-    """Return what Parquet calls a column, or the values of its lists."""
+    """Return Parquet's name of a column, or of a list's values."""
     return f"{field.name}.list.element" if pa.types.is_list(field.type) else str(field.name)
 
 
 def _is_stored_as_integer(kind: pa.DataType) -> bool:
-    """Say whether Parquet holds values of a type as INT32 or INT64."""
+    """Return whether Parquet stores values of a type as INT32 or INT64."""
     if pa.types.is_decimal(kind):
         return bool(kind.precision <= _INT64_DIGITS)
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 
 
 def _differs(values: pa.ChunkedArray) -> bool:
-    """Say whether a column has so many different values that no dictionary pays."""
+    """Return whether a column has too many different values for a dictionary."""
     some = values.slice(0, _LOOKED_AT)
     return bool(pc.count_distinct(some).as_py() * 4 > len(some) * 3)
 
 
 def _with_statistics(schema: pa.Schema, key: str | None) -> list[str]:
-    """Return the columns whose least and greatest values are kept in the file.
+    """Return the columns that have statistics in the file.
 
-    The writer copies both, for page and row group: of large values that is four times their size in memory.
-    Values of a key are never large.
+    These are their least and greatest value. The writer copies both, for page and row group: of large values that is
+    four times their size in memory. Values of a key are never large.
     """
     return [field.name for field in schema if field.name == key or not _is_text_or_bytes(field.type)]
 
@@ -242,7 +256,10 @@ class _KeyRange:
 
 
 class _Group(NamedTuple):
-    """What becomes one row group; `size` is in Arrow bytes, which take long to count."""
+    """The rows of one row group.
+
+    `size` is in Arrow bytes, which take long to count.
+    """
 
     rows: pa.Table
     size: int
@@ -263,7 +280,10 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[_Group]:
 
 
 def read_batches(store: ReadableStore, record: FileRecord) -> Iterator[pa.RecordBatch]:
-    """Yield a data file's rows, a row group at a time, after its checksum was found right."""
+    """Yield a data file's rows, one row group at a time.
+
+    The file's checksum is verified first.
+    """
     return (batch for _, batch in read_groups(store, record))
 
 
@@ -274,7 +294,9 @@ def read_groups(
     ids: Container[int] | None = None,
     wanted: Callable[[int, int], bool] = lambda start, end: True,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield a data file's rows as `read_batches` does, with the number of the first one of each batch.
+    """Yield a data file's rows with their numbers.
+
+    They come as from `read_batches`, each batch with the number of its first row.
 
     :param ids: of the fields to read, and maybe others; None: all.
     :param wanted: asked of each row group, with the numbers of its first row in the file and of the one behind its

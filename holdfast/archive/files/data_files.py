@@ -25,25 +25,34 @@ _REMEDY = "put it back from a copy of the archive, or restore another restore po
 
 
 def table_folder(source: str, table: str, block: str) -> str:
-    """Return the folder of a table's snapshot files; named by ids, since names change."""
+    """Return the folder of a table's snapshot files.
+
+    It is named by ids, since names change.
+    """
     return f"data/{source}/{table}/snapshot/{block}"
 
 
 def new_attempt() -> str:
-    """Return a name no other attempt has, so that a retry or a speculative twin overwrites nothing."""
+    """Return a name that no other attempt has.
+
+    So a retry or a speculative twin overwrites nothing.
+    """
     return secrets.token_hex(6)
 
 
 class Writable(Protocol):
-    """Where new files go, such as an ObjectStore."""
+    """Store that new files are written to, such as an ObjectStore."""
 
     def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
-        """Open a new file, which exists once the block has ended well."""
+        """Open a new file for writing.
+
+        It exists once the `with` block has ended well.
+        """
         ...
 
 
 class ReadableStore(Protocol):
-    """Where files are, such as an ObjectStore."""
+    """Store that files are read from, such as an ObjectStore."""
 
     url: str
 
@@ -60,7 +69,7 @@ def write_bytes(store: ObjectStore, path: str, body: bytes) -> FileRecord:
 
 
 def read_file(store: ReadableStore, record: FileRecord) -> bytes:
-    """Return a file's bytes, proved to be those that were written.
+    """Return a file's bytes after verifying their checksum.
 
     :raises DamagedError: the file is missing, cut or changed; it is named.
     """
@@ -71,7 +80,10 @@ def read_file(store: ReadableStore, record: FileRecord) -> bytes:
 
 
 def read_range(file: IO[bytes], offset: int, size: int) -> bytes:
-    """Return so many bytes from an offset, or fewer where the file ends before."""
+    """Read `size` bytes from an offset.
+
+    There are fewer where the file ends before.
+    """
     exact = file.raw if isinstance(file, io.BufferedReader) else file  # it would read ahead
     try:
         exact.seek(offset)
@@ -84,7 +96,9 @@ def read_range(file: IO[bytes], offset: int, size: int) -> bytes:
 
 
 def open_file(store: ReadableStore, record: FileRecord) -> IO[bytes]:
-    """Open a file to read some of it, without proof that it is what was written; a part of a pack is read whole.
+    """Open a file for reading, without verifying its checksum.
+
+    A part of a pack is read whole, and verified.
 
     :raises DamagedError: it is missing, or it is a part of a pack and was cut or changed.
     """
@@ -95,7 +109,9 @@ def open_file(store: ReadableStore, record: FileRecord) -> IO[bytes]:
 
 
 def check_file(store: ReadableStore, record: FileRecord) -> None:
-    """Prove that an object's bytes are those that were written, of which a few are in memory at a time.
+    """Verify an object's size and checksum.
+
+    Few of its bytes are in memory at a time.
 
     :raises DamagedError: as `read_file` does.
     """
@@ -108,10 +124,10 @@ def check_file(store: ReadableStore, record: FileRecord) -> None:
 
 
 def check_footer(store: ReadableStore, record: FileRecord) -> None:
-    """Prove that what a data file says of its columns, row groups and pages is what was written.
+    """Verify the footer of a data file.
 
-    Pages have checksums of their own, which readers compare; these are enough where the footer is right. Of files that
-    were written before footers had checksums, all is read.
+    It describes columns, row groups and pages. Pages have checksums of their own, which readers compare; these are
+    enough where the footer is right. Of files that were written before footers had checksums, all is read.
 
     :raises DamagedError: as `read_file` does.
     """
@@ -126,7 +142,10 @@ def check_footer(store: ReadableStore, record: FileRecord) -> None:
 
 
 def pieces(file: IO[bytes]) -> Iterator[memoryview]:
-    """Yield what is in a file, piece by piece; each is overwritten by the next: the system clears new memory."""
+    """Yield a file's content, piece by piece.
+
+    Each piece is overwritten by the next: new memory would have to be cleared by the system.
+    """
     buffer = memoryview(bytearray(PIECE_BYTES))
     read = cast("io.RawIOBase", file).readinto
     while length := read(buffer):
@@ -135,7 +154,10 @@ def pieces(file: IO[bytes]) -> Iterator[memoryview]:
 
 @contextmanager
 def _there(store: ReadableStore, record: FileRecord) -> Iterator[None]:
-    """Tell of a file that is missing, or goes while it is read."""
+    """Raise DamagedError for a file that is missing.
+
+    This includes a file that goes while it is read.
+    """
     try:
         yield
     except ObjectNotFound as error:

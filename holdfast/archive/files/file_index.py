@@ -1,4 +1,7 @@
-"""The files that an archive names: what each holds, and whether it is as it was written."""
+"""Index of the files that an archive names.
+
+It says what each of them holds, and whether it is as it was written.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ def files_of(placed: Placed) -> list[NamedFile]:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a file.
+    """A defect of a stored file.
 
     :param is_as_written: it has the bytes that were written: every copy of it has the same, and none can mend it.
     """
@@ -91,7 +94,10 @@ class Problem:
 
 
 def size_problem(store: ObjectStore, record: FileRecord) -> Problem | None:
-    """Return what one request tells of a file: that it is missing, or has another size; None where neither."""
+    """Return a problem with a file's existence or size, or None.
+
+    This takes one request.
+    """
     try:
         return wrong_size(record, store.head(record.path).size)
     except ObjectNotFound:
@@ -99,7 +105,9 @@ def size_problem(store: ObjectStore, record: FileRecord) -> Problem | None:
 
 
 def wrong_size(record: FileRecord, size: int | None) -> Problem | None:
-    """Return how a file differs from its record; None where it does not.
+    """Compare a file's size with its record.
+
+    Returns the problem; None where there is none.
 
     :param size: in bytes; None where it is missing.
     """
@@ -109,7 +117,10 @@ def wrong_size(record: FileRecord, size: int | None) -> Problem | None:
 
 
 def content_problem(store: ObjectStore, named: NamedFile) -> Problem | None:
-    """Read a file; return what is wrong with its bytes, its pages or the number of its rows, None where nothing is."""
+    """Read a file, and return its problem or None.
+
+    Its bytes are checked, and of Parquet that was not decoded before, its pages and the number of its rows.
+    """
     record = named.record
     try:
         if named.is_decoded:
@@ -125,7 +136,10 @@ def content_problem(store: ObjectStore, named: NamedFile) -> Problem | None:
 
 
 def _part_problem(part: FileRecord, pack: bytes) -> Problem | None:
-    """Return what is wrong with a part of a pack that has the bytes that were written."""
+    """Return the problem of a part of an intact pack, or None.
+
+    Intact means that the pack has the bytes that were written.
+    """
     offset = part.offset or 0
     body = memoryview(pack)[offset : offset + part.size]
     if hashlib.sha256(body).hexdigest() != part.sha256:
@@ -135,7 +149,10 @@ def _part_problem(part: FileRecord, pack: bytes) -> Problem | None:
 
 
 def _parquet_problem(record: FileRecord, body: bytes | memoryview) -> Problem | None:
-    """Return what is wrong with the pages or the number of rows of a file that has the bytes that were written."""
+    """Decode an intact Parquet file, and return its problem or None.
+
+    The problem is with its pages or the number of its rows. Intact means that it has the bytes that were written.
+    """
     import pyarrow as pa  # sizes, names and checksums are looked at without it
     import pyarrow.parquet as pq
 

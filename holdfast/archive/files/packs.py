@@ -1,7 +1,8 @@
-"""Packs: many small files stored as one object, since each object costs a store a request, and a folder several.
+"""Packs: many small files stored as one object.
 
-What is packed stays what it is, a Parquet file with a checksum of its own, at some place in the pack. Whatever deals
-with objects (copies, verification, vacuum) deals with the pack; whoever reads rows reads its part alone.
+Each object costs a store a request, and a folder several. What is packed stays what it is, a Parquet file with a
+checksum of its own, at some place in the pack. Whatever deals with objects (copies, verification, vacuum) deals with
+the pack; whoever reads rows reads its part alone.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class Pack:
     offsets: Mapping[str, int]
 
     def part(self, file: FileRecord) -> FileRecord:
-        """Return the record of one of the files, as a part of the pack."""
+        """Return a file's record as a part of the pack."""
         return file.model_copy(update={"path": part_path(self.record.path, self.offsets[file.path])})
 
 
 class Loose:
-    """Takes files in memory, of which a pack can be made.
+    """Files collected in memory, to be made into a pack.
 
     :param files: their bytes by path; `size`: of all of them.
     """
@@ -58,7 +59,7 @@ class Loose:
 
     @contextmanager
     def open_write(self, key: str) -> Iterator[IO[bytes]]:
-        """Take a file."""
+        """Collect a file."""
         file = io.BytesIO()
         yield file
         self.files[key] = file.getbuffer()
@@ -66,7 +67,7 @@ class Loose:
 
 
 def make_pack(folder: str, files: Sequence[tuple[FileRecord, memoryview]]) -> Pack:
-    """Put files one behind the other, to be stored in a folder."""
+    """Concatenate files into a pack for a folder."""
     offsets, end = {}, 0
     for file, content in files:
         offsets[file.path] = end
@@ -82,9 +83,10 @@ def make_pack(folder: str, files: Sequence[tuple[FileRecord, memoryview]]) -> Pa
 
 
 class AtHand:
-    """A store of which packs are kept in memory, once fetched, where several of their files will be read.
+    """Store that keeps packs in memory once they are fetched.
 
-    As many as there is room for; parts of others are read each for itself. Threads may share it.
+    These are packs of which several files will be read, as many as there is room for. Parts of others are read each for
+    itself. Threads may share it.
 
     :param files: what will be read.
     :param room: for how many bytes, about.
@@ -113,7 +115,7 @@ class AtHand:
 
 
 def packs_of(tables: Iterable[TableRecord], blocks: Iterable[Block]) -> tuple[FileRecord, ...]:
-    """Return the packs that hold files of some tables, of those that blocks name."""
+    """Return the blocks' packs that hold files of some tables."""
     wanted = {file.key for table in tables for file in table.files if file.offset is not None}
     known = {pack.path: pack for block in blocks for pack in block.packs if pack.path in wanted}
     return tuple(known[path] for path in sorted(known))

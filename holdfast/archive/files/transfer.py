@@ -1,4 +1,7 @@
-"""A block's files, from one store to another: what arrives is what was written, or nothing does."""
+"""Transfer of a block's files from one store to another.
+
+A file arrives as it was written, or not at all.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def send_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> None:
-    """Copy a file of any size to where there is none; within one service, that copies it, and compares it itself.
+    """Copy a file of any size to a store that lacks it.
+
+    Within one service, the service itself copies and compares it.
 
     :raises DamagedError: it is missing, or not what was written: then nothing of it appears.
     """
@@ -42,7 +47,7 @@ def _damaged(source: ObjectStore, file: FileRecord, why: str) -> DamagedError:
 
 
 def is_whole(store: ObjectStore, file: FileRecord) -> bool:
-    """Say whether a file is there and is what was written; reads it."""
+    """Read a file, and return whether it exists as it was written."""
     try:
         read_file(store, file)
     except DamagedError:
@@ -51,7 +56,7 @@ def is_whole(store: ObjectStore, file: FileRecord) -> bool:
 
 
 def replace_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> None:
-    """Put the source's file in the place of one that is not what was written.
+    """Replace a damaged file by the source's.
 
     :raises DamagedError: the source's own is not, either: then nothing is changed.
     """

@@ -1,7 +1,8 @@
-"""Blocks where they stand in an archive: which commit added them, and how much of them is in memory.
+"""References to the blocks of an archive.
 
-Of a block that was found in a checkpoint only the head is there: the files of its tables are read from the commit that
-added it, when somebody asks for them.
+Each knows the commit that added its block, and how much of the block is in memory. Of a block that was found in a
+checkpoint only the head is there: the files of its tables are read from the commit that added it, when somebody asks
+for them.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _LOADED_AT_ONCE = 8
 
 
 class Recall(Protocol):
-    """A block that is not whole in memory."""
+    """A block that may be only partly in memory."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def source(self) -> str:
-        """The name of its source."""
+        """Return the name of its source."""
         ...
 
     @property
@@ -36,7 +37,10 @@ class Recall(Protocol):
     def size(self) -> int: ...
 
     def head(self) -> Block:
-        """Return the block without the columns of its tables, and of their files without those in its own folder."""
+        """Return the part of the block that is always in memory.
+
+        Its tables may lack their columns, and the files in the block's own folder.
+        """
         ...
 
     def block(self) -> Block:
@@ -93,12 +97,14 @@ class Placed:
         self.number = commit if number is None else number
 
     def numbered(self, number: int) -> Placed:
-        """Return it with another number."""
+        """Return the block with another number."""
         return Placed(self._recall, self.commit, self.home, number)
 
     @cached_property
     def block(self) -> Block:
-        """The whole block; may have to read its commit.
+        """Return the whole block.
+
+        This may have to read its commit.
 
         :raises DamagedError: that is not what was written.
         """
@@ -106,32 +112,38 @@ class Placed:
 
     @cached_property
     def head(self) -> Block:
-        """The block as far as it is in memory: its tables may lack columns and the files in the block's own folder."""
+        """Return the block as far as it is in memory.
+
+        Its tables may lack columns and the files in the block's own folder.
+        """
         return self._recall.head()
 
     @property
     def begins(self) -> bool:
-        """Whether it is no block, but tells that tables were made in one: it counts behind its position only."""
+        """Return whether it stands for tables created in a block.
+
+        It is then no block itself, and counts behind its position only.
+        """
         return isinstance(self._recall, Beginning)
 
     @property
     def id(self) -> str:
-        """The block's id."""
+        """Return the block's id."""
         return self._recall.id
 
     @property
     def source(self) -> str:
-        """The name of the block's source."""
+        """Return the name of the block's source."""
         return self._recall.source
 
     @property
     def rows(self) -> int:
-        """Rows in the block."""
+        """Return the number of rows in the block."""
         return self._recall.rows
 
     @property
     def size(self) -> int:
-        """Bytes that were stored for the block."""
+        """Return the bytes stored for the block."""
         return self._recall.size
 
     def __eq__(self, other: object) -> bool:
@@ -148,7 +160,10 @@ class Placed:
 
 
 class JoinedPart:
-    """A block that was joined with others: what it told, with the tables and transactions of all of them."""
+    """A block that was joined with others.
+
+    It keeps its own document, with the tables and transactions of all of them.
+    """
 
     def __init__(self, joined: Placed, told: Block) -> None:
         self._joined = joined
@@ -159,11 +174,11 @@ class JoinedPart:
         self.size = 0
 
     def head(self) -> Block:
-        """Return what it told, with the heads of the joined tables."""
+        """Return its own document with the heads of the joined tables."""
         return self._with(self._joined.head)
 
     def block(self) -> Block:
-        """Return what it told, with the joined tables."""
+        """Return its own document with the joined tables."""
         return self._with(self._joined.block)
 
     def _with(self, joined: Block) -> Block:
@@ -171,7 +186,10 @@ class JoinedPart:
 
 
 class Beginning:
-    """That tables were made without rows, as a block of changes says, told as the snapshot that they need not have."""
+    """Empty snapshot of tables created in a block of changes.
+
+    The block records that they were made without rows. It stands for the snapshot that they need not have.
+    """
 
     def __init__(self, placed: Placed) -> None:
         self._placed = placed
@@ -181,11 +199,11 @@ class Beginning:
         self.size = 0
 
     def head(self) -> Block:
-        """Return a snapshot of these tables at the position where the block begins."""
+        """Return a snapshot of these tables at the block's start position."""
         return self._of(self._placed.head)
 
     def block(self) -> Block:
-        """Return the same: there are no rows."""
+        """Return the same snapshot: there are no rows."""
         return self._of(self._placed.block)
 
     def _of(self, changes: Block) -> Block:
@@ -216,7 +234,7 @@ class Beginning:
 
 
 def load(blocks: Iterable[Placed]) -> None:
-    """Read what is missing of blocks, several at a time."""
+    """Read the missing parts of blocks, several at a time."""
     with ThreadPoolExecutor(_LOADED_AT_ONCE) as pool:
         for _ in pool.map(lambda placed: placed.block, blocks):
             pass

@@ -1,8 +1,9 @@
-"""Checkpoints: the state after a commit, so that opening an archive does not read all that ever happened to it.
+"""Checkpoints: the state after a commit, so that archives open faster.
 
-The truth is in the commits; a checkpoint only spares reading them. One that is missing or damaged costs time, and
-nothing else. It holds of each block what is asked for when moments are listed and looked up; the files of its tables,
-of which there may be millions, are read from the commit that added it.
+Opening one then does not read all that ever happened to it. The truth is in the commits; a checkpoint only spares
+reading them. One that is missing or damaged costs time, and nothing else. It holds of each block what is asked for when
+moments are listed and looked up; the files of its tables, of which there may be millions, are read from the commit that
+added it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,17 @@ _KEPT: Final = 3
 
 
 def checkpoint_key(sequence: int) -> str:
-    """Return the key of the checkpoint after a commit: the newest one sorts first."""
+    """Return the key of the checkpoint after a commit.
+
+    The newest one sorts first.
+    """
     return f"{CHECKPOINTS}{_LAST - sequence:020d}.parquet"
 
 
 def write_checkpoint(store: ObjectStore, archive: str, state: State) -> None:
-    """Write the state down, unless somebody has, and remove checkpoints that are not needed any more.
+    """Write a checkpoint of the state, and remove old ones.
+
+    Nothing is done where it exists already.
 
     :param archive: its id.
     """
@@ -49,7 +55,7 @@ def write_checkpoint(store: ObjectStore, archive: str, state: State) -> None:
 
 
 def read_newest(store: ObjectStore, archive: str) -> State | None:
-    """Return the state of the newest checkpoint that can be read; None where there is none.
+    """Return the state of the newest readable checkpoint, or None.
 
     :raises UsageError: it needs a newer release.
     """

@@ -1,4 +1,7 @@
-"""The file of a checkpoint: one row for each block, and the rest of the state beside them."""
+"""The file of a checkpoint: a row per block, and a header.
+
+The header has the rest of the state.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ without which tables its stream follows: that is the same in most blocks, and st
 
 
 class Header(SealedDocument):
-    """What a checkpoint says beside its blocks.
+    """The header of a checkpoint: the state without its blocks.
 
     :param archive: id of the archive that it is of.
     :param numbers: of blocks that have another number than their commit, by id.
@@ -69,7 +72,7 @@ class Header(SealedDocument):
 
 
 def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
-    """Return what is written down of a state.
+    """Return the bytes of a state's checkpoint.
 
     :param archive: id of the archive.
     :param tip: id of its last commit, which was made `at` a moment.
@@ -119,7 +122,10 @@ def _row(placed: Placed) -> dict[str, Any]:
 
 
 def _without_own_files(table: TableRecord, block: str) -> TableRecord:
-    """Leave out what is in the block's folder: of the files there are, few are of another block, if any."""
+    """Drop a table's columns, and the files in the block's own folder.
+
+    Few files, if any, are of another block.
+    """
     return table.model_copy(update={"files": _of_others(table.files, block), "columns": ()})
 
 
@@ -131,7 +137,10 @@ _FOLLOWED: Final = TypeAdapter(tuple[dict[int, int], dict[str, str]])
 
 
 def _digest(table: pa.Table) -> str:
-    """Return the SHA-256 of a table's values, whatever file they come from."""
+    """Return the SHA-256 of a table's values.
+
+    It does not depend on the file that they come from.
+    """
     found = hashlib.sha256()
     for name in _COLUMNS.names:
         for value in table[name].to_pylist():
@@ -142,7 +151,7 @@ def _digest(table: pa.Table) -> str:
 
 
 def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State:
-    """Return the state that a file tells.
+    """Return the state that a checkpoint holds.
 
     :param archive: id of the archive that it must be of.
     :raises DamagedError: it is no checkpoint of it, or not what was written.
@@ -197,7 +206,7 @@ class _Row(NamedTuple):
 
 
 class _Remembered:
-    """A block that a checkpoint tells of.
+    """A block as a checkpoint stores it.
 
     :param followed: what was read of `tables_followed` so far, which many blocks have in common.
     """
@@ -212,7 +221,7 @@ class _Remembered:
         self.size = row.size
 
     def head(self) -> Block:
-        """Return what the checkpoint tells."""
+        """Return the block as the checkpoint stores it."""
         head = Block.from_bytes(self._row.head, f"block {self.id}")
         if head.stream is None:
             return head
@@ -224,7 +233,7 @@ class _Remembered:
         return head.model_copy(update={"stream": stream})
 
     def block(self) -> Block:
-        """Return the block as its commit tells it.
+        """Read the block from its commit.
 
         :raises DamagedError: the commit is not there, or not what was written.
         """

@@ -1,4 +1,4 @@
-"""Where commits are, and reading one."""
+"""Keys of commits, and reading a commit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ COMMITS: Final = "commits/"
 
 
 def commit_key(sequence: int) -> str:
-    """Return the key of a commit; twenty digits, so that listings are in order."""
+    """Return the key of a commit.
+
+    It has twenty digits, so that listings are in order.
+    """
     return f"{COMMITS}{sequence:020d}.json"
 
 
 def number_of(key: str) -> int | None:
-    """Return the number of the commit that has a key; None where it is none of a commit."""
+    """Return the number of the commit with a key, or None.
+
+    None means that it is not the key of a commit.
+    """
     name = key.removeprefix(COMMITS).removesuffix(".json")
     return int(name) if name.isdecimal() and commit_key(int(name)) == key else None
 
@@ -55,7 +61,9 @@ def read_commit(store: ObjectStore, sequence: int) -> ArchiveCommit:
 
 
 def missing_commit(sequence: int, found: str = "") -> DamagedError:
-    """Return the error for a commit that is not there, or for what was put among the commits.
+    """Return the error for a missing commit.
+
+    It is also that for an object which was put among the commits.
 
     :param found: what stands in its place; what is no commit by its name is not taken for a sign that one is missing.
     """

@@ -1,8 +1,9 @@
-"""What an archive's documents hold: immutable models of everything on the store (format 1).
+"""Models of the documents in an archive (formats 1 and 2).
 
-Every commit states the format it was written in and the least reader and writer versions that may
-use the archive from then on, so that an old release refuses what it cannot understand instead of
-misreading it. Unknown fields are ignored: a later format may add some without raising `min_reader`.
+They are immutable, and describe everything on the store. Every commit states the format it was written in and the least
+reader and writer versions that may use the archive from then on, so that an old release refuses what it cannot
+understand instead of misreading it. Unknown fields are ignored: a later format may add some without raising
+`min_reader`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ WRITER = f"holdfast {holdfast.__version__}"
 
 
 def iso(moment: datetime) -> str:
-    """Write a moment as ISO 8601 with microseconds, `Z` for UTC."""
+    """Format a time as ISO 8601 with microseconds, in UTC (`Z`)."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -109,7 +110,9 @@ class SealedDocument(Document):
 
 
 class Identity(SealedDocument):
-    """`archive.json`: written once, when the archive is created.
+    """Identity of an archive, stored as `archive.json`.
+
+    It is written once, when the archive is created.
 
     :param format: of the first commits; later ones may have lifted it.
     """
@@ -125,7 +128,7 @@ _PART = "#"
 
 
 def part_path(pack: str, offset: int) -> str:
-    """Return the path of what begins at an offset in a pack."""
+    """Return the path of the part at an offset in a pack."""
     return f"{pack}{_PART}{offset}"
 
 
@@ -152,21 +155,24 @@ class FileRecord(Document):
 
     @property
     def key(self) -> str:
-        """Return the key of the object that it is, or is in."""
+        """Return the key of the object that holds the file."""
         return self.path.partition(_PART)[0]
 
     @property
     def offset(self) -> int | None:
-        """Return where it begins in its pack; None for an object of its own."""
+        """Return the file's offset in its pack.
+
+        It is None for an object of its own.
+        """
         _, mark, offset = self.path.partition(_PART)
         return int(offset) if mark else None
 
 
 class TableRecord(Document):
-    """The rows of one table in a block; `id` names its folder and its entry in the catalog record.
+    """The rows of one table in a block.
 
-    In a block of changes its rows are changes of one form of the table: a table whose columns were changed
-    between two of them has several records.
+    `id` names its folder and its entry in the catalog record. In a block of changes its rows are changes of one form of
+    the table: a table whose columns were changed between two of them has several records.
 
     :param digest: the additive content hash of the rows; "" for changes.
     :param columns: of that form, as the source describes them; empty in a snapshot, where the catalog tells.
@@ -192,7 +198,9 @@ class TableRecord(Document):
 
 
 class SourceRecord(Document):
-    """The database a block was read from; `name` is its name in the archive.
+    """The database a block was read from.
+
+    `name` is its name in the archive.
 
     :param database_oid: of `database` on its server; None where a release has not recorded it.
     """
@@ -207,7 +215,7 @@ class SourceRecord(Document):
 
 
 class Coverage(Document):
-    """What a block covers: source positions and the moments they stand for.
+    """The source positions that a block covers, with their times.
 
     A snapshot has no `from_position`. `exact` says whether changes can be joined to `to_position`
     without loss (false where the position was read beside the snapshot, not with it).
@@ -221,7 +229,7 @@ class Coverage(Document):
 
 
 class Born(Document):
-    """A table whose changes are backed up from its first row on."""
+    """A table with changes backed up from its first row on."""
 
     oid: int
     table_schema: str
@@ -229,7 +237,7 @@ class Born(Document):
 
 
 class WaitingTable(Document):
-    """A table that is to begin anew with a snapshot of its own, and has none yet.
+    """A table that waits for a snapshot of its own to start over.
 
     :param table: its `schema.name`.
     :param since: until then its rows are known.
@@ -244,7 +252,9 @@ class WaitingTable(Document):
 
 
 class Stream(Document):
-    """The source of changes that a block can be joined by, or was read from.
+    """The stream of changes of a block.
+
+    The block can be joined to it, or was read from it.
 
     :param slot: the logical replication slot that keeps the log until its changes are archived.
     :param position: up to which its changes were archived before this block was made.
@@ -279,7 +289,9 @@ class Stream(Document):
 
 
 class Transactions(Document):
-    """Which transactions a block of changes holds: one row each, with `lsn`, `end_lsn`, `xid` and `committed_at`.
+    """The transactions in a block of changes.
+
+    The file has one row for each, with `lsn`, `end_lsn`, `xid` and `committed_at`.
 
     :param count: how many there are.
     :param first_time, last_time: the least and the greatest of their commit times, which are not in order.
@@ -292,7 +304,7 @@ class Transactions(Document):
 
 
 class Mark(Document):
-    """A restore point with a name, which somebody set in the source.
+    """A named restore point that was set in the source.
 
     :param position: just behind the transaction that set it.
     """
@@ -303,7 +315,9 @@ class Mark(Document):
 
 
 class JoinedBlock(Document):
-    """A block whose files were joined with those of its neighbours: what it told but for tables and transactions.
+    """A block that was joined with its neighbours.
+
+    It is kept as it was, but for its tables and transactions, whose files are joined.
 
     :param commit: the number that it had, which it goes on being named by.
     """
@@ -313,7 +327,7 @@ class JoinedBlock(Document):
 
 
 class Block(Document):
-    """What one backup adds: immutable files and what they mean.
+    """Immutable files added by one backup, with their description.
 
     A file may be named by several blocks, where nothing has changed in what it tells. A block of changes may stand for
     several that followed each other without a hole: its `parts`. Its tables and transactions are then those of all.
@@ -373,7 +387,10 @@ class Block(Document):
     after: int | None = None
 
     def files(self) -> tuple[FileRecord, ...]:
-        """Return every file of the block, as an object of its store: the packs, and not what is in them."""
+        """Return every stored object of the block.
+
+        Packs are among them, and not the files in packs.
+        """
         transactions = self.transactions.file if self.transactions else None
         extra = tuple(file for file in (self.catalog, self.schema_dump, self.sequences, transactions) if file)
         rows = (file for table in self.tables for file in table.files if file.offset is None)
@@ -389,12 +406,15 @@ class Block(Document):
 
     @property
     def size(self) -> int:
-        """Return the bytes that were stored for the block; those of another one's files do not count."""
+        """Return the bytes stored for the block.
+
+        Files of another block do not count.
+        """
         return sum(file.size for file in self.files() if self.id in file.path.split("/"))
 
 
 class Hold(Document):
-    """A restore point that has to stay restorable until the hold is taken back.
+    """A restore point that must stay restorable until it is released.
 
     :param position: of the source; `at`: the moment it stands for.
     :param owner: who answers for it; `reason`: why it has to stay, in words.
@@ -411,7 +431,9 @@ class Hold(Document):
 
 
 class LogPlace(Document):
-    """How far a replica has come in the update log of its archive, which its replicas share.
+    """Position of a replica in its archive's update log.
+
+    All replicas share that log.
 
     :param store: id of the coordination store that the log is in.
     :param replica: the name of this replica there.
@@ -432,7 +454,9 @@ class LogPlace(Document):
 
 
 class Adopted(Document):
-    """What a replica took over from another one, beside its blocks and holds.
+    """State that a replica took over from another one.
+
+    Blocks and holds, which it took over too, are not in it.
 
     :param ends: the position each source's backups have reached, by source name; `streams`: each one's changes.
     :param numbers: of all blocks that the other one has, by id: one commit brings them, in no order.
@@ -481,7 +505,10 @@ class ArchiveCommit(SealedDocument):
 
 
 class Versions(BaseModel):
-    """The fields every future format keeps, read before anything else is believed."""
+    """The version fields that every future format keeps.
+
+    They are read before anything else is believed.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -491,7 +518,9 @@ class Versions(BaseModel):
 
 
 def read_versions(body: bytes, key: str) -> Versions:
-    """Read the version fields of a sealed document that may be newer than this release.
+    """Read the version fields of a sealed document.
+
+    It may be newer than this release.
 
     :raises DamagedError: not even those fields are there, or the bytes are not those that were written.
     """
@@ -505,7 +534,7 @@ def read_versions(body: bytes, key: str) -> Versions:
 
 
 def summary(block: Block) -> dict[str, Any]:
-    """Return what people and scripts are told of a block."""
+    """Return a block's summary for people and scripts."""
     return {
         "block": block.id,
         "kind": "full" if block.kind == "snapshot" else block.kind,

@@ -1,4 +1,4 @@
-"""What the path of a data file says: which source and which block it was written for."""
+"""Source and block as named in the paths of data files."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ _FILE: Final = re.compile(
 
 
 class DataPath(NamedTuple):
-    """The source and the block that a file was written for, as its path says."""
+    """The source and the block that a file was written for."""
 
     source: str
     block: str
 
 
 def place_of(path: str) -> DataPath | None:
-    """Return what a file was written for; None for one that is not named as backups name theirs."""
+    """Return the source and block that a path names, or None.
+
+    None means that it is not named as backups name their files.
+    """
     found = _FILE.fullmatch(path)
     return DataPath(found["source"], found["block"]) if found else None
 
 
 def check_rows(block: Block) -> None:
-    """Make sure that a block lists the packs that its rows are in, and a backup names no other block's files of rows.
+    """Refuse a block with unlisted packs or another block's files.
 
-    Vacuum asks only blocks that were made of others.
+    A block must list the packs that its rows are in, and a backup must name no other block's files of rows. Vacuum asks
+    only blocks that were made of others.
 
     :raises RefusedError: it does not, or does.
     """

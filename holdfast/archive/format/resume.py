@@ -1,4 +1,4 @@
-"""What is written of a block that no commit names yet, so that another process can go on from it.
+"""Unfinished block that another process can continue.
 
 Nothing of it counts until a commit names it. It is trusted as far as any file is between its writing and the
 commit: the store has acknowledged it, and still has it in the right size; whoever reads it checks its checksum.
@@ -22,7 +22,7 @@ _LOOKS_AT_ONCE = 16
 
 
 class BegunBlock(Document):
-    """A block whose tables are being read.
+    """A block with tables that are being read.
 
     :param snapshot: describes what it is read in: with another one, nothing of it can be joined.
     :param started_from: the source's end position before it; None if it had no backup yet.
@@ -40,7 +40,9 @@ class BegunBlock(Document):
 
 
 class FinishedPiece(Document):
-    """One piece of a table, read to its end into files that the store has acknowledged.
+    """One piece of a table, read to its end.
+
+    The store has acknowledged its files.
 
     :param table: its oid.
     :param first, end: its first heap page, and the first one after it; None where it has no such bound.
@@ -62,13 +64,16 @@ class FinishedPiece(Document):
 
 @dataclass(frozen=True)
 class UnfinishedBlock:
-    """A block that was begun, and its finished pieces; each was told at least once."""
+    """A block that was begun, and its finished pieces.
+
+    Each piece was recorded at least once.
+    """
 
     block: BegunBlock
     pieces: tuple[FinishedPiece, ...]
 
     def split(self, store: ObjectStore) -> tuple[tuple[FinishedPiece, ...], tuple[FinishedPiece, ...]]:
-        """Return the pieces whose files are all there, and the others."""
+        """Split the pieces into those with all files there, and the others."""
         objects = [file for piece in self.pieces for file in (*piece.files, *piece.packs) if file.offset is None]
         there = {file.path for file in objects} - missing(store, objects)
         whole: list[FinishedPiece] = []
@@ -79,7 +84,10 @@ class UnfinishedBlock:
 
 
 def missing(store: ObjectStore, files: Iterable[FileRecord]) -> frozenset[str]:
-    """Return the paths of files that are not there in their size; one request each, several at a time."""
+    """Return the paths of files that are missing or of another size.
+
+    This takes one request each, several at a time.
+    """
 
     def look(file: FileRecord) -> bool:
         try:

@@ -42,7 +42,7 @@ _KNOWN_S = 10.0
 
 
 class RunError(Document):
-    """Why a job failed: one sentence, and the exit code it stands for."""
+    """Failure of a job: one sentence and its exit code."""
 
     type: str
     message: str
@@ -50,7 +50,7 @@ class RunError(Document):
 
 
 class RunRecord(Document):
-    """What a job says of itself at one moment.
+    """Status of a job at one time.
 
     :param step: in words, such as "reading tables".
     :param rows, size: done so far; `estimated_rows` is the source's own estimate of the whole.
@@ -79,15 +79,19 @@ class RunRecord(Document):
 
     @property
     def left_s(self) -> float | None:
-        """Return about how many seconds the step goes on, judged by its pace so far; None where that would be a guess.
+        """Estimate the seconds left in the step, by its pace so far.
 
-        The whole is the source's own estimate of its rows, so a table that was never analysed tells nothing.
+        It is None where that would be a guess. The whole is the source's own estimate of its rows, so a table that was
+        never analysed tells nothing.
         """
         known = self.estimated_rows > self.rows >= self.estimated_rows * _KNOWN_PART
         return self.step_s * (self.estimated_rows / self.rows - 1) if known and self.step_s >= _KNOWN_S else None
 
     def describe(self) -> str:
-        """Return one line: step, rows of how many, megabytes stored, seconds since the job began, and what is left."""
+        """Describe the status in one line.
+
+        It has the step, rows of how many, megabytes, seconds since the job began, and the time left.
+        """
         if self.state == "failed":
             return "failed"
         parts = [self.step]
@@ -105,7 +109,7 @@ class RunRecord(Document):
 
 
 def _span(seconds: float) -> str:
-    """Return a time for people, as coarse as an estimate is."""
+    """Format a duration for people, as coarse as an estimate is."""
     if seconds < 90:
         return f"{max(10, round(seconds, -1)):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -132,7 +136,10 @@ def read_last(store: ObjectStore, run: str) -> RunRecord | None:
 
 
 def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
-    """Return what a run has written of the last block it began; reads all of its records."""
+    """Return the last block that a run began, as far as written.
+
+    All records of the run are read.
+    """
     keys = _keys(store, run)
     with ThreadPoolExecutor(_READERS) as pool:
         records = [RunRecord.from_bytes(body, key) for key, body in zip(keys, pool.map(store.get, keys), strict=True)]
@@ -148,10 +155,10 @@ def _keys(store: ObjectStore, run: str) -> list[str]:
 
 
 class RunLog:
-    """Writes a job's records; a context manager that records how the job ended.
+    """Writer of a job's records.
 
-    Progress is written at most every two seconds, by whoever calls `progress`. A process that goes on with a
-    run goes on with its numbers and with what was said in it.
+    As a context manager it records how the job ended. Progress is written at most every two seconds, by whoever calls
+    `progress`. A process that goes on with a run goes on with its numbers and with what was said in it.
     """
 
     def __init__(self, store: ObjectStore, run: str, operation: str) -> None:
@@ -183,28 +190,29 @@ class RunLog:
         return time.monotonic() - self._started
 
     def say(self, *words: str) -> None:
-        """Tell people something, with the next progress."""
+        """Add messages for people to the next progress."""
         self._said += words
         self._written = -_INTERVAL_S
 
     def begin(self, block: BegunBlock) -> None:
-        """Note the block that is begun, with the next progress."""
+        """Record the block that is begun, with the next progress."""
         with self._lock:
             self._block, self._begun, self._pieces = block.id, block, []
 
     def go_on(self, block: BegunBlock) -> None:
-        """Note that pieces of a block follow which an earlier record says was begun."""
+        """Continue a block that an earlier record has begun."""
         self._block = block.id
 
     def finished(self, pieces: Sequence[FinishedPiece]) -> None:
-        """Note pieces of the block, with the next progress."""
+        """Record pieces of the block, with the next progress."""
         with self._lock:
             self._pieces += pieces
 
     def progress(self, step: str, *, rows: int = 0, size: int = 0, estimated_rows: int = 0) -> None:
-        """Record where the job is; a new step at once, the same step at most every two seconds.
+        """Record the job's progress.
 
-        A record that cannot be written is left out: no job fails because nobody could watch it.
+        A new step is recorded at once, the same step at most every two seconds. A record that cannot be written is left
+        out: no job fails because nobody could watch it.
         """
         now = time.monotonic()
         if step == self._step and now - self._written < _INTERVAL_S:
@@ -241,7 +249,10 @@ class RunLog:
             self._begun, self._pieces = None, self._pieces[len(pieces) :]
 
     def _write_last(self, state: Literal["succeeded", "failed"], **more: Any) -> None:
-        """Write how the job ended; after a lost reply once more, under the next number."""
+        """Record how the job ended.
+
+        After a store error, such as a lost reply, it is written again under the next number.
+        """
         for attempt in Retrying(
             retry=retry_if_exception_type(StoreError),
             wait=wait_random_exponential(multiplier=0.2, max=5),
@@ -271,7 +282,7 @@ class RunLog:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Record what ended the job."""
+        """Record the error that ended the job."""
         failure = RunError(type=kind_of(error), message=sentence(error), exit_code=exit_code_of(error))
         with suppress(StoreError):  # the error itself matters more than its record
             self._write_last("failed", error=failure, result=self.found)

@@ -1,4 +1,4 @@
-"""A checksum that a JSON document carries at its end, of everything before it.
+"""Checksum at the end of a JSON document, of everything before it.
 
 Data files have their checksums in the commit that names them; a commit and the archive's identity have nobody
 who names them. JSON is no protection: with one flipped bit another table, moment or row count is read, and with
@@ -18,13 +18,13 @@ _LENGTH = len(b',\n "checksum": ""\n}') + 64
 
 
 def seal(body: bytes) -> bytes:
-    """Return an indented JSON object with the SHA-256 of its bytes as its last field."""
+    """Add the SHA-256 of an indented JSON object as its last field."""
     content = body.removesuffix(_END)
     return content + b',\n "checksum": "%s"' % hashlib.sha256(content).hexdigest().encode() + _END
 
 
 def check_seal(body: bytes, key: str) -> bool:
-    """Make sure that a document's bytes are those that were sealed; say whether it has a seal.
+    """Verify a document's seal, and return whether it has one.
 
     Damage to the seal's own syntax alone makes it look like one without: the content is then as it was written.
 
@@ -37,5 +37,5 @@ def check_seal(body: bytes, key: str) -> bool:
 
 
 def damaged_seal(key: str, why: str) -> DamagedError:
-    """Return the error of a document that is not what was written."""
+    """Return the error for a damaged document."""
     return DamagedError(f"{key} is damaged: {why}. Restore this object from a copy of the archive.")

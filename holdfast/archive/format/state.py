@@ -1,4 +1,4 @@
-"""The state of an archive: what its commits, folded in order, say is there now."""
+"""The state of an archive, folded from its commits in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Removed(Document):
-    """A block that is no longer part of the archive, and whose files may still be there.
+    """A block that is no longer part of the archive.
+
+    Its files may still be there.
 
     :param added: the commit that added it, which names its files.
     :param removed: the commit that removed it, made at `at`.
@@ -33,7 +35,10 @@ class Removed(Document):
 
 @dataclass(frozen=True)
 class State:
-    """Everything that holds after commit `sequence` (0: an archive without commits)."""
+    """The state of an archive after commit `sequence`.
+
+    0 stands for an archive without commits.
+    """
 
     sequence: int = 0
     tip: str | None = None
@@ -60,7 +65,10 @@ class State:
 
     @classmethod
     def begun(cls, number: int) -> State:
-        """Return the state of an archive without commits that was created in a format."""
+        """Return the state of a new archive, without commits.
+
+        It was created in format `number`.
+        """
         return cls(format=number, min_reader=number, min_writer=number)
 
     def of_run(self, run: str) -> Placed | None:
@@ -69,7 +77,7 @@ class State:
         return max(found, key=lambda placed: placed.number, default=None)
 
     def finished_by(self, run: str) -> Placed | None:
-        """Return the block that a run ends with, if it is here.
+        """Return the block that a run ends with, if present.
 
         That is a full backup: behind changes more may have been to come, so that only the run itself can tell.
         """
@@ -89,7 +97,7 @@ class State:
         return folded.state
 
     def before_damage(self, commits: Iterable[ArchiveCommit]) -> State:
-        """Return the state after those of the next commits that come before one which is damaged or missing.
+        """Return the state before the first damaged or missing commit.
 
         :param commits: raises DamagedError where that one is.
         """
@@ -105,7 +113,10 @@ class State:
 
 
 class _Fold:
-    """Folds commits into copies that it makes once: thousands of commits may bring thousands of blocks."""
+    """Fold of commits into a state.
+
+    Its copies are made once: thousands of commits may bring thousands of blocks.
+    """
 
     def __init__(self, state: State) -> None:
         self._blocks = dict(state.blocks)
@@ -192,14 +203,20 @@ class _Fold:
 
 
 def stream_end(block: Block) -> str | None:
-    """Return up to where a stream's changes are here once this block is; None where it says nothing of that."""
+    """Return the position that a stream's changes reach with this block.
+
+    It is None where the block says nothing of that.
+    """
     if block.kind == "changes":
         return block.covers.to_position
     return block.stream.position if block.stream and block.stream.opened else None
 
 
 def _number(commit: ArchiveCommit, block: Block) -> int:
-    """Return by which number a block goes that a commit adds: see `Placed`."""
+    """Return the number of a block that a commit adds.
+
+    See `Placed`.
+    """
     if commit.adopted is not None and block.id in commit.adopted.numbers:
         return commit.adopted.numbers[block.id]
     if commit.log is not None and commit.log.base:
@@ -209,7 +226,7 @@ def _number(commit: ArchiveCommit, block: Block) -> int:
 
 @dataclass(frozen=True)
 class Change:
-    """What a commit is to do.
+    """The content of a commit that is still to be made.
 
     :param expected_ends: per source the end position the work started from (None: no backup yet).
     :param reason: why, in words, where a person has to say so.
@@ -234,7 +251,7 @@ class Change:
 
     @property
     def executes_entry(self) -> bool:
-        """Say whether it is what an entry of the update log makes of a replica.
+        """Return whether this executes an entry of the update log.
 
         It was decided when that was appended: what is refused by only one replica would keep that one from going on.
         """
@@ -242,7 +259,9 @@ class Change:
 
 
 def validate(state: State, change: Change) -> None:
-    """Refuse a change that is not valid in this state: this, with create-if-absent, is the safety.
+    """Refuse a change that is not valid in this state.
+
+    This check, with create-if-absent, is the safety.
 
     :raises RefusedError: what it removes is not there, an id it adds was used or abandoned, or
         another backup of the source was committed meanwhile.
@@ -263,7 +282,9 @@ def validate(state: State, change: Change) -> None:
 
 
 def _validate_place(state: State, change: Change) -> None:
-    """Let a replica follow its log entry by entry, and change nothing beside that others would have to know.
+    """Refuse a replica's change that does not follow its update log.
+
+    A replica follows its log entry by entry, and changes nothing beside that others would have to know.
 
     :raises UsageError: it is a replica, and this is to be done through the update log.
     """
@@ -323,7 +344,7 @@ def _validate_block(state: State, block: Block, *, again: bool) -> None:
 
 
 def check_readable(versions: Versions, key: str) -> None:
-    """Refuse what only a newer release can read.
+    """Refuse a document that only a newer release can read.
 
     :raises UsageError: naming the format needed.
     """
@@ -335,7 +356,7 @@ def check_readable(versions: Versions, key: str) -> None:
 
 
 def check_writable(state: State) -> None:
-    """Refuse to write where only a newer release may.
+    """Refuse to write an archive that needs a newer release.
 
     :raises UsageError: naming the format needed.
     """

@@ -1,4 +1,4 @@
-"""When the transactions of changes were committed, as the files say that list them."""
+"""Commit times of transactions, from the files that list them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def first_later(store: ObjectStore, transactions: Transactions, moment: datetime, *, since: int) -> int | None:
-    """Return the position of the first transaction that was committed later; None where there is none."""
+    """Return the position of the first transaction committed after a time.
+
+    It is None where there is none. Transactions before `since` do not count.
+    """
     if transactions.last_time <= moment:
         return None
     table = pa.Table.from_batches(read_batches(store, transactions.file))
@@ -30,7 +33,9 @@ def first_later(store: ObjectStore, transactions: Transactions, moment: datetime
 
 
 def ends(store: ObjectStore, transactions: Transactions | None, *, before: int | None = None) -> list[int]:
-    """Return where the last of some transactions ends, in a list; an empty one where there are none.
+    """Return the last end position of transactions, as a list.
+
+    The list is empty where there are none.
 
     :param before: only of those that begin before this position.
     """

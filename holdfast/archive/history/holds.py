@@ -1,4 +1,7 @@
-"""Holds: restore points that have to stay, whatever the rules of retention say, until somebody takes them back."""
+"""Holds: restore points that stay until they are released.
+
+The rules of retention do not remove them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def standing(found: Iterable[Interval], hold: Hold) -> tuple[int, Interval | None]:
-    """Return the interval that a hold's point is in, and how sure that is.
+    """Return the interval of a held restore point, and its certainty.
 
     Positions alone do not tell: a full backup that no changes are joined to has one that others' changes may lead past,
     and where a server took another's place, both may have it.
@@ -39,12 +42,14 @@ def standing(found: Iterable[Interval], hold: Hold) -> tuple[int, Interval | Non
 
 
 def is_kept(state: State, hold: Hold) -> bool:
-    """Say whether the point of a hold can be restored in this state."""
+    """Return whether the restore point of a hold is restorable."""
     return standing(intervals(state, hold.source), hold)[1] is not None
 
 
 def check_holds(before: State, after: State) -> None:
-    """Refuse a change after which a point that is held could no longer be restored, and could before.
+    """Refuse a change that would lose a held restore point.
+
+    A point is lost where `standing` is less certain of it than before the change.
 
     :raises RefusedError: naming the holds.
     """

@@ -1,4 +1,4 @@
-"""Restore points: the moments an archive can bring a source back to, and the gaps between them."""
+"""Restore points of an archive, and the gaps between them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Interval:
-    """Every position of a chain from `first` to `last` is restorable; one position where they are equal.
+    """Restorable positions of a chain, from `first` to `last`.
+
+    Where both are equal it is one position.
 
     :param placed: the newest block in it.
     """
@@ -45,12 +47,12 @@ class Interval:
 
     @cached_property
     def whole(self) -> bool:
-        """Say whether everything of the source is in it, and not only chosen tables."""
+        """Return whether it has the whole source, not only chosen tables."""
         return any(placed.head.whole for placed in self.snapshots)
 
     @cached_property
     def snapshots(self) -> tuple[Placed, ...]:
-        """Return the snapshots in it that one can begin with."""
+        """Return its snapshots that a restore can begin with."""
         return tuple(placed for placed in self.chain.full if self.first <= to_of(placed.head) <= self.last)
 
 
@@ -61,7 +63,10 @@ def intervals(state: State, source: str) -> tuple[Interval, ...]:
 
 
 def _of_chain(chain: Chain) -> list[Interval]:
-    """Return the interval that the changes make, and the snapshots behind them, to which none are joined yet."""
+    """Return the intervals of a chain.
+
+    The changes make one interval. Each snapshot behind them, to which none are joined yet, is one of its own.
+    """
     full, end_of_changes = chain.full, chain.end
     joined = [placed for placed in full if to_of(placed.head) <= end_of_changes] if chain.changes else []
     alone = full[len(joined) :]  # they are in the order of positions
@@ -78,12 +83,15 @@ def _of_chain(chain: Chain) -> list[Interval]:
 
 
 def source_names(state: State) -> tuple[str, ...]:
-    """Return the names of the sources that have backups here."""
+    """Return the names of the sources with backups here."""
     return tuple(sorted({placed.source for placed in state.blocks.values()}))
 
 
 def describe(state: State) -> dict[str, Any]:
-    """Return intervals, gaps and marks of every source, as `points --json` prints them."""
+    """Return intervals, gaps and marks of every source.
+
+    This is what `points --json` prints.
+    """
     return {"sources": [_describe_source(state, name) for name in source_names(state)]}
 
 
@@ -118,7 +126,10 @@ def _describe_interval(interval: Interval) -> dict[str, Any]:
 
 
 def _approximate(interval: Interval) -> Iterator[dict[str, Any]]:
-    """Yield between which moments the schema is not known for certain; where the log tells, also the positions."""
+    """Yield the spans without a certainly known schema.
+
+    Each has its times, and also its positions where the log records the changes.
+    """
     for between in schema_history.stretches(interval.chain):
         before, after = between.before.head, between.after.head
         if between.is_known or to_of(before) >= interval.last or to_of(after) <= interval.first:
@@ -147,10 +158,10 @@ def _why_separate(chain: Chain) -> str:
 
 
 def table_gaps(interval: Interval) -> list[dict[str, Any]]:
-    """Return when tables were not followed, in an interval: moments then have their rows as they were before, or none.
+    """Return the gaps in an interval when tables were not followed.
 
-    Each ends with the table's next snapshot, or when it was dropped. Of tables that are never followed there is only
-    the time before their first snapshot.
+    Restores to a gap give the table's rows as they were before, or none. Each ends with the table's next snapshot, or
+    when it was dropped. Of tables that are never followed there is only the time before their first snapshot.
     """
     chain = interval.chain
     # Changes from before the first snapshot are in it, and none of their moments is restorable.
@@ -166,7 +177,10 @@ def table_gaps(interval: Interval) -> list[dict[str, Any]]:
 
 
 def telling(blocks: Iterable[Placed]) -> Iterator[Placed]:
-    """Leave out changes that tell of all tables what those just before them did: these are most of very many."""
+    """Yield blocks, without changes that repeat the list of tables.
+
+    Most of very many changes say the same of all tables as those just before them.
+    """
     before = None
     for placed in blocks:
         stream = placed.head.stream if placed.head.kind == "changes" else None
@@ -177,7 +191,9 @@ def telling(blocks: Iterable[Placed]) -> Iterator[Placed]:
 
 
 def _gaps_of(table: str, names: Sequence[str], told: Iterable[tuple[Placed, Collection[str]]]) -> list[dict[str, Any]]:
-    """Return the gaps of a table; the last one may have no end.
+    """Return the gaps of a table.
+
+    The last one may have no end.
 
     :param names: of it, the newest first.
     :param told: blocks, each with the ids of the tables that it has rows of.
@@ -209,13 +225,16 @@ def _gaps_of(table: str, names: Sequence[str], told: Iterable[tuple[Placed, Coll
 
 
 def _in_order(chain: Chain) -> list[Placed]:
-    """Return a chain's blocks in the order of the log, the changes up to a snapshot before it, whenever they came."""
+    """Return a chain's blocks in the order of the log.
+
+    Changes up to a snapshot come before it, whenever they were backed up.
+    """
     blocks = (*chain.snapshots, *chain.changes)
     return sorted(blocks, key=lambda placed: (to_of(placed.head), placed.head.kind == "snapshot", placed.number))
 
 
 def only_source(state: State, name: str | None) -> str:
-    """Return the source meant: the one named, or the only one there is.
+    """Return the named source, or the only one there is.
 
     :raises UsageError: no such source, none at all, or several and none was named.
     """
@@ -233,7 +252,7 @@ def only_source(state: State, name: str | None) -> str:
 
 
 def resolve(state: State, store: ObjectStore, source: str, at: str) -> Moment:
-    """Find what restores `source` to the moment `at`.
+    """Resolve `at` to a recovery target of `source`.
 
     `latest` is the end of the newest interval of the whole database; where only chosen tables were ever backed up,
     of the newest. A time means every transaction in the order of the log that is known to have been committed by then,
@@ -304,9 +323,10 @@ def _by_position(found: Sequence[Interval], source: str, at: str) -> Moment:
 
 
 def _within(interval: Interval, position: int) -> int | None:
-    """Return the position in an interval that another one means; None: it is in front of it or behind it.
+    """Return the interval's position for another one, or None.
 
-    What a server tells of its log's end may lie behind the header of a page that it has not written yet.
+    None means that it is before or behind the interval. What a server tells of its log's end may lie behind the header
+    of a page that it has not written yet.
     """
     if interval.first <= position and between_records(position) <= interval.last:
         return min(position, interval.last)
@@ -330,7 +350,10 @@ def _has(interval: Interval, mark: Mark) -> bool:
 
 
 def _marks(state: State, source: str) -> dict[str, Mark]:
-    """Return a source's marks by name; of several with one name the newest."""
+    """Return a source's marks by name.
+
+    Of several with one name it is the newest.
+    """
     found: dict[str, Mark] = {}
     for placed in told(state, source):
         found.update((mark.name, mark) for mark in placed.head.marks)
@@ -338,7 +361,7 @@ def _marks(state: State, source: str) -> dict[str, Mark]:
 
 
 def reached_at(interval: Interval, position: int) -> datetime:
-    """Return when a position of an interval was reached, at the latest."""
+    """Return the latest time when a position was reached."""
     for placed in (*interval.snapshots, *interval.chain.changes):
         if to_of(placed.head) == position:
             return placed.head.covers.to_time
@@ -381,11 +404,12 @@ def _by_time(found: Sequence[Interval], store: ObjectStore, source: str, moment:
 
 
 def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> int:
-    """Return the end of what is known to have been committed by a time, before all that is known to be later.
+    """Return the position of a recovery target given as a time.
 
-    Transactions that change no followed table are not listed, nor is it known when definitions were changed: only each
-    cut tells that they came before it. So it is not gone on to the first later transaction that is listed: what came
-    before that one may have come after the time.
+    It is the end of what is known to have been committed by then, before all that is known to be later. Transactions
+    that change no followed table are not listed, nor is it known when definitions were changed: only each cut tells
+    that they came before it. So it is not gone on to the first later transaction that is listed: what came before that
+    one may have come after the time.
     """
     from holdfast.archive.history.commit_times import ends, first_later  # pyarrow, which no other moment needs
 
@@ -410,7 +434,10 @@ def _position_at(interval: Interval, store: ObjectStore, moment: datetime) -> in
 
 
 def moment_of(interval: Interval, source: str, position: int, at: datetime) -> Moment:
-    """Put together what a position needs: the newest snapshot before it, and the schema it had."""
+    """Build the recovery target of a position.
+
+    It has the newest snapshot before it, and the schema of the position.
+    """
     full = [placed for placed in interval.snapshots if to_of(placed.head) <= position][-1]
     before = full
     after = None
@@ -458,12 +485,18 @@ def _came_and_went(before: Block, after: Block) -> str:
 
 
 def _is_behind(cut: Block, position: int, at: datetime) -> bool:
-    """Say whether a moment is later than a cut: where nothing is known to have come between, both have one position."""
+    """Return whether a recovery target is later than a cut.
+
+    Where nothing is known to have come between, both have one position.
+    """
     return to_of(cut) < position or cut.covers.to_time < at
 
 
 def _sequences(chain: Chain, position: int) -> Placed | None:
-    """Return the first block that tells where sequences stood, no earlier than at a position: best of its own end."""
+    """Find the first block with sequence values from a position on.
+
+    One that records those of its own end is best.
+    """
     found = (placed for placed in (*chain.snapshots, *chain.changes) if to_of(placed.head) >= position)
     telling = (placed for placed in found if placed.head.is_cut or placed.head.sequences)
     return min(telling, key=lambda placed: (to_of(placed.head), not placed.head.is_cut, placed.number), default=None)

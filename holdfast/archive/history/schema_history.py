@@ -1,4 +1,7 @@
-"""Which schema a moment has: some blocks tell one, these are cuts, and the log what was changed between two."""
+"""Schemas of a source along its log.
+
+Blocks that record a schema are cuts; the log records the changes between two of them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Between:
-    """What is known of the schema between two cuts.
+    """Known schema changes between two cuts.
 
     :param told: positions at which definitions were changed, in order; None: it is not known when they were.
     :param seen: positions at which tables were seen to be others than before, or definitions told to be changed.
@@ -35,11 +38,17 @@ class Between:
 
     @property
     def is_known(self) -> bool:
-        """Say whether each position in between has a schema that one of the cuts tells."""
+        """Return whether every position in between has a known schema.
+
+        It is then that of one of the cuts.
+        """
         return not (self.differ or self.seen) if self.told is None else len(self.told) <= 1
 
     def schema_at(self, position: int) -> Placed | None:
-        """Return the cut that tells the schema of a position; None: nobody knows whether one does."""
+        """Return the cut with the schema of a position.
+
+        It is None where nobody knows whether one has it.
+        """
         if self.told is None:
             return self.before if self.is_known else None
         if all(each >= position for each in self.told):
@@ -49,37 +58,40 @@ class Between:
         return None
 
     def is_changed_by(self, position: int) -> bool:
-        """Say whether a change is known to have come before a position."""
+        """Return whether a change is known to precede a position."""
         return any(each < position for each in self.seen)
 
 
 def cuts(chain: Chain) -> list[Placed]:
-    """Return the blocks that tell a schema, in the order of positions."""
+    """Return the blocks that record a schema, in order of position."""
     found = (placed for placed in (*chain.snapshots, *chain.changes) if placed.head.is_cut)
     return sorted(found, key=lambda placed: (to_of(placed.head), placed.number))
 
 
 def stretches(chain: Chain) -> Iterator[Between]:
-    """Yield what is known between each two neighbouring cuts."""
+    """Yield the known schema changes between neighbouring cuts."""
     told = _SchemaChanges(chain)
     for before, after in pairwise(cuts(chain)):
         yield told.between(before, after)
 
 
 def between(chain: Chain, before: Placed, after: Placed) -> Between:
-    """Return what is known of the schema between two cuts."""
+    """Return the known schema changes between two cuts."""
     return _SchemaChanges(chain).between(before, after)
 
 
 class _SchemaChanges:
-    """What a chain's blocks tell of changes of the schema: put in order once, however many cuts there are."""
+    """Schema changes that a chain's blocks record.
+
+    They are put in order once, however many cuts there are.
+    """
 
     def __init__(self, chain: Chain) -> None:
         self._defined = _positions(chain, lambda block: block.defined)
         self._seen = _positions(chain, lambda block: (*block.ddl, *block.defined))
 
     def between(self, before: Placed, after: Placed) -> Between:
-        """Return what is known of the schema between two cuts."""
+        """Return the known schema changes between two cuts."""
         start, end = to_of(before.head), to_of(after.head)
         is_told = _is_told(before.head, after.head)
         differ = _differ(before.head, after.head, is_told=is_told)
@@ -98,13 +110,13 @@ def _within(positions: Sequence[int], start: int, end: int) -> tuple[int, ...]:
 
 
 def _is_told(before: Block, after: Block) -> bool:
-    """Say whether the log told of all changes between two blocks."""
+    """Return whether the log records all changes between two blocks."""
     told = {block.stream.definitions if block.stream else "" for block in (before, after)}
     return len(told) == 1 and "" not in told
 
 
 def _differ(before: Block, after: Block, *, is_told: bool) -> bool:
-    """Say whether definitions may have been others in between.
+    """Return whether definitions may have differed in between.
 
     Two digests that are equal do not say that nothing was changed and changed back: only a log that tells of it does.
     """

@@ -1,4 +1,4 @@
-"""Which snapshots have the newest rows of a table that is still there."""
+"""Snapshots with the newest rows of each existing table."""
 
 from __future__ import annotations
 
@@ -12,25 +12,34 @@ if TYPE_CHECKING:
 
 
 def not_selected(label: str) -> str:
-    """Return what a block says of a table whose rows were left out by choice."""
+    """Return a block's note on a table that was not selected.
+
+    The rows of such a table were left out by choice.
+    """
     return f"rows of {label}: not selected"
 
 
 class Live:
-    """Follows snapshots in order: which of them have the newest rows of a table that was not dropped since."""
+    """Existing tables, each with the snapshot of its newest rows.
+
+    Snapshots are added in order; a table that was dropped since is left out.
+    """
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[TableRecord, Placed]] = {}
 
     def add(self, placed: Placed) -> None:
-        """Go on to the next snapshot."""
+        """Add the next snapshot."""
         block = placed.head
         if not block.supplement:
             self._tables = {} if block.whole else self._still_there(block)
         self._tables.update((record.id, (record, placed)) for record in block.tables)
 
     def _still_there(self, block: Block) -> dict[str, tuple[TableRecord, Placed]]:
-        """Return the tables that a full backup does not have the rows of, and knows all the same."""
+        """Return the tables that a full backup reports as existing.
+
+        It may know a table without having its rows.
+        """
         left_out = frozenset(block.not_included)
         followed = frozenset(map(str, block.stream.followed)) if block.stream else frozenset()
         named = block.stream.not_followed if block.stream else {}
@@ -46,7 +55,7 @@ class Live:
 
     @property
     def tables(self) -> Mapping[str, tuple[TableRecord, Placed]]:
-        """Return the tables by id, each with the snapshot that has its rows."""
+        """Return the tables by id, each with its snapshot."""
         return self._tables
 
     def blocks(self) -> Iterable[Placed]:

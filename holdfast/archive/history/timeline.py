@@ -1,8 +1,9 @@
-"""What blocks a source has, in the order of its log: which snapshots the changes can be joined to, and up to where.
+"""Timeline of a source: its blocks in the order of its log.
 
-A chain is a run of change blocks without a hole, with the snapshots that fall into it: each of its positions from the
-first snapshot on can be restored. A snapshot that no changes are joined to is a chain of its own. Tables whose changes
-are here from their first row on need no snapshot: that they were empty stands for one.
+It shows the snapshots that changes can be joined to, and up to where. A chain is a run of change blocks without a hole,
+with the snapshots that fall into it: each of its positions from the first snapshot on can be restored. A snapshot that
+no changes are joined to is a chain of its own. Tables whose changes are here from their first row on need no snapshot:
+that they were empty stands for one.
 """
 
 from __future__ import annotations
@@ -42,17 +43,20 @@ class Chain:
 
     @property
     def end(self) -> int:
-        """Return the position up to which every change is here."""
+        """Return the position that changes reach without a hole."""
         return to_of(self.changes[-1].head) if self.changes else self.start
 
     @property
     def full(self) -> tuple[Placed, ...]:
-        """Return the snapshots that one can begin with: not those of single tables that were added later."""
+        """Return the snapshots that a restore can begin with.
+
+        Those of single tables that were added later are not among them.
+        """
         return tuple(placed for placed in self.snapshots if not placed.head.supplement)
 
     @property
     def opened(self) -> bool:
-        """Say whether a new stream began with it."""
+        """Return whether a new stream began with the chain."""
         return any(placed.head.stream is not None and placed.head.stream.opened for placed in self.snapshots)
 
 
@@ -62,7 +66,7 @@ def to_of(block: Block) -> int:
 
 
 def from_of(block: Block) -> int:
-    """Return the position from which a block of changes holds them."""
+    """Return the position that a block's changes begin at."""
     return parse_position(block.covers.from_position or block.covers.to_position)
 
 
@@ -83,10 +87,10 @@ class _Growing:
 
 
 def told(state: State, source: str) -> tuple[Placed, ...]:
-    """Return what a source's backups tell, in the order in which they were made: of one commit, first the changes.
+    """Return a source's blocks in the order they were made.
 
-    A block that stands for several is told as these, each with the tables and transactions of all; a snapshot that was
-    made of what was here follows the backup whose end it is.
+    Of one commit, changes come first. A block that stands for several is given as these, each with the tables and
+    transactions of all; a snapshot that was made of what was here follows the backup whose end it is.
     """
     found: list[tuple[int, bool, bool, Placed]] = []
     for placed in state.blocks.values():
@@ -102,7 +106,7 @@ def told(state: State, source: str) -> tuple[Placed, ...]:
 
 
 def chains(state: State, source: str) -> tuple[Chain, ...]:
-    """Return a source's chains in the order in which they were begun."""
+    """Return a source's chains, in the order they were begun."""
     found: list[_Growing] = []
     stream: _Growing | None = None
     for placed in told(state, source):
@@ -129,9 +133,10 @@ def chains(state: State, source: str) -> tuple[Chain, ...]:
 
 
 def stream_tip(state: State, source: str) -> Placed | None:
-    """Return the block that a source's next changes follow on: the newest ones, or what began the stream.
+    """Return the block that a source's next changes follow on.
 
-    It has to stay, whatever is removed: what was followed up to here, and in which form, is known from it.
+    It has the newest changes, or began the stream. It has to stay, whatever is removed: what was followed up to here,
+    and in which form, is known from it.
     """
     found = [placed for placed in told(state, source) if placed.head.stream]
     tips = [each for each in found if each.head.kind == "changes" or (each.head.stream and each.head.stream.opened)]
@@ -140,7 +145,7 @@ def stream_tip(state: State, source: str) -> Placed | None:
 
 @dataclass(frozen=True)
 class TableParts:
-    """What makes up the rows of one table at a position.
+    """Snapshot and changes that make a table's rows at a position.
 
     :param base: its rows in the snapshot at position `since`.
     :param begun: when the snapshot was taken.
@@ -162,7 +167,10 @@ class TableParts:
 
     @property
     def why_unfit(self) -> str:
-        """Why there are no rows where these do not fit what the table is."""
+        """Return the reason why these rows do not fit the table.
+
+        The table then has none.
+        """
         return f"{self.stale}; its rows of {iso(self.as_of)} do not fit what it is here"
 
     def without_changes(self) -> TableParts:
@@ -172,7 +180,9 @@ class TableParts:
 
 @dataclass(frozen=True)
 class Moment:
-    """What brings a source to a position: all transactions whose commit begins before it, and no other.
+    """Recovery target: everything that brings a source to a position.
+
+    It has all transactions whose commit begins before the position, and no other.
 
     :param at: the moment it stands for: for a time that was asked for that time, else when it was reached.
     :param full: the snapshot to begin with.
@@ -205,7 +215,7 @@ class Moment:
         return f"commit:{self.commit}, lsn:{show_position(self.position)}"
 
     def by(self, schema: Placed) -> Moment:
-        """Return this moment with one of the schemas that are in doubt."""
+        """Return the target with one of the schemas in doubt."""
         if self.doubt is None:
             return self
         earlier, later = (iso(placed.head.covers.to_time) for placed in self.doubt)
@@ -214,12 +224,15 @@ class Moment:
         return replace(self, schema=schema, approximate=why)
 
     def explained(self, error: UsageError) -> UsageError:
-        """Return an error about a name that is not there, with why another schema may have it."""
+        """Return an error on a missing name, with the schema's doubt.
+
+        Another schema may have the name.
+        """
         return UsageError(f"{error}; {self.approximate}") if self.approximate else error
 
     @property
     def is_snapshot(self) -> bool:
-        """Say whether the snapshot alone is enough."""
+        """Return whether the snapshot alone is enough."""
         return to_of(self.full.head) == self.position
 
     @property
@@ -238,13 +251,13 @@ class Moment:
         )
 
     def blocks(self) -> tuple[Placed, ...]:
-        """Return every block that files are read of."""
+        """Return every block that a restore reads files of."""
         before = (self.sequences_before,) if self.sequences_before else ()
         used = (self.schema, self.sequences, *before, *self._snapshots(), *self.changes)
         return tuple({placed.id: placed for placed in used}.values())
 
     def tables(self, labels: Mapping[str, str] = _NONE) -> Mapping[str, TableParts]:
-        """Return the parts of every table that has rows here, by the table's id.
+        """Return the parts of every table with rows, by table id.
 
         :param labels: what tables are called here, by their ids, where that is known.
         """
@@ -284,7 +297,7 @@ class Moment:
         return {table.record.id: table.parts() for table in found}
 
     def _bases(self) -> Mapping[str, tuple[TableRecord, Placed]]:
-        """Return of every table that was not dropped its newest snapshot, with the block it is in."""
+        """Return each existing table's newest snapshot, with its block."""
         live = Live()
         for placed in self.chain.snapshots:
             at = to_of(placed.head)
@@ -299,7 +312,7 @@ class Moment:
 
 @dataclass
 class _Followed:
-    """A table while it is followed from its snapshot on, block by block.
+    """A table followed from its snapshot on, block by block.
 
     :param names: under which the snapshots have it, the newest first.
     :param start: position of the snapshot.
@@ -354,7 +367,10 @@ def _entry(block: Block, record: TableRecord) -> int | None:
 
 
 def _by_table(block: Block) -> Mapping[str, Sequence[TableRecord]]:
-    """Return a block's records, one for each form of a table, by the table's id."""
+    """Return a block's records by table id.
+
+    There is one record for each form of a table.
+    """
     found: dict[str, list[TableRecord]] = {}
     for record in block.tables:
         found.setdefault(record.id, []).append(record)
@@ -362,7 +378,10 @@ def _by_table(block: Block) -> Mapping[str, Sequence[TableRecord]]:
 
 
 def names_of(chain: Chain) -> Mapping[str, Collection[str]]:
-    """Return under which names the snapshots of a chain have each table, the newest first, by the table's id."""
+    """Return the names of each table in a chain's snapshots.
+
+    They are given by the table's id, the newest first.
+    """
     found: dict[str, dict[str, None]] = {}
     for placed in reversed(chain.snapshots):
         for record in placed.head.tables:
@@ -371,7 +390,9 @@ def names_of(chain: Chain) -> Mapping[str, Collection[str]]:
 
 
 def why_left(stream: Stream, names: Collection[str]) -> str:
-    """Return why a table that was followed is not, as the stream tells; it may have been renamed since its snapshot.
+    """Return why a table is not followed any more.
+
+    It is the reason that the stream records. The table may have been renamed since its snapshot.
 
     :param names: of it, as `names_of` returns them.
     """

@@ -1,4 +1,7 @@
-"""A state as if some of its blocks had never been added: for readers of what does not count yet, or not any more."""
+"""State with some blocks hidden, as if never added.
+
+It is for readers, where blocks do not count yet, or not any more.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ if TYPE_CHECKING:
 
 
 def without(state: State, hidden: Collection[str]) -> State:
-    """Return the state without some blocks, and without the changes that follow on nothing else.
+    """Return the state without some blocks.
 
-    The ends of their sources are those of what is left. It is for reading: commits do not follow on it.
+    The changes that follow on nothing else are left out, too. The ends of their sources are those of what is left. It
+    is for reading: commits do not follow on it.
 
     :param hidden: ids of blocks; those that are not here do not matter.
     """

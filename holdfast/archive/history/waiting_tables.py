@@ -1,4 +1,7 @@
-"""Tables of a source that wait to begin anew: their newest rows are in no backup."""
+"""Tables of a source that wait to start over.
+
+Their newest rows are in no backup.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def waiting_tables(state: State, source: str) -> tuple[WaitingTable, ...]:
-    """Return the tables that wait, by name; none where the source is not followed, or a newer full backup has them."""
+    """Return the waiting tables, by name.
+
+    There are none where the source is not followed, or a newer full backup has them.
+    """
     backups = [placed.head for placed in told(state, source) if placed.head.after is None]
     newest = backups[-1] if backups else None
     if newest is None or newest.stream is None or (newest.kind == "snapshot" and not newest.supplement):

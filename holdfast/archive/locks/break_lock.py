@@ -1,7 +1,8 @@
-"""Breaking a lock by a person's decision, with a record of who did it and why.
+"""Breaking of a lock by a person's decision, with a record.
 
-The record is kept for good under `runs/`, as that of a run whose name begins with `break-<txn>`: the marker of an
-ended lock goes after a while, and says nothing any more once what came late has been ended again.
+The record says who did it and why. It is kept for good under `runs/`, as that of a run whose name begins with
+`break-<txn>`: the marker of an ended lock goes after a while, and says nothing any more once what came late has been
+ended again.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ OPERATION = "break"
 
 
 def break_lock(store: ObjectStore, txn: str, *, reason: str) -> tuple[LockInfo, RunRecord]:
-    """End one lock, whoever holds it; return it as it was, and the record of it.
+    """End one lock, with a record.
 
-    What is going to be done is recorded first: where that fails, nothing is broken.
+    Its holder does not matter. Returned are the lock as it was, and the record. What is going to be done is recorded
+    first: where that fails, nothing is broken.
 
     :param txn: the lock's transaction; no other lock is touched.
     :raises UsageError: there is no such lock, or no reason is given.
@@ -52,7 +54,9 @@ def break_lock(store: ObjectStore, txn: str, *, reason: str) -> tuple[LockInfo, 
 
 
 def read_breaks(store: ObjectStore, txn: str = "") -> list[RunRecord]:
-    """Return the last record of each break, the oldest first; each `result` says what was broken, by whom and why.
+    """Return the last record of each break, the oldest first.
+
+    Each `result` says what was broken, by whom and why.
 
     :param txn: only breaks of this transaction.
     """
@@ -64,7 +68,10 @@ def read_breaks(store: ObjectStore, txn: str = "") -> list[RunRecord]:
 
 
 def describe_break(record: RunRecord) -> str:
-    """Return one sentence: what was broken, when, by whom and why."""
+    """Describe a break in one sentence.
+
+    It says what was broken, when, by whom and why.
+    """
     said = record.result or {}
     by = Owner(user=said["by"]["user"], host=said["by"]["host"], pid=said["by"]["pid"])
     how = "was broken" if record.state == "succeeded" else "was to be broken, and nothing says whether it was,"
@@ -111,7 +118,10 @@ class _BreakLog:
         )
 
     def put(self, record: RunRecord) -> None:
-        """Write a record; its number is spent whatever happens. Its name is nobody else's, so a plain PUT will do."""
+        """Write a record.
+
+        Its number is spent whatever happens. Its name is nobody else's, so a plain PUT will do.
+        """
         self._number += 1
         self._store.put(f"runs/{record.run}/{record.number:06d}.json", record.to_bytes())
 

@@ -1,4 +1,7 @@
-"""What a person on call wants to know of a lock: does its holder live, whom does it keep out, what would be safe."""
+"""Explanation of a lock for a person on call.
+
+It says whether the holder lives, whom the lock keeps out, and what would be safe.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def _waits_for(other: LockInfo, info: LockInfo) -> bool:
 
 
 def _counts(info: LockInfo) -> bool:
-    """Say whether it keeps anybody out."""
+    """Return whether it keeps anybody out."""
     return info.state not in ("dead", "expired")
 
 
@@ -80,7 +83,10 @@ def _kept_out(info: LockInfo) -> tuple[str, ...]:
 
 
 def _advise(info: LockInfo, process: Liveness, state: OwnerState) -> tuple[Safe, str]:
-    """Return what is safe, and why, in words that end in what to do."""
+    """Return the safe action, and the reason in words.
+
+    The words end in what to do.
+    """
     if info.state in _SETTLED:
         return _SETTLED[info.state]
     outlives = info.owner is not None and info.owner.scope == "run" and info.state == "held"

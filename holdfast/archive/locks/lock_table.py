@@ -1,9 +1,9 @@
-"""Which locks each operation takes: the one place that says so.
+"""Table of the locks that each operation takes.
 
-Locks are taken in the order of `ORDER` and released in reverse, so two operations can never wait for
-each other in a circle. Where two archives are involved, one's own locks come before the source's; a copy takes
-those of the lower archive id first. Whoever reads the archive opens it after its locks are held. Long readers
-hold `history` in chunks, so that a vacuum that waits never keeps a restore out for long.
+No other place says so. Locks are taken in the order of `ORDER` and released in reverse, so two operations can never
+wait for each other in a circle. Where two archives are involved, one's own locks come before the source's; a copy takes
+those of the lower archive id first. Whoever reads the archive opens it after its locks are held. Long readers hold
+`history` in chunks, so that a vacuum that waits never keeps a restore out for long.
 
 The table also holds the operations that are still to come: they must fit in with those that are there.
 """
@@ -28,7 +28,7 @@ ORDER = ("format", "maintenance", "ingest", "replica", "history")
 
 @dataclass(frozen=True)
 class Need:
-    """How an operation takes one lock.
+    """Mode and extent of one lock that an operation takes.
 
     :param mode: R shared, W exclusive.
     :param when: empty where it is held from start to end; else for which part of the work, in words. Such a
@@ -128,14 +128,16 @@ class PlannedLock:
     skips: bool = False
 
     def is_blocked_by(self, info: LockInfo) -> bool:
-        """Say whether a lock that somebody has, or is asking for, keeps this one from being taken."""
+        """Return whether another lock or request blocks this one."""
         if info.resource != self.resource or info.state in ("dead", "expired"):
             return False
         return info.state == "foreign" or "W" in (self.mode, info.mode)
 
 
 def full_plan(operation: str, sources: Iterable[str] = ()) -> tuple[PlannedLock, ...]:
-    """Return all locks of an operation, in the order to take them, also those for a part of its work.
+    """Return all locks of an operation, in the order to take them.
+
+    Those for only a part of its work are among them.
 
     :param sources: the sources written to; their `ingest-<source>` locks come in order of name.
     :raises UsageError: unknown operation.
@@ -154,7 +156,7 @@ def full_plan(operation: str, sources: Iterable[str] = ()) -> tuple[PlannedLock,
 
 
 def plan(operation: str, sources: Sequence[str] = ()) -> tuple[PlannedLock, ...]:
-    """Return the locks that an operation holds from start to end, in the order to take them.
+    """Return an operation's locks from start to end, in order.
 
     Parameters and errors as for `full_plan`.
     """

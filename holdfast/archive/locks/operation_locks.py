@@ -1,7 +1,7 @@
-"""Take, hold and hand over the locks of an operation, all or nothing.
+"""Locks of an operation: taken, held and handed over together.
 
-Locks give order; commits give safety. A job started by the holder in another process works under the
-same locks through `attach`, while the holder renews them.
+All of them are taken, or none. Locks give order; commits give safety. A job started by the holder in another process
+works under the same locks through `attach`, while the holder renews them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class HeldLocks:
 
     @property
     def fence(self) -> str | None:
-        """Return the transaction id of the write lock, which the commit records."""
+        """Return the transaction id of the write lock.
+
+        The commit records it.
+        """
         return next((lease.txn for lease in self._leases if lease.mode == "W"), None)
 
     def check(self) -> None:
@@ -45,11 +48,17 @@ class HeldLocks:
             lease.check()
 
     def handles(self) -> str:
-        """Return what another process needs to work under these locks; holds no secret."""
+        """Return the handles for another process to work under these locks.
+
+        They hold no secret.
+        """
         return json.dumps([json.loads(lease.handle().to_json()) for lease in self._leases])
 
     def release(self) -> None:
-        """Give the locks back, the last taken first; goes on when one fails and raises that error."""
+        """Release the locks, the last taken first.
+
+        It goes on when one fails, and raises that error.
+        """
         with ExitStack() as stack:
             for lease in self._leases:
                 stack.callback(lease.release)
@@ -67,7 +76,10 @@ class HeldLocks:
 
 
 class AttachedLocks:
-    """The locks of the process that started this one: can be checked, not released."""
+    """The locks of the process that started this one.
+
+    They can be checked, not released.
+    """
 
     def __init__(self, store: LockStore, handles: Sequence[LeaseHandle]) -> None:
         self._leases = [attach_lease(store, handle) for handle in handles]
@@ -105,7 +117,10 @@ def acquire(
 
 
 def _look_into(store: LockStore, wanted: Sequence[PlannedLock]) -> dict[str, Look]:
-    """Look at several locks at once: the first look at each only spares hopeless attempts, so one serves all."""
+    """Look at several locks at once.
+
+    The first look at each only spares hopeless attempts, so one serves all.
+    """
     if len(wanted) > 1:
         with suppress(StoreError):  # each lock then looks for itself, and waits or gives up as it should
             return look_into(store, [planned.resource for planned in wanted])
@@ -113,10 +128,11 @@ def _look_into(store: LockStore, wanted: Sequence[PlannedLock]) -> dict[str, Loo
 
 
 class HistoryReader:
-    """Keeps files from being deleted while some of them are read: call it for each chunk, and use what it returns.
+    """Guard against deletion of files while they are read.
 
-    A vacuum that waits comes in between two chunks. The first chunk waits for one at work as long as its caller
-    wants, the others until it lets go of the lock, which it does after half a minute.
+    Call it for each chunk of files, and use what it returns. A vacuum that waits comes in between two chunks. The first
+    chunk waits for one at work as long as its caller wants, the others until it lets go of the lock, which it does
+    after half a minute.
     """
 
     def __init__(self, store: LockStore, *, owner: Owner, purpose: str, wait: float) -> None:
@@ -152,7 +168,10 @@ def attach(store: LockStore, handles: str) -> AttachedLocks:
 
 
 def blockers(store: LockStore, operation: str, *, sources: Sequence[str] = ()) -> list[LockInfo]:
-    """Return who would be in the way of an operation now; one check per lock."""
+    """Return the locks that would block an operation now.
+
+    This takes one check per lock.
+    """
     found: list[LockInfo] = []
     for planned in plan(operation, sources):
         found += lease_blockers(store, planned.resource, mode=planned.mode)

@@ -1,8 +1,8 @@
-"""Whether the owner of a lock has finished, as Airflow says it.
+"""Status of lock owners, as Airflow reports it.
 
-That word saves a lock's grace and never its lease: the process of a task that Airflow has given up may still be at
-work. Everything but a clear "it has ended" counts as alive: scheduled, queued, deferred, up for retry, unknown to this
-Airflow, or an Airflow that does not answer.
+Airflow's word is whether an owner has finished. That word saves a lock's grace and never its lease: the process of a
+task that Airflow has given up may still be at work. Everything but a clear "it has ended" counts as alive: scheduled,
+queued, deferred, up for retry, unknown to this Airflow, or an Airflow that does not answer.
 """
 
 from __future__ import annotations
@@ -34,14 +34,20 @@ TIMEOUT_S = 10.0
 
 
 class Scheduler(Protocol):
-    """What is asked of Airflow; a state is one of its words, or None where it knows of none."""
+    """Scheduler that is asked for states.
+
+    A state is one of Airflow's words, or None where it knows of none.
+    """
 
     def run_state(self, dag_id: str, run_id: str) -> str | None:
         """Return the state of a run."""
         ...
 
     def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
-        """Return the state of a task instance; a task that is not mapped has the index -1."""
+        """Return the state of a task instance.
+
+        A task that is not mapped has the index -1.
+        """
         ...
 
 
@@ -61,22 +67,31 @@ UNKNOWN = OwnerState()
 
 
 def nobodys_state(owner: Owner) -> OwnerState:
-    """Return that nothing is known, where there is no scheduler to ask."""
+    """Return the unknown state, where there is no scheduler."""
     return UNKNOWN
 
 
 @dataclass(frozen=True)
 class Word:
-    """Asks a scheduler about owners of locks; remembers nothing."""
+    """Lookup of lock owners' states in a scheduler.
+
+    It remembers nothing.
+    """
 
     scheduler: Scheduler
 
     def has_finished(self, owner: Owner) -> bool:
-        """Whether the owner has ended for certain. Never raises for the scheduler's sake."""
+        """Return whether the owner has certainly ended.
+
+        It never raises for the scheduler's sake.
+        """
         return self.state_of(owner).has_ended
 
     def state_of(self, owner: Owner) -> OwnerState:
-        """Return the state of an owner. Never raises for the scheduler's sake."""
+        """Return the state of an owner.
+
+        It never raises for the scheduler's sake.
+        """
         if owner.scope == "process" or owner.dag_id is None or owner.run_id is None:
             return UNKNOWN
         try:
@@ -118,11 +133,17 @@ class AirflowApi:
         )
 
     def run_state(self, dag_id: str, run_id: str) -> str | None:
-        """Return the state of a run, or None where this Airflow has no such run."""
+        """Return the state of a run.
+
+        It is None where this Airflow has no such run.
+        """
         return self._state(f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}")
 
     def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
-        """Return the state of a task instance, or None where this Airflow has no such one."""
+        """Return the state of a task instance.
+
+        It is None where this Airflow has no such one.
+        """
         path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}/taskInstances"
         mapped = f"/{map_index}" if map_index >= 0 else ""
         return self._state(f"{path}/{quote(task_id, safe='')}{mapped}")

@@ -1,4 +1,7 @@
-"""Backups that were given up because no replica had their files any more: what the commits say of it."""
+"""Backups given up because no replica has their files any more.
+
+The commits record the reason.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ GIVEN_UP = "given up"
 
 
 def reason_of(source: str, why: str) -> str:
-    """Return the reason that such a commit gives."""
+    """Return the reason that a commit gives for abandoned backups."""
     return f"backups of {source} were given up: {why}"
 
 

@@ -1,4 +1,7 @@
-"""Files in chunks that take about as long as a lock may be held while somebody waits for it."""
+"""Chunks of files, each read under one lock.
+
+A chunk takes about as long as a lock may be held while somebody waits for it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ _FASTER: Final = 4.0
 
 
 class Chunks:
-    """Cuts files into chunks that take about twenty seconds each, until so many bytes or seconds are spent.
+    """Files in chunks that take about twenty seconds each.
+
+    They end once so many bytes or seconds are spent.
 
     :param size: bytes; `seconds`: both at most, but for the last file.
     """

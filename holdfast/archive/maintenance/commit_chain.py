@@ -1,4 +1,7 @@
-"""Whether the commits follow each other, and whether they make what a checkpoint says."""
+"""Verification of the commit chain and of its checkpoint.
+
+Commits must follow each other, and make the state that a checkpoint holds.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,10 @@ _TOGETHER: Final = 256
 
 
 def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) -> list[tuple[int, str]]:
-    """Return the commits that are missing or not what was written, each with what is wrong, up to the archive's state.
+    """Return the missing or damaged commits, each with its problem.
 
-    From the first commit on, what they make is compared with the state, too, which may be that of a checkpoint.
+    The commits up to the archive's state are checked. From the first commit on, what they make is compared with the
+    state, too, which may be that of a checkpoint.
 
     :param since: only those behind this one, whose id is `tip`.
     """
@@ -54,9 +58,10 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
 
 
 def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str]]:
-    """Return the commits behind a state that damage cuts off, and by key what is wrong with the others.
+    """Return the commits after the damage that cuts off a state.
 
-    What cuts it off may also be something that is no commit, and was put among them.
+    The damaged ones come by key, each with its problem. What cuts the state off may also be something that is no
+    commit, and was put among them.
     """
     here = archive.state.sequence
     keys = [found.key for found in archive.store.list(COMMITS, start_after=commit_key(max(here - 1, 0))).objects]
@@ -92,7 +97,7 @@ def _after(state: State | None, commits: Sequence[ArchiveCommit]) -> State | Non
 
 
 def _are_equal(made: State, state: State) -> bool:
-    """Say whether two states are the same, without reading what blocks hold."""
+    """Return whether two states are equal, without reading their blocks."""
     blocks = [{key: (placed.commit, placed.number) for key, placed in each.blocks.items()} for each in (made, state)]
     rest = [
         (each.tip, each.format, each.removed, each.holds, each.abandoned, each.ends, each.streams)

@@ -1,7 +1,8 @@
-"""Compaction: neighbouring small blocks of changes become one, which goes on telling all that they told.
+"""Compaction: neighbouring small blocks of changes become one.
 
-Nothing that can be restored changes by it: every version of every row stays, each block that was joined is kept as a
-part, without its files of rows and transactions, and positions, times, marks and schemas are those of the parts.
+The new block records all that they recorded. Nothing that can be restored changes by it: every version of every row
+stays, each block that was joined is kept as a part, without its files of rows and transactions, and positions, times,
+marks and schemas are those of the parts.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MOST_PARTS: Final = 1_000
 
 @dataclass(frozen=True)
 class CompactionPolicy:
-    """When blocks of changes are joined: runs of neighbours that are worth it.
+    """Rules for the neighbouring blocks of changes to join.
 
     :param min_blocks: so many at least.
     :param small_bytes: only blocks that are smaller.
@@ -55,7 +56,7 @@ class CompactionPolicy:
     min_age: timedelta = timedelta(hours=1)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse values that make no sense."""
         if self.min_blocks < 2:
             raise UsageError(f"compaction joins two blocks or more, not {self.min_blocks}: raise min_blocks")
         if not 0 < self.small_bytes <= self.target_bytes:
@@ -67,7 +68,7 @@ class CompactionPolicy:
             raise UsageError("compaction cannot wait for less than no time: min_age must not be negative")
 
     def arguments(self) -> list[str]:
-        """Return it as arguments of the compaction's application."""
+        """Return the policy as arguments of the compaction's application."""
         return [
             *("--min-blocks", str(self.min_blocks)),
             *("--small-bytes", str(self.small_bytes)),
@@ -77,7 +78,7 @@ class CompactionPolicy:
 
     @classmethod
     def configured(cls, section: CompactionConfig) -> CompactionPolicy:
-        """Return what a section of archives.yaml says."""
+        """Return the policy of a section of archives.yaml."""
         return cls(
             min_blocks=section.min_blocks,
             small_bytes=parse_size(section.small),
@@ -88,7 +89,10 @@ class CompactionPolicy:
 
 @dataclass(frozen=True)
 class Group:
-    """Blocks of changes of one source that are to become one, in the order of the log."""
+    """Blocks of changes of one source that are to become one.
+
+    They are in the order of the log.
+    """
 
     source: str
     blocks: tuple[Placed, ...]
@@ -110,7 +114,7 @@ class Group:
 
 
 def check_format(archive: Archive) -> None:
-    """Make sure that an archive can hold blocks that stand for several.
+    """Refuse an archive that cannot hold joined blocks.
 
     :raises RefusedError: it is of an older format.
     """
@@ -124,7 +128,9 @@ def check_format(archive: Archive) -> None:
 def plan_compaction(
     state: State, policy: CompactionPolicy, now: datetime, *, source: str | None = None
 ) -> tuple[Group, ...]:
-    """Return what is worth being joined, the oldest of each source first; nothing where nothing is.
+    """Return the groups that are worth joining.
+
+    The oldest of each source comes first.
 
     :param now: by the store's clock.
     :param source: only of this one.
@@ -139,9 +145,10 @@ def plan_compaction(
 
 
 def _runs(state: State, source: str) -> Iterator[list[Placed]]:
-    """Yield the blocks of changes that follow each other without a hole, and without a full snapshot in between.
+    """Yield the runs of adjacent blocks of changes.
 
-    There a truncation may cut: what comes after the snapshot has to stay where what was before it goes.
+    They follow each other in one stream without a hole, and without a full snapshot in between. There a truncation may
+    cut: what comes after the snapshot has to stay where what was before it goes.
     """
     for chain in chains(state, source):
         full = sorted(to_of(placed.head) for placed in chain.full)
@@ -165,7 +172,7 @@ def _same_stream(before: Block, after: Block) -> bool:
 
 @dataclass
 class _Heap:
-    """Neighbours that may be joined, as long as they come to no more than one block may be."""
+    """Neighbours that may be joined, up to the limits of one block."""
 
     blocks: list[Placed]
     sizes: list[int]
@@ -188,9 +195,10 @@ class _Heap:
         self.parts += parts
 
     def trimmed(self) -> list[Placed]:
-        """Return them without those at the ends that are larger than all others together.
+        """Return the blocks without oversized ones at the ends.
 
-        What was joined before is not written again for a few small blocks behind it: it has to double at least.
+        A block is oversized that is larger than all others together. What was joined before is not written again for a
+        few small blocks behind it: it has to double at least.
         """
         first, end, total = 0, len(self.blocks), sum(self.sizes)
         while end - first > 1 and 2 * self.sizes[first] > total:
@@ -207,7 +215,7 @@ def _counts(block: Block) -> tuple[int, int]:
 
 
 def _worth_it(run: Sequence[Placed], policy: CompactionPolicy, before: datetime) -> Iterator[list[Placed]]:
-    """Yield the parts of a run of neighbours that are worth being joined."""
+    """Yield the parts of a run that are worth joining."""
     heaps = [_Heap([], [])]
     for placed in run:
         size = placed.size
@@ -225,7 +233,9 @@ def _worth_it(run: Sequence[Placed], policy: CompactionPolicy, before: datetime)
 
 @dataclass(frozen=True)
 class FormRun:
-    """Changes of a table that follow each other in one form of it: they come into the same files.
+    """Consecutive changes of a table in one form.
+
+    They come into the same files.
 
     :param number: among those of its group.
     :param records: one of each block, in their order.
@@ -241,7 +251,7 @@ class FormRun:
 
     @property
     def key(self) -> tuple[int, ...]:
-        """Return the numbers of the columns that tell rows apart."""
+        """Return the numbers of the key columns."""
         return self.records[-1].key
 
     @property
@@ -260,7 +270,7 @@ class FormRun:
         return sum(file.size for file in self.files)
 
     def record(self, files: Iterable[FileRecord]) -> TableRecord:
-        """Return what a block says of them once they are in these files.
+        """Return the record of the changes once they are in new files.
 
         :raises DamagedError: there are more or fewer rows than there were.
         """
@@ -276,7 +286,10 @@ class FormRun:
 
 
 def form_runs(group: Group) -> tuple[FormRun, ...]:
-    """Return the changes of a group by table and form, those of a table in order."""
+    """Return the changes of a group by table and form.
+
+    Those of a table are in order.
+    """
     tables: dict[str, list[TableRecord]] = {}
     for placed in group.blocks:
         for record in placed.block.tables:
@@ -290,7 +303,7 @@ def form_runs(group: Group) -> tuple[FormRun, ...]:
 
 
 def join_transactions(group: Group, file: FileRecord | None) -> Transactions | None:
-    """Return what a joined block says of its transactions.
+    """Return the transactions of a joined block.
 
     :param file: all of them; None where there are none.
     :raises DamagedError: there are more or fewer than there were.
@@ -340,7 +353,10 @@ def join(
 
 
 def _parts(placed: Placed) -> tuple[JoinedBlock, ...]:
-    """Return what a block stands for: itself, or those that it was made of."""
+    """Return the blocks that a block stands for.
+
+    These are the block itself, or those that it was made of.
+    """
     if placed.head.parts:
         return placed.head.parts
     told = placed.head.model_copy(update={"tables": (), "packs": (), "transactions": None})
@@ -348,7 +364,9 @@ def _parts(placed: Placed) -> tuple[JoinedBlock, ...]:
 
 
 def check_neighbours(state: State, group: Group) -> None:
-    """Make sure that the blocks of a group are here still, and that nothing has come between them.
+    """Refuse a group that is not as it was planned.
+
+    Its blocks must be here still, and nothing may have come between them.
 
     :raises RefusedError: they are not.
     """

@@ -1,4 +1,7 @@
-"""Consolidation: a full snapshot that is made of an older one and the changes since, without touching the source."""
+"""Consolidation: a full snapshot made without touching the source.
+
+It is made of an older one and the changes since.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def newest_cut(state: State, source: str) -> Placed | None:
-    """Return the newest block of changes at whose end the source's schema is known; None without changes since a full.
+    """Return the newest block of changes with a known schema.
 
-    Only in the newest interval, where backups go on.
+    The schema is that of the source at the block's end. There is no such block without changes since a full backup.
+    Only those in the newest interval count, where backups go on.
     """
     found = intervals(state, source)
     if not found or not found[-1].chain.changes:
@@ -35,13 +39,16 @@ def newest_cut(state: State, source: str) -> Placed | None:
 
 
 def bytes_to_consolidate(state: State, source: str) -> int:
-    """Return how many stored bytes a consolidation reads, at most: those of the source's newest interval."""
+    """Return the stored bytes that a consolidation reads at most.
+
+    They are all of the source's newest interval.
+    """
     newest = intervals(state, source)[-1]
     return sum(placed.size for placed in (*newest.snapshots, *newest.chain.changes))
 
 
 def moment_of(state: State, store: ObjectStore, cut: Placed) -> Moment:
-    """Return what brings the source to the end of a block of changes.
+    """Return the recovery target at the end of a block of changes.
 
     :raises RefusedError: the schema of that moment is not known.
     """
@@ -60,7 +67,7 @@ def synthetic_block(
     packs: Iterable[FileRecord],
     left_out: Iterable[str],
 ) -> Block:
-    """Return the snapshot that stands for the end of a block of changes.
+    """Return the snapshot for the end of a block of changes.
 
     :param cut: that block.
     :param tables: all that have rows then, as a full backup tells of them; `packs`: those that hold files of theirs.

@@ -1,4 +1,4 @@
-"""Copy an archive to another place: files first, then commits, its identity last.
+"""Copying of an archive: files first, then commits, its identity last.
 
 A copy that was not finished is never taken for a whole one. Before `archive.json` is there, the place is no archive.
 Where an earlier copy is brought up to date, commits are added only when every file that the newest of them names is
@@ -51,7 +51,7 @@ _NOT_COPIED = ("keys/", "locks/", "probes/")
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy has done, or would do.
+    """Result of a copy, or of a planned one.
 
     :param commit: the newest commit that the copy has then.
     :param commits: how many of them were added.
@@ -73,7 +73,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """How far a copy is: files and bytes that are done, of those that were missing."""
+    """Progress of a copy: files and bytes done, of those missing."""
 
     files: int
     all_files: int
@@ -82,7 +82,10 @@ class CopyProgress:
 
 
 def plan(source: ObjectStore, target: ObjectStore, *, before_damage: bool = False) -> Copied:
-    """Return what a copy would do; nothing is written. Parameters and errors as for `copy`."""
+    """Plan a copy, and write nothing.
+
+    Parameters and errors as for `copy`.
+    """
     archive, since = _examine(source, target, before_damage)
     sizes = _sizes(target)
     files = _files(archive.state)
@@ -108,9 +111,10 @@ def copy(
     wait: float = 0.0,
     on_progress: Callable[[CopyProgress], None] = lambda progress: None,
 ) -> Copied:
-    """Copy an archive, or bring an earlier copy up to date; one that was not finished goes on.
+    """Copy an archive, or bring an earlier copy up to date.
 
-    Where the target's store has a key, the copy is encrypted, whatever the source is.
+    A copy that was not finished goes on. Where the target's store has a key, the copy is encrypted, whatever the source
+    is.
 
     :param target: an empty place, or a copy of this archive to which nothing was added.
     :param deep: read the files that are there already, too, and replace those that are not what was written.
@@ -157,7 +161,9 @@ def copy(
 
 
 def _examine(source: ObjectStore, target: ObjectStore, before_damage: bool) -> tuple[Archive, int]:
-    """Open the source, and return with it the newest commit that the target has without a hole; 0 for none.
+    """Open the source, and find the newest commit of the target.
+
+    It is the newest that the target has without a hole; 0 for none.
 
     :raises UsageError, RefusedError: the target is no place for a copy of it.
     """
@@ -213,7 +219,7 @@ def _is_empty(target: ObjectStore) -> bool:
 
 
 def _same(archive: Archive, target: ObjectStore, key: str, body: bytes) -> None:
-    """Make sure that the target has the same commit as the source."""
+    """Refuse a target with another commit than the source's."""
     if archive.store.get(key) != body:
         raise RefusedError(
             f"{key} of {target.url} is not that of {archive.store.url}: something was added to the copy, or it was "
@@ -222,12 +228,15 @@ def _same(archive: Archive, target: ObjectStore, key: str, body: bytes) -> None:
 
 
 def _run(archive: Archive) -> str:
-    """Return the name of the run that the target notes its copies under: by it a copy that was begun is known."""
+    """Return the name of the run that records copies in the target.
+
+    By it a copy that was begun is known.
+    """
     return f"copy.{archive.identity.id}"
 
 
 def _begin(archive: Archive, target: ObjectStore) -> RunLog:
-    """Note in the target that a copy of the archive is under way there."""
+    """Record in the target that a copy of the archive is under way."""
     if not _is_there(target, IDENTITY_KEY) and not target.probe_create_if_absent():
         raise RefusedError(
             f"{target.url} let several requests create the same object at once: a backup into the copy could overwrite "
@@ -285,7 +294,9 @@ class _Copying:
         self._progress = CopyProgress(0, 0, 0, 0)
 
     def bring_files(self, seconds: float) -> bool:
-        """Copy what is missing of the files that the source names; say whether that was all.
+        """Copy the missing files, and return whether that was all.
+
+        They are those files of the source that the target lacks.
 
         :param seconds: after so many no file is begun any more, but for the first.
         """
@@ -326,7 +337,9 @@ class _Copying:
             self._on_progress(self._progress)
 
     def check_files(self) -> None:
-        """Make sure that every file is there once the last one is: what was copied first may be gone by now.
+        """Refuse a copy without all of its files.
+
+        They are looked for once the last one is there: the first ones may be gone by now.
 
         :raises DamagedError: one is not; it is named.
         """
@@ -339,7 +352,7 @@ class _Copying:
                 )
 
     def add_commits(self, since: int) -> None:
-        """Add the commits that the target does not have, then what makes it an archive.
+        """Add the missing commits, then the identity of the archive.
 
         :param since: the newest that it has without a hole.
         :raises DamagedError: the source's commits are not a chain; then none is added.
@@ -369,7 +382,7 @@ class _Copying:
         _same(self._archive, self._target, key, claim(self._target, key, body))
 
     def result(self, since: int) -> Copied:
-        """Return what was done."""
+        """Return the result of the copy."""
         state = self._archive.state
         return Copied(
             archive=self._archive.identity,
@@ -384,7 +397,7 @@ class _Copying:
 
 
 def in_order(commits: Iterable[ArchiveCommit], newest: State, parent: str | None) -> list[int]:
-    """Return the numbers of commits in the order in which a copy adds them.
+    """Return commit numbers in the order a copy adds them.
 
     After each of them, the copy either lacks a number, or what it has names only files that are there: those of blocks
     that are in the newest state, or that the copy had before.

@@ -1,4 +1,7 @@
-"""What damage costs: the restore points that need a file, so that a person knows which are left."""
+"""Restore points lost to damage: those that need a damaged file.
+
+By them a person knows which are left.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Cost:
-    """Moments of a source that cannot be restored whole, one after the other.
+    """Consecutive recovery targets that cannot be restored whole.
+
+    They are of one source.
 
     :param start, end: the first and the last of them, or what they lie between, where none is a restore point.
     :param first, last: commits of the first and the last restore point among them, 0 where there is none; `points`: how
@@ -72,7 +77,10 @@ class Cost:
 
 
 class Costs:
-    """Finds what needs a file, in one state of an archive."""
+    """Finder of the restore points that need a file.
+
+    It works on one state of an archive.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -80,19 +88,25 @@ class Costs:
         self._names: dict[str, Mapping[str, Sequence[int]]] = {}
 
     def of(self, file: NamedFile) -> tuple[Cost, ...]:
-        """Return what cannot be restored whole without a file."""
+        """Return the recovery targets that need a file to be whole."""
         numbers = self._named(file.source)
         some = {number for name in _names_of(file) for number in numbers.get(name, ())}
         found = (self._stretches(file.source)[number] for number in sorted(some))
         return _costs((stretch, stretch.spans_of_file(file)) for stretch in found)
 
     def of_commit(self, source: str, commit: int) -> tuple[Cost, ...]:
-        """Return what cannot be restored whole without the blocks of one source that a commit added."""
+        """Return the recovery targets that need a commit's blocks.
+
+        They cannot be restored whole without those of one source that the commit added.
+        """
         blocks = {placed.id for placed in self._state.blocks.values() if placed.commit == commit}
         return _costs((stretch, stretch.spans_of_blocks(blocks)) for stretch in self._stretches(source))
 
     def behind(self, commits: Iterable[ArchiveCommit]) -> tuple[Cost, ...]:
-        """Return what was backed up in commits behind a state that damage cuts off: nothing of it can be restored."""
+        """Return the recovery targets in commits after damage.
+
+        The commits are behind a state that damage cuts off: nothing of them can be restored.
+        """
         blocks: dict[str, list[tuple[int, Block]]] = {}
         for commit in commits:
             for block in commit.add:
@@ -111,7 +125,7 @@ class Costs:
         return self._sources[source]
 
     def _named(self, source: str) -> Mapping[str, Sequence[int]]:
-        """Return which stretches need files of some block, or of some path."""
+        """Return the stretches by the blocks and paths they need."""
         if source not in self._names:
             stretches = enumerate(self._stretches(source))
             self._names[source] = _grouped((name, number) for number, each in stretches for name in each.names())
@@ -119,7 +133,10 @@ class Costs:
 
 
 def _names_of(file: NamedFile) -> set[str]:
-    """Return by what a file may be known: its path, or the block whose it is."""
+    """Return the names that a file may be known by.
+
+    These are its path, its block, and the parts of its path, where the block stands that it was written for.
+    """
     return {file.path, file.block, *file.path.split("/")}
 
 
@@ -128,7 +145,7 @@ def _costs(found: Iterable[tuple[_Stretch, Iterable[Span]]]) -> tuple[Cost, ...]
 
 
 class _Stretch:
-    """One restorable interval, and what of its chain is needed for which of its positions.
+    """One restorable interval, with the files that its positions need.
 
     Where all of an archive's files are lost, each of them is asked for: what is looked up is put in order once.
     """
@@ -140,7 +157,10 @@ class _Stretch:
 
     @cached_property
     def _blocks(self) -> tuple[Placed, ...]:
-        """Those that files are read of. Behind the end of the changes there is nothing but the snapshot itself."""
+        """Return the blocks that files are read of.
+
+        Behind the end of the changes there is nothing but the snapshot itself.
+        """
         interval, chain = self._interval, self._chain
         if interval.first == interval.last and (not chain.changes or interval.first > chain.end):
             return tuple(placed for placed in chain.snapshots if to_of(placed.head) == interval.first)
@@ -148,18 +168,21 @@ class _Stretch:
 
     @cached_property
     def _cuts(self) -> list[int]:
-        """Positions whose schema is told, in order."""
+        """Return the positions with a recorded schema, in order."""
         return sorted({to_of(placed.head) for placed in self._blocks if placed.head.is_cut})
 
     @cached_property
     def _telling(self) -> list[int]:
-        """Positions where it is told how far sequences were, in order."""
+        """Return the positions with recorded sequence values, in order."""
         telling = (placed.head for placed in self._blocks if placed.head.is_cut or placed.head.sequences)
         return sorted(set(map(to_of, telling)))
 
     @cached_property
     def _points(self) -> list[tuple[int, int, datetime, datetime]]:
-        """Its restore points: position, number, and the times between which it was reached; in order."""
+        """Return its restore points, in order.
+
+        Each has its position, its number, and the times between which it was reached.
+        """
         return sorted(
             (to_of(placed.head), placed.number, placed.head.covers.from_time, placed.head.covers.to_time)
             for placed in self._blocks
@@ -168,34 +191,40 @@ class _Stretch:
 
     @cached_property
     def _by_home(self) -> Mapping[str, Sequence[Placed]]:
-        """The blocks by the one in whose folder their files are."""
+        """Return the blocks, by the one with their files in its folder."""
         return _grouped((placed.home or placed.id, placed) for placed in self._blocks)
 
     @cached_property
     def _lists(self) -> Mapping[str, Sequence[Placed]]:
-        """The blocks by the path of their list of transactions."""
+        """Return the blocks, by the path of their list of transactions."""
         listed = ((placed.head.transactions, placed) for placed in self._blocks)
         return _grouped((each.file.path, placed) for each, placed in listed if each is not None)
 
     @cached_property
     def _descriptions(self) -> Mapping[str, Sequence[Placed]]:
-        """The blocks by the paths of what describes the schema."""
+        """Return the blocks, by the paths of their schema's files."""
         return _grouped((path, placed) for placed in self._blocks for path in _described_in(placed.head))
 
     @cached_property
     def _borrowed(self) -> Mapping[str, Sequence[tuple[Placed, str]]]:
-        """The blocks that were made of others, with their tables, by the files that these have rows in."""
+        """Return the blocks made of others, by the files of their rows.
+
+        Each comes with its table that has rows in the file.
+        """
         made = (placed for placed in self._blocks if placed.head.after is not None)
         return _grouped((key, (placed, table)) for placed in made for key, table in _read_by(placed))
 
     @cached_property
     def _snapshots_of(self) -> Mapping[str, Sequence[int]]:
-        """Where the snapshots of a table are, by its id, in order."""
+        """Return the positions of each table's snapshots, in order.
+
+        They are given by the table's id.
+        """
         found = ((placed, to_of(placed.head)) for placed in self._chain.snapshots)  # in order of positions
         return _grouped((record.id, at) for placed, at in found for record in placed.head.tables)
 
     def names(self) -> set[str]:
-        """Return what files are known by that it needs."""
+        """Return the names of the files that it needs."""
         return {*self._by_home, *self._lists, *self._descriptions, *self._borrowed}
 
     def spans_of_file(self, file: NamedFile) -> Iterator[Span]:
@@ -209,7 +238,10 @@ class _Stretch:
                 yield from self._schema(placed, file.path)
 
     def _rows(self, file: NamedFile) -> Iterator[Span]:
-        """Yield for which positions a data file is needed: by its own block, and by those made of that."""
+        """Yield the positions that need a data file.
+
+        They need it by its own block, or by those made of that.
+        """
         homes = _names_of(file)
         for home in homes & self._by_home.keys():
             for placed in self._by_home[home]:
@@ -225,18 +257,24 @@ class _Stretch:
                     yield self._data(placed, table)
 
     def _data(self, placed: Placed, table: str) -> Span:
-        """Return for which positions the rows or changes of a table in a block are needed; "" for those of none."""
+        """Return the positions that need a table's rows in a block.
+
+        In a block of changes these are its changes; the table "" stands for those of none.
+        """
         end = to_of(placed.head)
         if placed.head.kind == "snapshot":
             return end, self._next_snapshot(table, end + 1)
         return from_of(placed.head) + 1, self._next_snapshot(table, end) if table else end + 1
 
     def _next_snapshot(self, table: str, position: int) -> int:
-        """Return where the first snapshot of a table is, from a position on."""
+        """Return the position of a table's next snapshot.
+
+        It may be at the given position itself.
+        """
         return _next(self._snapshots_of.get(table, ()), position)
 
     def _schema(self, placed: Placed, path: str) -> Iterator[Span]:
-        """Yield for which positions a file that describes the schema is needed, as this block names it."""
+        """Yield the positions that need a schema file of a block."""
         head, end = placed.head, to_of(placed.head)
         if path in {file.path for file in (head.catalog, head.schema_dump) if file}:
             if head.is_cut:  # it may tell where sequences stood before it, and is taken where the schema is approximate
@@ -278,7 +316,10 @@ class _Stretch:
         return list(accumulate((until for *_, until in self._points), max))
 
     def _latest(self, begin: int, behind: int) -> datetime:
-        """Return the latest time of some neighbouring restore points; nearly always it is that of the last one."""
+        """Return the latest time of some neighbouring restore points.
+
+        Nearly always it is that of the last one.
+        """
         so_far = self._latest_so_far
         if begin == 0 or so_far[behind - 1] > so_far[begin - 1]:
             return so_far[behind - 1]
@@ -298,7 +339,10 @@ def _described_in(block: Block) -> set[str]:
 
 
 def _read_by(placed: Placed) -> Iterator[tuple[str, str]]:
-    """Yield the keys of a block's data files, each with the tables that have rows there; none where it is damaged."""
+    """Yield a block's data files and tables, in pairs.
+
+    A file is given by its key, once with each table that has rows there. There are none where the block is damaged.
+    """
     with suppress(DamagedError):
         for table in placed.block.tables:
             for key in {file.key for file in table.files}:
@@ -313,19 +357,25 @@ def _grouped(pairs: Iterable[tuple[str, _T]]) -> Mapping[str, Sequence[_T]]:
 
 
 def _before(positions: Sequence[int], end: int) -> int:
-    """Return the last of some positions, which are in order, that is before another one; 0 where there is none."""
+    """Return the last of ordered positions before another, or 0."""
     place = bisect_left(positions, end)
     return positions[place - 1] if place else 0
 
 
 def _next(positions: Sequence[int], start: int) -> int:
-    """Return the first of some positions, which are in order, from another one on."""
+    """Return the first of ordered positions from another one on.
+
+    Where there is none, it is the end of all positions.
+    """
     place = bisect_left(positions, start)
     return positions[place] if place < len(positions) else _END
 
 
 def _apart(spans: Iterable[Span]) -> Iterator[Span]:
-    """Join spans, of which the ends are in them, that overlap; yield them in order."""
+    """Join overlapping spans, and yield them in order.
+
+    The ends of these spans are in them.
+    """
     now: Span | None = None
     for first, last in sorted(spans):
         if now is not None and first <= now[1]:

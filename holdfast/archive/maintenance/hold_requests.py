@@ -1,4 +1,4 @@
-"""Making holds, and taking them back: one commit each."""
+"""Creation and release of holds: one commit each."""
 
 from __future__ import annotations
 
@@ -59,10 +59,11 @@ def add_hold(
 
 
 def _earliest(moment: Moment) -> int:
-    """Return the first position at which all is as at a moment, and that a backup tells to be as late.
+    """Return the position to hold for a recovery target.
 
-    In quiet times, what is known to have come before a time may end long before it: that time can be restored only
-    where the next backup is kept, too.
+    It is the first at which all is as at the target, and that a backup records to be as late. In quiet times, what is
+    known to have come before a time may end long before it: that time can be restored only where the next backup is
+    kept, too.
     """
     blocks = sorted((placed.head for placed in (*moment.chain.full, *moment.chain.changes)), key=to_of)
     behind = [block for block in blocks if to_of(block) >= moment.position]
@@ -73,7 +74,9 @@ def _earliest(moment: Moment) -> int:
 def remove_hold(
     archive: Archive, identity: str, *, reason: str, check: Callable[[], None]
 ) -> tuple[Hold, ArchiveCommit]:
-    """Take a hold back: its point may be truncated from then on.
+    """Release a hold.
+
+    Its restore point may be truncated from then on.
 
     :raises UsageError: there is no such hold, or no reason was given.
     """

@@ -1,8 +1,9 @@
-"""Lift an archive to a newer format: one step for each format, each ending in one commit.
+"""Migration of an archive to a newer format.
 
-Nothing that was written is written anew. What a step needs beforehand it writes beside, where older releases do not
-look; the commit that states the new format is the moment from which they refuse the archive. A step that was ended
-before its commit is done again, and finds what it had written.
+There is one step for each format, each ending in one commit. Nothing that was written is written anew. What a step
+needs beforehand it writes beside, where older releases do not look; the commit that states the new format is the moment
+from which they refuse the archive. A step that was ended before its commit is done again, and finds what it had
+written.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _NAMED: Final = 3
 
 
 def _to_2(archive: Archive) -> None:
-    """Format 2 has checkpoints: from the first commit on, it is opened by one."""
+    """Write the checkpoint that format 2 starts with.
+
+    An archive of format 2 is opened by one from its first commit on.
+    """
     write_checkpoint(archive.store, archive.identity.id, archive.state)
 
 
@@ -35,9 +39,10 @@ STEPS: Final[Mapping[int, Callable[[Archive], None]]] = {2: _to_2}
 
 
 def migrate(archive: Archive, to: int = FORMAT, *, check: Callable[[], None], fence: str | None) -> dict[str, Any]:
-    """Lift an archive step by step; do nothing where it has that format already.
+    """Migrate an archive step by step.
 
-    Whoever reads the archive sees the old format or the new one, and the same restore points.
+    Nothing is done where it has that format already. Whoever reads the archive sees the old format or the new one, and
+    the same restore points.
 
     :param to: the format wanted.
     :param check: raises if the lock of the migration is no longer held.
@@ -66,7 +71,10 @@ def migrate(archive: Archive, to: int = FORMAT, *, check: Callable[[], None], fe
 
 
 def _always(change: Change, state: State) -> Change:
-    """Plan the same for every state: `add` refuses it where another migration came first."""
+    """Return the same change for every state.
+
+    `add` refuses it where another migration came first.
+    """
     del state
     return change
 

@@ -1,7 +1,8 @@
-"""Files in an archive that no block names: which they are, and which of them may go.
+"""Orphan files: files in an archive that no block names.
 
-A block's files are in folders that carry its id. What is there beside the files that blocks name was left by killed
-jobs (blocks that were never committed) and by attempts that lost against another one (in folders of blocks that were).
+Some of them may be deleted. A block's files are in folders that carry its id. What is there beside the files that
+blocks name was left by killed jobs (blocks that were never committed) and by attempts that lost against another one (in
+folders of blocks that were).
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ DATA: Final = "data/"
 
 
 def named_files(state: State) -> frozenset[str]:
-    """Return the paths of files that blocks name, but for some in a block's own folder, which no other one names.
+    """Return the paths of files that blocks name.
 
-    What the archive was opened with is enough for that.
+    Some in a block's own folder, which no other one names, are left out. What the archive was opened with is enough for
+    that.
     """
     return frozenset(file.path for placed in state.blocks.values() for file in placed.head.files())
 
 
 @dataclass
 class Leftovers:
-    """What a listing shows beside the files that blocks name.
+    """Files in a listing that no block names.
 
     :param orphans: by id, the files of blocks that were begun, and that nothing is known of.
     :param strays: files in folders of blocks that were committed.
@@ -58,7 +60,9 @@ class Leftovers:
 
 
 def survey(state: State, named: Container[str], listing: Listing, grace: timedelta) -> dict[str, Leftovers]:
-    """Return the leftovers in a listing of data, by source; what is of no known form stands under "".
+    """Return the orphan files in a listing of data, by source.
+
+    Those of no known form stand under "".
 
     :param named: as of `named_files`.
     :param grace: what is younger is left out, by the listing's own clock.
@@ -85,7 +89,10 @@ def survey(state: State, named: Container[str], listing: Listing, grace: timedel
 
 
 def _by_folder(listing: Listing) -> tuple[dict[DataPath, list[ObjectInfo]], list[str]]:
-    """Return what is in the folder of each block, and the keys of what is in none."""
+    """Group a listing by the folders of blocks.
+
+    The keys of what is in none of them come second.
+    """
     folders: dict[DataPath, list[ObjectInfo]] = {}
     unknown: list[str] = []
     for info in listing.objects:
@@ -98,7 +105,7 @@ def _by_folder(listing: Listing) -> tuple[dict[DataPath, list[ObjectInfo]], list
 
 
 def _strays(placed: Placed, infos: Iterable[ObjectInfo], old: list[ObjectInfo]) -> list[ObjectInfo]:
-    """Return those of the old ones among the files in a block's folder that the block does not name.
+    """Return the old files in a block's folder that it does not name.
 
     Which files of rows it names is read from its commit only where their sizes do not add up.
     """
@@ -113,12 +120,18 @@ def _strays(placed: Placed, infos: Iterable[ObjectInfo], old: list[ObjectInfo]) 
 
 
 def _has_rows(path: str) -> bool:
-    """Say whether a file is of a table: of others, all that blocks name is known."""
+    """Return whether a file is of a table.
+
+    Of other files, all that blocks name are known.
+    """
     return path.split("/")[2] not in ("schema", "transactions")
 
 
 def at_work(store: ObjectStore, grace: timedelta) -> frozenset[str]:
-    """Return the ids of blocks that runs are at, whose newest record is younger than the grace."""
+    """Return the ids of blocks that recent runs work on.
+
+    The newest record of a recent run is younger than the grace.
+    """
     listing = store.list("runs/")
     newest = {info.key.rpartition("/")[0]: info for info in listing.objects}
     blocks: set[str] = set()

@@ -1,9 +1,9 @@
-"""Which blocks the positions of a chain need, so that all others can go.
+"""Blocks reachable from a set of restore points.
 
-A position needs the newest full snapshot before it, the newest snapshot of each of its tables, the changes from the
-oldest of these on, and the blocks that tell its schema and where its sequences stood. What was asked for is marked as
-ranges of snapshots and of changes, which are put together in one pass at the end: thousands of positions cost no more
-than a few look-ups each.
+All others can go. A position needs the newest full snapshot before it, the newest snapshot of each of its tables, the
+changes from the oldest of these on, and the blocks that tell its schema and where its sequences stood. What was asked
+for is marked as ranges of snapshots and of changes, which are put together in one pass at the end: thousands of
+positions cost no more than a few look-ups each.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class _Bases:
 
 
 class _Telling:
-    """Blocks that tell something of their end, in the order of positions."""
+    """Blocks that record something of their end, in order of position."""
 
     def __init__(self, blocks: Iterable[Placed]) -> None:
         self._blocks = sorted(blocks, key=lambda placed: (to_of(placed.head), placed.number))
         self._ends = [to_of(placed.head) for placed in self._blocks]
 
     def behind(self, position: int) -> Placed | None:
-        """Return the first that is not before a position."""
+        """Return the first block at or after a position."""
         number = bisect_left(self._ends, position)
         return self._blocks[number] if number < len(self._blocks) else None
 
@@ -67,7 +67,7 @@ class _Marks:
 
 
 class Needs:
-    """Collects the blocks that positions of one chain need."""
+    """Blocks of one chain that are reachable from kept positions."""
 
     def __init__(self, chain: Chain) -> None:
         blocks = (*chain.snapshots, *chain.changes)
@@ -85,7 +85,9 @@ class Needs:
         self._single: list[Placed] = []
 
     def keep(self, low: int, high: int | None) -> None:
-        """Ask for the positions from `low` to `high`; without an end, for all behind and what will be joined to them.
+        """Keep the positions from `low` to `high`.
+
+        Without an end, all behind are kept, and what will be joined to them.
 
         :param low: a position that can be restored.
         """
@@ -109,7 +111,10 @@ class Needs:
         self._marked_changes.add(first, end)
 
     def _told(self, high: int) -> int:
-        """Return the position up to which changes are needed for a position's schema and sequences to be told."""
+        """Return the end of the changes that a position needs.
+
+        Up to there they are needed to record its schema and sequences.
+        """
         end = high
         for placed in (self._cuts.behind(high), self._sequences.behind(high)):
             if placed is not None and placed.head.kind == "snapshot":
@@ -120,7 +125,7 @@ class Needs:
         return end
 
     def ids(self) -> set[str]:
-        """Return the ids of the blocks in the archive that have what was asked for."""
+        """Return the ids of the reachable blocks."""
         needed = [placed for number in self._begun for placed in self._bases[number].snapshots]
         needed += self._single
         needed += self._marked_snapshots.of(self._chain.snapshots)
@@ -129,7 +134,7 @@ class Needs:
 
 
 def _bases(snapshots: Sequence[Placed]) -> Iterator[_Bases]:
-    """Yield for each snapshot what a position right behind it begins with."""
+    """Yield each snapshot's bases for a position right after it."""
     live = Live()
     full: Placed | None = None
     for placed in snapshots:
@@ -145,6 +150,9 @@ def _bases(snapshots: Sequence[Placed]) -> Iterator[_Bases]:
 
 
 def _joined_from(block: Block) -> int:
-    """Return from where on changes are joined to a snapshot; some may end before its own position."""
+    """Return the start of the changes joined to a snapshot.
+
+    Some of them may end before its own position.
+    """
     position = to_of(block)
     return min(position, parse_position(block.stream.position)) if block.stream else position

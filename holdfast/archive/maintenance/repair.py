@@ -1,4 +1,4 @@
-"""Put damaged or missing files of an archive, and its newest commits, back from a copy of it."""
+"""Repair of an archive's files and commits from a copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Repaired:
-    """What became of damaged files.
+    """Result of a repair.
 
     :param files: that are now what was written, by path.
     :param left: path and reason of those that are not.
@@ -34,7 +34,7 @@ class Repaired:
 
 
 def check_copy(archive: Archive, copy: Archive) -> None:
-    """Make sure that one archive is a copy of another.
+    """Refuse an archive that is not a copy of another.
 
     :raises UsageError: it is not, or it is the same place.
     """
@@ -47,10 +47,11 @@ def check_copy(archive: Archive, copy: Archive) -> None:
 
 
 def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Callable[[], None]) -> Repaired:
-    """Put files back, each after its checksum in the copy was compared with what the archive's commits say.
+    """Replace damaged files by those of a copy.
 
-    A file that the copy does not have, or not whole, stays as it is. So does a commit, unless the commits on both sides
-    of it say that it is theirs.
+    The checksum of each in the copy is first compared with what the archive's commits say. A file that the copy does
+    not have, or not whole, stays as it is. So does a commit, unless the commits on both sides of it say that it is
+    theirs.
 
     :param paths: of the damaged files and commits.
     :param check: raises if the locks of this work are no longer held.
@@ -80,7 +81,7 @@ def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Call
 
 
 def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None:
-    """Put a commit back, in the bytes that the copy has.
+    """Replace a commit by the copy's bytes.
 
     :raises DamagedError: the copy does not have it, or another one, or nothing can tell.
     """
@@ -99,7 +100,10 @@ def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None
 
 
 def _is_followed(store: ObjectStore, copy: ObjectStore, commit: ArchiveCommit) -> bool:
-    """Say whether a commit of a copy leads to one that is whole here, if need be by others of the copy."""
+    """Return whether a copy's commit leads to a whole one here.
+
+    If need be it leads there by other commits of the copy.
+    """
     while True:
         key = commit_key(commit.sequence + 1)
         try:

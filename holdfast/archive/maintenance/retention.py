@@ -1,7 +1,8 @@
-"""Which restore points stay: rules such as `daily=14`, holds, and the newest backups, which always do.
+"""Retention: the restore points that stay.
 
-The rules are those of restic and Borg: each keeps the newest points of its periods, and a point stays if one of them
-keeps it. Periods are those of UTC; one without a backup does not count.
+They stay by rules such as `daily=14`, by holds, and as the newest backups, which always do. The rules are those of
+restic and Borg: each keeps the newest points of its periods, and a point stays if one of them keeps it. Periods are
+those of UTC; one without a backup does not count.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _UNITS: Final = {
 
 @dataclass(frozen=True)
 class Rules:
-    """What is to stay.
+    """Rules on the restore points that stay.
 
     :param counts: how many points each rule keeps, by its name.
     :param within: as written, such as `7d`; every moment that is no older stays. "" without this rule.
@@ -72,9 +73,9 @@ class Rules:
 
 
 def parse_rules(words: Iterable[str]) -> Rules:
-    """Read rules such as `daily=14` and `within=7d`; of archives.yaml each key and value, joined by "=".
+    """Read rules such as `daily=14` and `within=7d`.
 
-    A month of `within` counts 31 days and a year 366.
+    Of archives.yaml they are each key and value, joined by "=". A month of `within` counts 31 days and a year 366.
 
     :raises UsageError: an unknown rule, no number, or two different ones.
     :raises RefusedError: they would keep nothing.
@@ -107,7 +108,7 @@ def _check_rule(word: str, name: str, value: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RestorePoint:
-    """The end of a backup, which can be restored.
+    """The end of a backup that can be restored.
 
     :param at: the moment it stands for.
     :param commit: which it is named by, as in `commit:N`.
@@ -133,7 +134,7 @@ class Kept:
     why: str
 
     def holds(self, point: RestorePoint) -> bool:
-        """Say whether a point is among them."""
+        """Return whether a point is among them."""
         return (
             point.interval.chain is self.interval.chain
             and self.low <= point.position
@@ -142,9 +143,10 @@ class Kept:
 
 
 def points_of(found: Iterable[Interval]) -> list[RestorePoint]:
-    """Return the ends of all backups in a source's intervals, the oldest first.
+    """Return a source's restore points, the oldest first.
 
-    Where backups end at the same position they are one point, named by the full one.
+    They are the ends of all backups in its intervals. Where backups end at the same position they are one point, named
+    by the full one.
     """
     points = [point for interval in found for point in _points_in(interval)]
     return sorted(points, key=lambda point: (point.at, point.commit))
@@ -163,7 +165,7 @@ def _points_in(interval: Interval) -> Iterator[RestorePoint]:
 def kept(
     found: Sequence[Interval], rules: Rules, holds: Iterable[Hold], now: datetime, min_chains: int
 ) -> Iterator[Kept]:
-    """Yield what stays of a source.
+    """Yield the positions of a source that stay.
 
     Moments of chosen tables only neither take the place of those of the whole database nor lose theirs to them: the
     rules are applied to the ones and to the others.
@@ -198,9 +200,10 @@ def _by_rules(points: Sequence[RestorePoint], rules: Rules) -> Iterator[Kept]:
 
 
 def _by_age(found: Iterable[Interval], since: datetime, why: str) -> Iterator[Kept]:
-    """Yield what has every moment since then: of each interval the newest full backup before it, and all that follows.
+    """Yield the positions for every recovery target since a time.
 
-    A full backup behind the end of the changes is an interval of its own.
+    Of each interval they are the newest full backup before it, and all that follows. A full backup behind the end of
+    the changes is an interval of its own.
     """
     for interval in found:
         if interval.end >= since:
@@ -209,7 +212,10 @@ def _by_age(found: Iterable[Interval], since: datetime, why: str) -> Iterator[Ke
 
 
 def _by_hold(found: Iterable[Interval], hold: Hold) -> Iterator[Kept]:
-    """Yield what has a hold's position, and also the moment it stands for, should somebody ask for that."""
+    """Yield the positions that a hold keeps.
+
+    They also cover the time it stands for, should somebody ask for that.
+    """
     _, interval = standing(found, hold)
     if interval is None:
         return
@@ -223,7 +229,10 @@ def _by_hold(found: Iterable[Interval], hold: Hold) -> Iterator[Kept]:
 
 
 def _reaching(changes: Sequence[Placed], position: int, at: datetime) -> int:
-    """Return a position, or one behind it up to which changes have to be there for a moment to be covered by them."""
+    """Return the end of the changes that cover a time.
+
+    It is the position, or one behind it.
+    """
     first = bisect_left(changes, position, key=lambda placed: to_of(placed.head))
     if first == len(changes) or changes[first].head.covers.to_time >= at:
         return position
@@ -232,7 +241,7 @@ def _reaching(changes: Sequence[Placed], position: int, at: datetime) -> int:
 
 
 def last_good(found: Sequence[Interval], min_chains: int) -> Iterator[tuple[Interval, Placed]]:
-    """Yield the full backups that always stay, with the intervals that they are in.
+    """Yield the full backups that always stay, with their intervals.
 
     Those are the one of the newest interval, that of `latest`, the newest ones, and the newest of every table that is
     still there: one of chosen tables does not stand for the others.

@@ -1,7 +1,7 @@
-"""Which files are read next, when all are to be read again over days: those that were not read for longest.
+"""Schedule for reading all files again over days.
 
-What was read is remembered in the archive, in `runs/verification/`, so that any machine goes on from there. Nothing
-depends on it: without it, all is read from the beginning.
+Those that were not read for longest are next. What was read is remembered in the archive, in `runs/verification/`, so
+that any machine goes on from there. Nothing depends on it: without it, all is read from the beginning.
 """
 
 from __future__ import annotations
@@ -43,14 +43,17 @@ _FIRST_RUN_OF: Final = 30
 
 
 class Pass(Document):
-    """A block that is being read: its files up to this path were, since then."""
+    """A block that is being read.
+
+    Its files up to `path` were read after `since`.
+    """
 
     since: Moment
     path: str
 
 
 class ScrubProgress(Document):
-    """What was verified so far.
+    """Progress of verification so far.
 
     :param chain: up to this commit all were read and follow each other; `tip` is its id.
     :param seen: the files of blocks that were added up to this commit were there, with the right size.
@@ -73,7 +76,10 @@ class ScrubProgress(Document):
 
 
 def read_progress(store: ObjectStore) -> ScrubProgress:
-    """Return what was verified so far; nothing where that cannot be told."""
+    """Return the progress of verification so far.
+
+    It is empty where that cannot be read.
+    """
     with suppress(DamagedError, ValidationError):
         record = read_last(store, RUN)
         if record is not None and record.result is not None:
@@ -82,7 +88,10 @@ def read_progress(store: ObjectStore) -> ScrubProgress:
 
 
 def write_progress(store: ObjectStore, progress: ScrubProgress) -> None:
-    """Remember it, and remove what was remembered before; where that fails, some files are read once more."""
+    """Store the progress, and remove older ones.
+
+    Where that fails, some files are read once more.
+    """
     result: dict[str, Any] = progress.model_dump(mode="json")
     with suppress(StoreError):
         before = [found.key for found in store.list(_PREFIX).objects]
@@ -97,7 +106,9 @@ def write_progress(store: ObjectStore, progress: ScrubProgress) -> None:
 
 
 class Scrub:
-    """Hands out files to read, those first that were not read for longest, and keeps account of them.
+    """Files to read, with an account of those that were.
+
+    Those that were not read for longest come first.
 
     :param now: by the store's clock.
     :param anew: read each block from its first file on; else what is under way goes on.
@@ -121,16 +132,20 @@ class Scrub:
         """Commits that do not tell the files of their blocks any more, each with the reason."""
 
     def share(self, within: timedelta) -> int:
-        """Return how many bytes to read now, so that, done again and again, all have been read in this time.
+        """Return the number of bytes to read now.
 
-        It is never nothing: each run reads a file at least.
+        If that is done again and again, all have been read in this time. It is never nothing: each run reads a file at
+        least.
         """
         total = sum(placed.size for placed in self._state.blocks.values())
         since = self._now - self._at if self._at else within / _FIRST_RUN_OF
         return max(1, int(total * min(1.0, since / within))) if within else total
 
     def files(self) -> Iterator[NamedFile]:
-        """Yield every file once: first those that were damaged, then by the time when their blocks were read last."""
+        """Yield every file once.
+
+        First come those that were damaged, then the others by the time when their blocks were read last.
+        """
         order = sorted(self._state.blocks.values(), key=lambda placed: (self._since(placed), placed.commit))
         seen = set(self._again)
         for placed in order:
@@ -160,12 +175,18 @@ class Scrub:
             return []
 
     def _since(self, placed: Placed) -> datetime:
-        """Return since when nobody has looked whether a block's files are right: they were when it was made."""
+        """Return the time of the last check of a block's files.
+
+        They were right when the block was made.
+        """
         made = placed.head.covers.to_time
         return max(made, self._read.get(placed.id, made))
 
     def account(self, files: Iterable[NamedFile], damaged: Iterable[NamedFile] = ()) -> None:
-        """Note files that were read, in the order in which they were handed out, and which of them are damaged."""
+        """Record the files that were read, and the damaged ones.
+
+        Files are in the order in which they were handed out.
+        """
         for file in files:
             self._damaged.get(file.block, set()).discard(file.path)
             if file.path not in self._again:
@@ -182,11 +203,14 @@ class Scrub:
             self._damaged.setdefault(file.block, set()).add(file.path)
 
     def oldest(self, state: State) -> datetime | None:
-        """Return the moment since which every file was read, or made; None where there are none."""
+        """Return the oldest of the times when blocks were last checked.
+
+        Every file was read, or made, after it. It is None where there are no blocks.
+        """
         return min(map(self._since, state.blocks.values()), default=None)
 
     def progress(self, before: ScrubProgress, state: State) -> ScrubProgress:
-        """Return what to remember, of blocks that are still there."""
+        """Return the progress to store, of blocks that still exist."""
         read: dict[str, list[str]] = {}
         for block, when in self._read.items():
             if block in state.blocks:

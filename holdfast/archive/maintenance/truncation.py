@@ -1,4 +1,7 @@
-"""Truncation: removes the blocks that nothing needs which is to stay. Only a commit; vacuum deletes the files."""
+"""Truncation: removal of the blocks that no kept position needs.
+
+It is only a commit; vacuum deletes the files.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _CLOCKS_DIFFER: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class PointPlan:
-    """A restore point, and what becomes of it.
+    """A restore point, and whether it stays.
 
     :param why: what keeps it; empty where nothing does. It may stay all the same, since its blocks are needed.
     """
@@ -56,7 +59,7 @@ class PointPlan:
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """What becomes of one source.
+    """Planned truncation of one source.
 
     :param points: all its restore points, the oldest first.
     :param removed: ids of the blocks that go.
@@ -70,7 +73,10 @@ class SourcePlan:
     after: tuple[Interval, ...]
 
     def summary(self) -> dict[str, Any]:
-        """Return what becomes of it in numbers, and what can be restored before and after."""
+        """Return the plan in numbers, with the restorable intervals.
+
+        These are the intervals before and after.
+        """
         stay = sum(each.stays for each in self.points)
         return {
             "source": self.source,
@@ -84,7 +90,7 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class TruncationPlan:
-    """What a truncation is to do.
+    """Plan of a truncation.
 
     :param size: bytes of the files that nobody names any more.
     """
@@ -98,7 +104,7 @@ class TruncationPlan:
         return tuple(identity for source in self.sources for identity in source.removed)
 
     def summary(self) -> dict[str, Any]:
-        """Return numbers of blocks and bytes, and for each source what becomes of it."""
+        """Return the numbers of blocks and bytes, and each source's summary."""
         return {
             "blocks_removed": len(self.removed),
             "bytes": self.size,
@@ -116,7 +122,9 @@ class TruncationPlan:
 def plan_truncation(
     state: State, rules: Rules, now: datetime, *, source: str | None = None, min_chains: int = 1
 ) -> TruncationPlan:
-    """Find the blocks that nothing needs which the rules, holds and the newest backups keep.
+    """Find the blocks that no kept position needs.
+
+    Positions are kept by the rules, by holds, and by the newest backups.
 
     :param now: by the store's clock.
     :param source: only this one's; None: every one's that has blocks here, whether archives.yaml names it or not.
@@ -143,7 +151,9 @@ def truncate(
     source: str | None = None,
     min_chains: int = 1,
 ) -> dict[str, Any]:
-    """Remove what is not to stay, by one commit; by none where there is nothing to remove.
+    """Remove the blocks that are not kept, by one commit.
+
+    No commit is made where there is nothing to remove.
 
     :param check: raises if a lock of the plan "truncation" is no longer held.
     :param fence: transaction id of its write lock.
@@ -167,7 +177,7 @@ def truncate(
 
 
 class _NothingToRemoveError(Exception):
-    """Ends the making of a commit that would do nothing."""
+    """Signal that a commit would do nothing."""
 
 
 def _check_clock(state: State, now: datetime) -> None:
@@ -208,7 +218,10 @@ def _needed(spans: Iterable[Kept]) -> set[str]:
 
 
 def _points(before: Sequence[Interval], spans: Iterable[Kept], after: Sequence[Interval]) -> tuple[PointPlan, ...]:
-    """Return the points there are, with what keeps them, and whether they stay."""
+    """Return the restore points, with their reasons to stay.
+
+    Each also says whether it stays.
+    """
     chosen: dict[tuple[int, int], list[str]] = {}
     open_from: dict[tuple[int, str], int] = {}
     ranges: list[Kept] = []
@@ -239,10 +252,11 @@ def _points(before: Sequence[Interval], spans: Iterable[Kept], after: Sequence[I
 
 
 def _freed(state: State, removed: set[str]) -> int:
-    """Return the bytes of files that nobody names once blocks are removed.
+    """Return the bytes that removing blocks frees.
 
-    Files that tell of a schema or of sequences are named by other blocks than the one they were stored with, and those
-    of tables that have not changed by snapshots that were made of older ones.
+    They are of files that no block names any more. Files that tell of a schema or of sequences are named by other
+    blocks than the one they were stored with, and those of tables that have not changed by snapshots that were made of
+    older ones.
     """
     staying = _shared(placed for each, placed in state.blocks.items() if each not in removed)
     going = _shared(state.blocks[each] for each in removed)
@@ -269,7 +283,7 @@ def _may_share(placed: Placed) -> Iterable[FileRecord]:
 
 
 def _spans(found: Iterable[Interval]) -> list[dict[str, Any]]:
-    """Return intervals as people and scripts are told of them."""
+    """Return intervals in the form for people and scripts."""
     return [
         {"from": iso(each.start), "to": iso(each.end), "commit": each.placed.number, "whole": each.whole}
         for each in found
@@ -277,5 +291,5 @@ def _spans(found: Iterable[Interval]) -> list[dict[str, Any]]:
 
 
 def runs_of(points: Iterable[PointPlan]) -> list[tuple[PointPlan, ...]]:
-    """Return points that follow each other and stay, or go, for the same reasons, together."""
+    """Group consecutive points with the same outcome and reasons."""
     return [tuple(some) for _, some in groupby(points, key=lambda each: (each.stays, each.why))]

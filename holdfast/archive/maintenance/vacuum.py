@@ -1,9 +1,10 @@
-"""Vacuum: delete the files that the archive does not need any more. Nothing else deletes data files.
+"""Vacuum: deletion of files that the archive no longer needs.
 
-Three kinds of files go, each when the grace is over: those of blocks that a commit has removed, those of blocks that
-were begun and never committed, and those in a block's folder that its commit does not name. A commit comes first in
-each case: the one that removed the block, or one of our own, made while no backup of the source can be at work. So
-whoever would still commit such files finds the next number taken, looks at its locks and at the state, and stops.
+Nothing else deletes data files. Three kinds of files go, each when the grace is over: those of blocks that a commit has
+removed, those of blocks that were begun and never committed, and those in a block's folder that its commit does not
+name. A commit comes first in each case: the one that removed the block, or one of our own, made while no backup of the
+source can be at work. So whoever would still commit such files finds the next number taken, looks at its locks and at
+the state, and stops.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ _PAUSE_S: Final = 2.0
 
 @dataclass(frozen=True)
 class Permission:
-    """What a vacuum works under: the locks of its plan, which somebody holds and renews, and what others need.
+    """Permission to vacuum: its locks, and the needs of others.
+
+    Somebody holds and renews the locks of its plan.
 
     :param check: raises if one of them is no longer held.
     :param fence: transaction id of the write lock.
@@ -81,7 +84,7 @@ class Refusal:
 
 @dataclass
 class Vacuumed:
-    """What was done, or in a dry run would be.
+    """Result of a vacuum or of a dry run.
 
     :param blocks: ids of removed blocks that are gone for good.
     :param abandoned: ids of blocks that nobody will ever commit now.
@@ -151,7 +154,7 @@ def vacuum(
     owner: Owner | None = None,
     permit: Permit | None = None,
 ) -> Vacuumed:
-    """Delete what is not needed any more and whose grace is over.
+    """Delete the files that are no longer needed, after their grace.
 
     Killed at any point it is simply run again. A deletion that fails is tried again by the next run.
 
@@ -180,7 +183,7 @@ def vacuum(
 
 
 class _Vacuum:
-    """One run."""
+    """One run of a vacuum."""
 
     def __init__(
         self, archive: Archive, permission: Permission, grace: timedelta, wait: float, owner: Owner, done: Vacuumed
@@ -196,7 +199,10 @@ class _Vacuum:
         self._named: tuple[int, frozenset[str]] = (-1, frozenset())
 
     def delete_removed(self) -> None:
-        """Delete the files of removed blocks; asks for as many objects as there are such blocks, at most."""
+        """Delete the files of removed blocks.
+
+        It asks for as many objects as there are such blocks, at most.
+        """
         self._archive.refresh()
         due = self._due()
         self.done.awaited.update(self._permission.permit.awaited(self._archive, due) if due else {})
@@ -215,7 +221,7 @@ class _Vacuum:
             self._commit(lambda state: Change(kind="vacuum", vacuumed=tuple(id for id in gone if id in state.removed)))
 
     def delete_leftovers(self) -> None:
-        """Delete what no block names."""
+        """Delete the files that no block names."""
         self._archive.refresh()
         found = survey(self._archive.state, self._needed(()), self._store.list(DATA), self._grace)
         going: dict[str, int] = {}
@@ -232,7 +238,7 @@ class _Vacuum:
         return left.files()
 
     def _released(self, source: str) -> dict[str, int]:
-        """Return the leftovers of a source that nobody can commit any more.
+        """Return a source's orphan files that can no longer be committed.
 
         No backup of it is at work while we look, and a commit that was on its way comes before ours, or never.
         """
@@ -256,13 +262,19 @@ class _Vacuum:
         return left.files()
 
     def _leave(self, left: Leftovers, but_for: Collection[str]) -> None:
-        """Leave the blocks alone that may still be committed: all but some."""
+        """Spare the blocks that may still be committed.
+
+        These are all but `but_for`.
+        """
         for block in left.orphans.keys() - but_for:
             self.done.young.append(block)
             del left.orphans[block]
 
     def _due(self) -> list[Removed]:
-        """Return the removed blocks whose grace is over, by the store's clock alone."""
+        """Return the removed blocks past their grace.
+
+        Only the store's clock counts.
+        """
         now = self._store.list(IDENTITY_KEY).now
         removed = self._archive.state.removed.values()
         # The commit says when it was begun; a writer may have been asleep before it was made.
@@ -277,10 +289,11 @@ class _Vacuum:
         return due
 
     def _made(self, numbers: Collection[int], now: datetime) -> dict[int, datetime]:
-        """Return when commits were made, at the earliest: no commit is older than one before it.
+        """Return the earliest times that commits can have been made.
 
-        What the store says of a commit alone may be long before that: its clock had been set back, and was set right
-        since. Times that are still to come say nothing of others: they are by a clock that ran ahead.
+        No commit is older than one before it. What the store says of a commit alone may be long before that: its clock
+        had been set back, and was set right since. Times that are still to come say nothing of others: they are by a
+        clock that ran ahead.
         """
         made: dict[int, datetime] = {}
         if not numbers:
@@ -300,7 +313,7 @@ class _Vacuum:
         return made
 
     def _block(self, removed: Removed) -> Block:
-        """Return a removed block as the commit says that added it."""
+        """Read a removed block from the commit that added it."""
         if removed.id not in self._read:
             for block in self._archive.commit(removed.added).add:
                 self._read[block.id] = block
@@ -310,9 +323,9 @@ class _Vacuum:
         return self._read[removed.id]
 
     def _needed(self, due: Iterable[Removed]) -> frozenset[str]:
-        """Return the files that stay, by the state as it was last read: also those of removed blocks that are not due.
+        """Return the files that stay, by the state last read.
 
-        See `named_files` for what is not in it.
+        Those of removed blocks that are not due are among them. See `named_files` for what is not in it.
         """
         state, going = self._archive.state, {each.id for each in due}
         staying = [self._block(each) for each in state.removed.values() if each.id not in going]
@@ -323,12 +336,17 @@ class _Vacuum:
         return named.union(file.path for block in staying for file in block.files())
 
     def _may_go(self, path: str, needed: frozenset[str]) -> bool:
-        """Say whether a removed block's file may go; in the folder of a block that is here, it is for the leftovers."""
+        """Return whether a removed block's file may be deleted.
+
+        One in the folder of a block that is here is for the leftovers.
+        """
         at_home = any(part in self._archive.state.blocks for part in path.split("/"))
         return path.startswith(DATA) and path not in needed and not at_home
 
     def _delete(self, files: Mapping[str, int], due: Sequence[Removed]) -> set[str]:
-        """Delete files, batch by batch, each while no reader is at work; return those that are still there.
+        """Delete files in batches, each while no reader is at work.
+
+        Returns those that are still there.
 
         :param due: the removed blocks whose files they are.
         """
@@ -357,7 +375,10 @@ class _Vacuum:
     def _delete_until(
         self, until: float, waiting: list[str], files: Mapping[str, int], due: Sequence[Removed], lease: Lease
     ) -> set[str]:
-        """Delete the first of those that wait, and more while there is time; return those that are still there."""
+        """Delete waiting files while there is time.
+
+        The first of them are deleted in any case. Returns those that are still there.
+        """
         stays: set[str] = set()
         while True:
             some = waiting[:_AT_ONCE]
@@ -383,7 +404,10 @@ class _Vacuum:
         return {path for path in some if path in errors}
 
     def _note(self, path: str, error: StoreError) -> None:
-        """Note a file that was not deleted; where the store seems to be out of order, stop."""
+        """Record a file that was not deleted.
+
+        Where the store seems to be out of order, the run stops.
+        """
         retained = isinstance(error, ObjectRetained)
         if retained or isinstance(error, StoreDenied):
             until = error.until if isinstance(error, ObjectRetained) else None

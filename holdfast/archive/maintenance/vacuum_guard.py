@@ -1,4 +1,7 @@
-"""What a vacuum asks before files go: whether somebody beyond this archive still needs them."""
+"""Guard that a vacuum asks before files go.
+
+It knows whether somebody beyond this archive still needs them.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,24 @@ if TYPE_CHECKING:
 
 
 class Permit:
-    """Of an archive at one place, which nobody else takes files from: everything may go."""
+    """Permit of an archive at one location: everything may go.
+
+    Nobody else takes files from such an archive.
+    """
 
     def awaited(self, archive: Archive, removed: Sequence[Removed]) -> Mapping[str, tuple[str, ...]]:
-        """Return which removed blocks must keep their files, by id, with the names of the replicas that are waited for.
+        """Return the removed blocks that must keep their files.
+
+        They are given by id, with the names of the replicas that are waited for.
 
         :param removed: blocks whose grace is over.
         """
         return {}
 
     def abandon(self, blocks: Collection[str]) -> Collection[str]:
-        """Make sure that nobody ever adds blocks that nothing is known of here; return those for which that is so.
+        """Prevent unknown blocks from ever being added.
+
+        Returns those for which that is certain.
 
         :param blocks: their ids.
         """

@@ -1,4 +1,4 @@
-"""Verification: is everything that the commits name there, and is it what was written?
+"""Verification: every file that commits name exists as written.
 
 Files are looked at in chunks, each under the lock `history`, and the archive is opened anew for each: what was removed
 meanwhile is left out, and a vacuum that waits comes in between.
@@ -61,7 +61,7 @@ THE_ARCHIVE: Final = "the archive"
 
 @dataclass(frozen=True)
 class Damage:
-    """One thing that is not as it was written, and what it costs.
+    """One damaged object, and the recovery targets it costs.
 
     :param what: the file, and what is wrong with it.
     :param table: `schema.table`, of a pack the first one and how many more, "schema" for the files that describe the
@@ -93,7 +93,7 @@ class Damage:
         return f"{said}; needed for {', '.join(map(str, self.costs))}" if self.costs else said
 
     def describe(self) -> dict[str, Any]:
-        """Return what it costs as `--json` prints it."""
+        """Return the damage as `--json` prints it."""
         return {
             "file": self.path,
             "table": self.table,
@@ -106,7 +106,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was looked at and what was found.
+    """Result of a verification.
 
     :param commits: how many the archive has, `blocks` likewise; `files` that were looked at, of `size` bytes.
     :param since: every file of the archive was read after this moment, or made after it; None where not all is known.
@@ -136,7 +136,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class Scope:
-    """What is looked at.
+    """Scope of a verification.
 
     :param deep: read files, those first that were not read for longest; else compare sizes with listings.
     :param new: only commits that were not verified yet, and the files that they brought.
@@ -161,14 +161,17 @@ class Scope:
 
     @property
     def is_part(self) -> bool:
-        """Say whether not all files are read: the next time goes on where this one ends."""
+        """Return whether only a part of the files is read.
+
+        The next time goes on where this one ends.
+        """
         return self.budget is not None or self.within is not None
 
 
 def verify(
     archive: Archive, *, deep: bool = False, on_file: Callable[[FileRecord], None] = lambda record: None
 ) -> Verification:
-    """Check an opened archive, all of it, and remember nothing of that.
+    """Verify a whole opened archive, and store no progress.
 
     That the newest commits are missing shows in no chain: there the records of the runs that made them bear witness.
 
@@ -187,7 +190,9 @@ def verify_and_remember(
     check: Callable[[], None] = lambda: None,
     on_file: Callable[[FileRecord], None] = lambda record: None,
 ) -> Verification:
-    """Check an archive, or a part of it, going on where earlier verifications ended.
+    """Verify an archive or a part of it, and store the progress.
+
+    It goes on where earlier verifications ended.
 
     :param reading: keeps files from being deleted while a chunk of them is looked at.
     :param read_all: reads files; the default does so in threads of this process.
@@ -223,7 +228,7 @@ class Verifier:
         self._damaged: dict[str, tuple[NamedFile, Problem]] = {}
 
     def run(self, progress: ScrubProgress, *, remember: bool = False) -> Verification:
-        """Do it.
+        """Run the verification.
 
         :param progress: what was verified before.
         :param remember: write down what is verified now, for the next time.
@@ -255,7 +260,10 @@ class Verifier:
         )
 
     def _chain(self, progress: ScrubProgress) -> ScrubProgress:
-        """Read the commits that were not verified before; say up to where they are now."""
+        """Verify the commits that were not verified before.
+
+        Returns the progress, up to the last of them where none is broken.
+        """
         state = self._archive.state
         self._broken.update(broken_commits(self._archive, since=progress.chain, tip=progress.tip))
         if self._broken:
@@ -263,7 +271,10 @@ class Verifier:
         return progress.model_copy(update={"chain": state.sequence, "tip": state.tip})
 
     def _look_at_files(self, seen: int) -> None:
-        """Compare the sizes of the files of blocks that were added behind a commit: with one listing, where all are."""
+        """Compare the sizes of files of blocks added after a commit.
+
+        Where that is all blocks, one listing does.
+        """
         blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
         files = {file.path: file for found in self._named(blocks) for file in found}
         if seen:
@@ -293,7 +304,10 @@ class Verifier:
         self._on_file(file.record)
 
     def _read_files(self, progress: ScrubProgress, *, remember: bool) -> tuple[ScrubProgress, datetime | None]:
-        """Read files, chunk after chunk, until all are read or the budget is spent."""
+        """Read files in chunks.
+
+        It ends when all are read or the budget is spent.
+        """
         now = self._store.list(IDENTITY_KEY).now
         scrub = Scrub(self._archive.state, progress, now, anew=not self._scope.is_part)
         chunks = Chunks(scrub.files(), *self._bounds(scrub))
@@ -317,7 +331,7 @@ class Verifier:
         return scrub.progress(progress, self._archive.state), scrub.oldest(self._archive.state)
 
     def _bounds(self, scrub: Scrub) -> tuple[float, float]:
-        """Return how many bytes may be read, and for how many seconds."""
+        """Return the bounds of reading, in bytes and in seconds."""
         size, seconds = float("inf"), float("inf")
         if isinstance(self._scope.budget, timedelta):
             seconds = self._scope.budget.total_seconds()
@@ -328,7 +342,7 @@ class Verifier:
         return size, seconds
 
     def _read_chunk(self, chunk: Sequence[NamedFile]) -> list[tuple[NamedFile, Problem]]:
-        """Read files of blocks that are still there; return those that are damaged."""
+        """Read files of existing blocks, and return the damaged ones."""
         with self._reading():
             self._archive.refresh()
             wanted = [file for file in chunk if file.block in self._archive.state.blocks]
@@ -350,7 +364,10 @@ class Verifier:
             return list(pool.map(read, files))
 
     def _behind(self) -> Iterator[Damage]:
-        """Yield the commits that cut the archive's state off, and what was backed up behind the first of them."""
+        """Yield the damage that cuts off the archive's state.
+
+        Each damaged object costs all that was backed up behind the first one.
+        """
         state = self._archive.state
         if not state.cut_off:
             return
@@ -387,9 +404,10 @@ def _outcome(placed: Placed) -> list[NamedFile] | DamagedError:
 
 
 def _lost_commits(archive: Archive) -> Iterator[Damage]:
-    """Yield the commits that a run says it made after the newest one that is there, and that are not there.
+    """Yield the missing commits that a run recorded as made.
 
-    Of a replica, runs name other numbers than its own commits', and its log tells how far it is to be.
+    They are later than the newest one that is there. Of a replica, runs name other numbers than its own commits', and
+    its log tells how far it is to be.
     """
     if archive.state.log is not None:
         return

@@ -1,4 +1,7 @@
-"""Data files of a table read as one: each row has a place, counted from 0, which is the same at every reading."""
+"""Data files of a table, read as one sequence of rows.
+
+Each row has a place, counted from 0, which is the same at every reading.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ _FEW_ROWS: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Some rows of a file, or of small ones, one after the other.
+    """Some rows of a file, or of several small ones.
 
     :param start: the place of the first one.
     """
@@ -60,7 +63,7 @@ class FileRows:
 
     @property
     def end(self) -> int:
-        """Return the place behind the last one."""
+        """Return the place after the last row."""
         return self.start + len(self.batch)
 
     def column(self, number: int) -> pa.Array:
@@ -84,7 +87,9 @@ class Files:
     def read(
         self, wanted: Callable[[int, int], bool] = lambda start, end: True, *, ids: Container[int] | None = None
     ) -> Iterator[FileRows]:
-        """Yield the rows of the files, a row group or less at a time; those of small files come together.
+        """Yield the files' rows, at most a row group at a time.
+
+        Those of small files come together.
 
         :param wanted: asked of each file, of each row group of a large one, or of small ones together, with
             the places of the first row and behind the last: whether to read it.
@@ -118,7 +123,10 @@ class Files:
     def _batches(
         self, number: int, files: Sequence[FileRecord], ids: Container[int] | None
     ) -> Iterable[pa.RecordBatch]:
-        """Return the rows of a run of files; where they are few they are kept, since most are read twice."""
+        """Return the rows of a run of files.
+
+        Where they are few they are kept, since most are read twice.
+        """
         if number in self._kept:
             return self._kept[number]
         if any(not _is_small(file) for file in files):
@@ -134,7 +142,10 @@ class Files:
         return found
 
     def _small(self, files: Sequence[FileRecord], ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of small files, of which several are read at a time where each takes its time."""
+        """Yield the rows of small files.
+
+        Several are read at a time where each takes its time.
+        """
 
         def read(file: FileRecord) -> list[pa.RecordBatch]:
             return list(self._read(file, ids))
@@ -173,7 +184,10 @@ def _is_small(file: FileRecord) -> bool:
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put small batches of one form together: what is done with a part takes longer than its rows."""
+    """Join small batches of one form.
+
+    The work on a part takes longer than that on its rows.
+    """
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -188,7 +202,10 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Shaper:
-    """Brings parts in several forms to one; looks at each form once."""
+    """Conversion of parts in several forms to one.
+
+    A form is looked at once for all consecutive parts that have it.
+    """
 
     def __init__(self, wanted: pa.Schema, missing: Mapping[int, pa.Scalar]) -> None:
         self.wanted = wanted
@@ -204,7 +221,10 @@ class Shaper:
 
 
 def within(part: FileRows, since: int, upto: int) -> pa.Array:
-    """Return which rows of a part are changes of transactions between two positions."""
+    """Return a mask of the changes between two positions.
+
+    The positions are those of their transactions.
+    """
     lsn = part.column(LSN)
     return pc.and_(pc.greater_equal(lsn, since), pc.less(lsn, upto))
 
@@ -219,7 +239,7 @@ ORDER_SQL: Final = f"lsn::hugeint * {1 << _BITS} + seq"
 
 
 def last_truncation(part: FileRows, chosen: pa.Array) -> int | None:
-    """Return the order of the last change that emptied the table; None where there is none."""
+    """Return the order of the last truncation of the table, or None."""
     found: NDArray[np.int64] = np.flatnonzero(pc.and_(chosen, pc.equal(part.column(OP), "T")))
     if not len(found):
         return None

@@ -1,4 +1,4 @@
-"""DuckDB within bounds: so much memory, what does not fit in one folder, no network, no extensions."""
+"""DuckDB with limits: bounded memory, one spill folder, no network, no extensions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SETTINGS: Final = (
 
 @contextmanager
 def open_engine(memory_bytes: int, spill: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database in memory that reads what is registered with it, and nothing else.
+    """Open a database in memory that reads only registered data.
 
     :param memory_bytes: DuckDB's own limit; a batch being read or given out comes on top.
     :param spill: a folder for what does not fit; what is written there is gone at the end.
@@ -48,9 +48,9 @@ def open_engine(memory_bytes: int, spill: Path) -> Iterator[duckdb.DuckDBPyConne
 
 @contextmanager
 def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Let tables that are made in the block be apart from all others, and go with it.
+    """Create the tables of the block in a database of their own.
 
-    To open an engine takes 13 ms, and this a fifth of one.
+    It goes with the block. To open an engine takes 13 ms, and this a fifth of one.
     """
     connection.execute("attach ':memory:' as apart")
     connection.execute("use apart")

@@ -1,8 +1,9 @@
-"""Which changes of a keyed table count in the end, and where the values come from that those do not hold.
+"""Changes of a keyed table that count in the end.
 
-Only keys, the order and the kind of changes are looked at here. A row's *life* begins where it is inserted (or in the
-snapshot) and ends where it is deleted; one that was moved to another key goes on under that, which matters where it
-took along values that the log does not repeat. A life is named by the order of its first change.
+Values that these do not hold are located in other changes or in the snapshot. Only keys, the order and the kind of
+changes are looked at here. A row's *life* begins where it is inserted (or in the snapshot) and ends where it is
+deleted; one that was moved to another key goes on under that, which matters where it took along values that the log
+does not repeat. A life is named by the order of its first change.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _INSERTS: Final = f"({INSERT}, {INSERT + PARTIAL})"
 
 
 class Touched:
-    """The changes of a keyed table, as far as they tell what is left of them.
+    """The changes of a keyed table, reduced to those that count.
 
     :param emptied: the order of the last change that emptied the table; what was before counts no more.
     """
@@ -46,7 +47,7 @@ class Touched:
         self.emptied: int | None = None
 
     def load(self, changes: Files) -> None:
-        """Take note of all changes up to the position."""
+        """Load all changes up to the position."""
         columns = ", ".join(f"{name_of(field)} {sql_type(field.type)}" for field in self._key)
         self._sql.execute(f"create table events ({columns}, o hugeint, code tinyint, u integer[], pos bigint)")
         shaper = Shaper(self._key, {})
@@ -74,7 +75,10 @@ class Touched:
         self._sql.unregister("incoming")
 
     def settle(self) -> None:
-        """Find the last change of every key, and the places of the rows to give out: table `picks`."""
+        """Find the last change of every key.
+
+        Table `picks` gets the places of the rows to give out.
+        """
         self._sql.execute(
             f"create table net as select {self._k}, max(o) as o, arg_max(code, o) as code, arg_max(pos, o) as pos, "
             f"arg_min(code, o) as first from events group by {self._k}"
@@ -103,7 +107,7 @@ class Touched:
         return int(self._sql.execute(f"select count(*) from {what}").fetchall()[0][0])
 
     def _complete(self) -> None:
-        """Find where the values are that the last changes do not hold."""
+        """Locate the values that the last changes do not hold."""
         self._sql.execute(
             f"create table lives as select *, coalesce(max(case when code in {_INSERTS} then o end) over w, "
             f"min(o) over w) as life from events window w as (partition by {self._k} order by o)"
@@ -130,9 +134,10 @@ class Touched:
             self._sql.execute(f"drop table {name}")
 
     def _follow_moves(self) -> None:
-        """Make table `moved`: for each life that took values along, the one it began as.
+        """Create table `moved`: the first life of each moved row.
 
-        Each step doubles the number of moves that are behind a row, so that any number needs few.
+        It has each life that took values along, with the one it began as. Each step doubles the number of moves that
+        are behind a row, so that any number needs few.
         """
         self._sql.execute(
             "create table moved as select e.life, d.life as root from lives e "
@@ -147,7 +152,10 @@ class Touched:
             )
 
     def _find_origins(self) -> None:
-        """Fill `lacking`: the rows that take values from a row of the snapshot, and whether it has the same key."""
+        """Fill table `lacking`: rows that take values from the snapshot.
+
+        It also has whether the snapshot's row has the same key.
+        """
         same = " and ".join(f"r.{name} is not distinct from p.{name}" for name in self._names)
         keys = ", ".join(f"r.{name}" for name in self._names)
         self._sql.execute(
@@ -160,11 +168,14 @@ class Touched:
         self._sql.execute("insert into lacking select pos, u, same from origins")
 
     def needs_base(self) -> bool:
-        """Say whether values must be read from the snapshot: of rows that have another key now."""
+        """Return whether values must be read from the snapshot.
+
+        They are of rows that have another key now.
+        """
         return bool(self._count("lacking where not same"))
 
     def find_in_base(self, base: Files) -> None:
-        """Find the rows of the snapshot that those values are in."""
+        """Find the snapshot's rows that hold those values."""
         columns = ", ".join(f"{name_of(field)} {sql_type(field.type)}" for field in self._key)
         self._sql.execute(f"create table base_keys ({columns}, pos bigint)")
         shaper = Shaper(self._key, self._history.missing)

@@ -1,4 +1,7 @@
-"""The net changes of a table without a key: how often each row was added, less how often it was taken away."""
+"""The net changes of a table without a key.
+
+They are how often each row was added, less how often it was taken away.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _LONG: Final = 64
 
 
 def alike(field: pa.Field, name: str) -> list[tuple[str, str]]:
-    """Return SQL that is the same for two values of a field only if these are, also 0 and -0; each with its type."""
+    """Return SQL that distinguishes all values of a field.
+
+    It is the same for two values only if these are, also 0 and -0. Each expression comes with its type.
+    """
     if pa.types.is_floating(field.type):
         return [(name, sql_type(field.type)), (f"signbit({name})", "boolean")]
     if pa.types.is_string(field.type):
@@ -49,7 +55,7 @@ class Balance:
         self.emptied: int | None = None
 
     def load(self, changes: Files) -> None:
-        """Take note of all changes up to the position."""
+        """Load all changes up to the position."""
         shaper = Shaper(self._history.wanted, self._history.missing)
         for part in changes.read():
             chosen = within(part, self._history.since, self._history.upto)
@@ -71,7 +77,10 @@ class Balance:
         self._sql.unregister("incoming")
 
     def settle(self) -> None:
-        """Find the rows that are more or fewer now, and a place of each: table `picks`."""
+        """Find the rows that are more or fewer now.
+
+        Table `picks` gets a place of each.
+        """
         self._sql.execute(
             "create table picks as select pos, case when n > 0 then 'I' else 'D' end as op, abs(n)::bigint as count "
             f"from (select min(pos) as pos, sum(n) as n from events group by {self._names}) where n <> 0 order by pos"

@@ -1,9 +1,10 @@
-"""The rows of a table at a position, where the last change of each key holds all of its row: told by keys alone.
+"""The rows of a table at a position, found by keys alone.
 
-Of the snapshot's rows those stay whose key no change has; of the changes, the last of each key. So only the keys of the
-changes are read first, and a place is kept in memory for each; rows pass by as they are, a row group at a time, and
-never go through a database. What cannot be told in this way is left to others before any row is given out: values that
-the log did not repeat, a truncation, a key that is not one whole number, more keys than there is memory for.
+The last change of each key then holds all of its row. Of the snapshot's rows those stay whose key no change has; of the
+changes, the last of each key. So only the keys of the changes are read first, and a place is kept in memory for each;
+rows pass by as they are, a row group at a time, and never go through a database. What cannot be told in this way is
+left to others before any row is given out: values that the log did not repeat, a truncation, a key that is not one
+whole number, more keys than there is memory for.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _WORK_OF_ROW: Final = 2
 
 
 def find_newest(store: ObjectStore, history: TableHistory, memory_bytes: int) -> Newest | None:
-    """Read the keys of all changes up to the position; None where they are not enough to tell the rows.
+    """Read the keys of all changes up to the position.
+
+    It returns None where they are not enough to find the rows.
 
     :param memory_bytes: for the keys.
     :raises DamagedError: a file is not what was written.
@@ -72,7 +75,7 @@ def _room_for(files: list[FileRecord], memory_bytes: int) -> Places:
 
 
 class _Last:
-    """Finds the last change of each key."""
+    """Search for the last change of each key."""
 
     def __init__(self, history: TableHistory, key: pa.Schema, places: Places) -> None:
         self.places = places
@@ -82,7 +85,7 @@ class _Last:
         self._sequenced = Sequenced([sum(file.rows for file in record.files) for record in history.relevant()])
 
     def add(self, part: FileRows) -> bool:
-        """Take note of some changes; says whether the keys are still enough to tell the rows."""
+        """Add changes, and return whether keys alone are still enough."""
         chosen = within(part, self._history.since, self._history.upto)
         if not chosen.true_count:
             return True
@@ -128,7 +131,9 @@ class Newest:
     rows: NDArray[np.int32]
 
     def batches(self, share: Share) -> Iterator[pa.RecordBatch]:
-        """Yield a share of the rows in the wanted form: first those of the snapshot.
+        """Yield a share of the rows in the wanted form.
+
+        Those of the snapshot come first.
 
         :raises DamagedError: a file is not what was written.
         """
@@ -155,9 +160,10 @@ class Newest:
             yield shaper.apply(part.batch if len(rows) == len(part.batch) else part.batch.take(pa.array(rows)))
 
     def _shared(self, share: Share) -> NDArray[np.int32]:
-        """Return a share of the places: of about as much work as others, not of as many rows.
+        """Return a share of the places.
 
-        The newest changes have most of the rows, and of the others as many must be read for few.
+        It is of about as much work as others, not of as many rows. The newest changes have most of the rows, and of the
+        others as many must be read for few.
         """
         count = len(self.rows)
 
@@ -171,7 +177,9 @@ class Newest:
 
 
 def snapshot_rows(store: ObjectStore, history: TableHistory, share: Share) -> Iterator[pa.RecordBatch]:
-    """Yield a share of the snapshot's rows as they were written; reads no other files and row groups than those of it.
+    """Yield a share of the snapshot's rows as they were written.
+
+    Only files and row groups of the share are read.
 
     :raises DamagedError: a file is not what was written.
     """
@@ -184,7 +192,10 @@ def snapshot_rows(store: ObjectStore, history: TableHistory, share: Share) -> It
 
 
 def _between(store: ObjectStore, file: FileRecord, first: int, behind: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file from a number on, and before another."""
+    """Yield the rows of a file between two numbers.
+
+    The second one is not among them.
+    """
     for start, batch in read_groups(store, file, wanted=lambda start, end: first < end and start < behind):
         skip = max(0, first - start)
         yield batch.slice(skip, max(0, min(behind - start, batch.num_rows) - skip))

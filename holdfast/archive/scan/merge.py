@@ -1,9 +1,9 @@
-"""Put the changes of one form of a table together, sorted by key, position and order, in bounded memory.
+"""Merge of a table's changes of one form, in bounded memory.
 
-What fits is sorted in memory. Of more, each row goes to one of several files beside, by ranges of its key, and each of
-those is sorted alone; one that turns out too large is spread once more. Where a single value of the key's first column
-has more rows than fit, DuckDB sorts the keys alone, to say where each row goes: no row goes through DuckDB, which takes
-2048 of them at a time, however large they are.
+They are sorted by key, position and order. What fits is sorted in memory. Of more, each row goes to one of several
+files beside, by ranges of its key, and each of those is sorted alone; one that turns out too large is spread once more.
+Where a single value of the key's first column has more rows than fit, DuckDB sorts the keys alone, to say where each
+row goes: no row goes through DuckDB, which takes 2048 of them at a time, however large they are.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ _SAMPLED_VALUES: Final = 4096
 
 @dataclass(frozen=True)
 class KeyRange:
-    """Changes by the first column of their key, so that several tasks share the work; of all ranges one has a row.
+    """A range of changes, by the first column of their key.
+
+    Several tasks share the work by ranges; each row is in exactly one of them.
 
     :param low: the least value, as an array of one; None: no bound.
     :param high: the first value behind; None: no bound, and rows without a value are here, too.
@@ -68,7 +70,7 @@ class KeyRange:
     high: pa.Array | None = None
 
     def has(self, values: pa.Array) -> pa.Array:
-        """Return which values are in the range."""
+        """Return a mask of the values in the range."""
         chosen = pa.repeat(pa.scalar(value=True), len(values))
         if self.low is not None:
             chosen = pc.invert(pc.fill_null(pc.less(values, self.low[0]), fill_value=False))
@@ -81,7 +83,9 @@ EVERYTHING: Final = KeyRange()
 
 
 def split_keys(store: ReadableStore, files: Sequence[FileRecord], key: int, count: int) -> tuple[KeyRange, ...]:
-    """Return so many ranges with about as many changes in each, judged by some of them; fewer where keys are few.
+    """Split keys into ranges with about as many changes each.
+
+    The ranges are judged by some of the changes. There are fewer of them where keys are few.
 
     :param key: number of the first column of the key.
     """
@@ -90,7 +94,7 @@ def split_keys(store: ReadableStore, files: Sequence[FileRecord], key: int, coun
 
 
 def _sample(store: ReadableStore, files: Sequence[FileRecord], key: int) -> list[pa.Array]:
-    """Return some values of a column, from files all along the log.
+    """Sample a column's values from files all along the log.
 
     They are not compared with any checksum, and say nothing but where to cut.
     """
@@ -99,7 +103,10 @@ def _sample(store: ReadableStore, files: Sequence[FileRecord], key: int) -> list
 
 
 def _some_of(store: ReadableStore, record: FileRecord, key: int) -> pa.Array | None:
-    """Return values from the middle of a file; None where it has none, or cannot be read."""
+    """Return values from the middle of a file.
+
+    It is None where the file has none, or cannot be read.
+    """
     with suppress(DamagedError, StoreError, pa.ArrowException), open_file(store, record) as file:
         found = pq.ParquetFile(file)
         name = found.schema_arrow.names[_places(found.schema_arrow)[key]]
@@ -110,14 +117,18 @@ def _some_of(store: ReadableStore, record: FileRecord, key: int) -> pa.Array | N
 
 
 def _some(values: pa.Array, most: int = _SAMPLED_VALUES) -> pa.Array:
-    """Return so many values at most, and one at least, from all along an array."""
+    """Sample values from all along an array.
+
+    There are `most` of them at most, and one at least.
+    """
     return values.take(pa.array(np.arange(0, len(values), max(1, -(-len(values) // max(1, most))))))
 
 
 def _bounds(sample: Sequence[pa.Array], count: int) -> list[pa.Array]:
-    """Return the first values of all ranges but the first, as arrays of one; at most so many ranges, each with a value.
+    """Return the first value of each range but the first.
 
-    None where all values are alike, or none is known.
+    Each is an array of one. There are at most `count` ranges, each with a value. The list is empty where all values are
+    alike, or none is known.
     """
     if not sample:
         return []
@@ -155,7 +166,9 @@ class Merge:
     _schema: pa.Schema | None = field(default=None, init=False)
 
     def write(self, target: Writable, stem: str, spill: Path) -> Iterator[FileRecord]:
-        """Write them to a store's files `stem…`, sorted; yields their records, none where there are no changes.
+        """Write the changes to a store's files `stem…`, sorted.
+
+        Their records are yielded, none where there are no changes.
 
         :param spill: an existing folder for what does not fit; what is written there is gone at the end.
         :raises DamagedError: a file is not what was written, or they are not of one form.
@@ -168,7 +181,7 @@ class Merge:
         yield from write_parquet(target, stem, first.schema, _again(first, rows), key=name)
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes as they are, in the order of their files."""
+        """Yield the changes in the order of their files."""
         for file in self.files:
             for batch in read_batches(self.store, file):
                 if self._schema is None:
@@ -207,7 +220,7 @@ class Merge:
                 yield from self._by_engine(self.read, Path(folder))
 
     def _cut(self, sample: Sequence[pa.Array], size: int) -> list[pa.Array]:
-        """Return the bounds of ranges, each of which is expected to fit.
+        """Return the bounds of ranges that are expected to fit.
 
         :param size: bytes of all rows.
         """
@@ -216,7 +229,7 @@ class Merge:
     def _spread(
         self, rows: Iterable[pa.RecordBatch], bounds: Sequence[pa.Array], folder: Path
     ) -> Iterator[pa.RecordBatch]:
-        """Sort more than fits: range by range.
+        """Sort more rows than fit, range by range.
 
         :param folder: an empty one.
         """
@@ -252,13 +265,16 @@ class Merge:
                 yield from self._by_engine(lambda: _spilled(path), Path(folder))
 
     def _order(self, schema: pa.Schema) -> list[int]:
-        """Return where the columns stand that rows are sorted by."""
+        """Return the indexes of the columns to sort by."""
         places = _places(schema)
         wanted = [number for each in self.key for number in (each, each + EXACT_FIELD_IDS)]
         return [places[number] for number in (*wanted, LSN, SEQ) if number in places]
 
     def _by_engine(self, read: Callable[[], Iterable[pa.RecordBatch]], folder: Path) -> Iterator[pa.RecordBatch]:
-        """Sort more than fits of rows whose keys begin with the same value."""
+        """Sort more rows than fit, of one first key value.
+
+        DuckDB says by their keys where each row goes.
+        """
         with open_engine(ENGINE_BYTES, folder) as connection:
             buckets = _Buckets(connection, read, self._order, self.memory_bytes // 2).of_rows()
         ends = 0
@@ -274,7 +290,10 @@ class Merge:
 
 
 def _reaches(values: pa.Array, bound: pa.Array) -> NDArray[np.bool_]:
-    """Say which values are not less than another; those that are none, and NaN, come last."""
+    """Return a mask of the values not less than a bound.
+
+    Nulls and NaN come last.
+    """
     found: NDArray[np.bool_] = KeyRange(low=bound).has(values).to_numpy(zero_copy_only=False)
     return found
 
@@ -292,7 +311,7 @@ def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def _in_order(batches: list[pa.RecordBatch], order: Callable[[pa.Schema], list[int]]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches sorted; empties the list."""
+    """Yield the rows of batches sorted, and empty the list."""
     if not batches:
         return
     table = pa.Table.from_batches(batches).combine_chunks()
@@ -308,7 +327,7 @@ def _in_order(batches: list[pa.RecordBatch], order: Callable[[pa.Schema], list[i
 
 @dataclass
 class _Buckets:
-    """Finds for every row the bucket it belongs to, by sorting the keys alone.
+    """Assignment of rows to buckets, by sorting the keys alone.
 
     :param read: yields the rows; each time the same ones in the same order.
     :param size: bytes of rows in a bucket, about.
@@ -320,7 +339,10 @@ class _Buckets:
     size: int
 
     def of_rows(self) -> NDArray[np.uint16]:
-        """Return the number of each row's bucket; those of a lower number come first."""
+        """Return the number of each row's bucket.
+
+        Rows of a lower number come first.
+        """
         names, rows = self._load()
         found = np.zeros(rows, dtype=np.uint16)
         done = 0.0
@@ -332,7 +354,10 @@ class _Buckets:
         return found
 
     def _load(self) -> tuple[list[str], int]:
-        """Put the keys into table `events`; return the names of the columns to sort by, and how many rows there are."""
+        """Load the keys into table `events`.
+
+        Returns the names of the columns to sort by, and how many rows there are.
+        """
         names: list[str] = []
         rows = 0
         for batch in self.read():
@@ -355,7 +380,9 @@ class _Buckets:
 def _spread_out(
     batches: Iterable[pa.RecordBatch], numbers: Callable[[pa.RecordBatch], NDArray[np.uint16]], folder: Path
 ) -> list[tuple[Path, int]]:
-    """Write the rows of each number to a file of its own; return the files and their bytes, by number.
+    """Write the rows of each number to a file of its own.
+
+    Returns the files and their bytes, by number.
 
     :param numbers: called for each batch, in order.
     """

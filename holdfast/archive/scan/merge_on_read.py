@@ -1,4 +1,7 @@
-"""All rows of a table at a position: those of its snapshot that no change has touched, and what changes left."""
+"""Merge-on-read: all rows of a table at a position.
+
+They are those of its snapshot that no change has touched, and those that changes left.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ _OF_A_FILE: Final = "reading the stream registered as"
 
 
 def _format(*, ahead: bool) -> ds.ParquetFileFormat:
-    """Return how files are read.
+    """Return the Parquet format with options for reading.
 
     :param ahead: all that is wanted of a file in few requests; it stays in memory until the file is read.
     """
@@ -66,7 +69,10 @@ _REMOTE: Final = _format(ahead=True)
 
 
 class _Rows(ds.FileSystemDataset):  # type: ignore[misc]
-    """Parquet files that are read a little ahead only: by itself Arrow would hold many row groups."""
+    """Parquet dataset that is read only a little ahead.
+
+    By itself Arrow would hold many row groups.
+    """
 
     def scanner(self, **options: Any) -> ds.Scanner:
         return super().scanner(batch_readahead=1, fragment_readahead=1, **options)
@@ -88,10 +94,11 @@ class _Spill:
 
 
 class TableView:
-    """The rows of one table at a position, as SQL over what is registered with DuckDB.
+    """The rows of one table at a position, as SQL for DuckDB.
 
-    Net changes are computed here and kept in files beside; the snapshot is read where a query needs it, and only the
-    columns and row groups that it does. Pages are checked by their checksums.
+    The SQL is over what is registered with the connection. Net changes are computed here and kept in files beside; the
+    snapshot is read where a query needs it, and only the columns and row groups that it does. Pages are checked by
+    their checksums.
 
     :param name: no other view of the connection has it; letters and digits only.
     :param memory_bytes: for computing net changes.
@@ -118,7 +125,10 @@ class TableView:
         self._base = self._register_base()
 
     def _write_net(self, memory_bytes: int, spill: Path) -> dict[str, int]:
-        """Compute net changes and register them; return how many there are of each kind."""
+        """Compute and register net changes, and return their counts.
+
+        The counts are by kind.
+        """
         counts = {"T": 0, "I": 0, "U": 0, "D": 0}
         if not self._history.relevant():
             return counts
@@ -139,7 +149,10 @@ class TableView:
         return counts
 
     def _register_base(self) -> str:
-        """Register the snapshot; return the SQL of its rows in the wanted form."""
+        """Register the snapshot, and return SQL of its rows.
+
+        The rows are in the wanted form.
+        """
         files = self._history.base
         if not files:  # the table is followed from its first row on
             kinds = (field.type for field in self._history.wanted)
@@ -162,7 +175,10 @@ class TableView:
         return f"(select {', '.join(shape.expressions(f'missing_{self._name}'))} from base_{self._name})"
 
     def _check_footers(self, files: Sequence[FileRecord]) -> None:
-        """Prove that files are read as what they were written: their pages are proved when they are."""
+        """Verify the footers of files.
+
+        Their pages are verified when they are read.
+        """
         with ThreadPoolExecutor(_ASKING) as pool:
             for _ in pool.map(lambda file: check_footer(self._store, file), files):
                 pass
@@ -174,7 +190,10 @@ class TableView:
         return _dataset([f"{root}/{file.path}" if root else file.path for file in files], written, filesystem)
 
     def rows(self) -> str:
-        """Return the SQL of all rows; columns are called as `name_of` says."""
+        """Return the SQL of all rows.
+
+        Columns are called as `name_of` says.
+        """
         if self._counts["T"]:
             return self._added()
         if not any(self._counts.values()):
@@ -202,7 +221,10 @@ class TableView:
         return parts
 
     def _matching(self, op: str, on: str) -> str:
-        """Return SQL of the snapshot's rows that such changes are of: a hash table is made of them, not of all."""
+        """Return SQL of the snapshot's rows that match changes.
+
+        A hash table is made of these rows, not of all.
+        """
         changed = f"select 1 from net_{self._name} n where n.op = '{op}' and {on}"
         return f"(select true as here, b.* from {self._base} b where exists ({changed}))"
 
@@ -246,7 +268,9 @@ class TableView:
 def as_of(
     store: ObjectStore, history: TableHistory, *, memory_bytes: int, spill: Path, share: Share = ALL
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of the table at the position, in no order, in the wanted form.
+    """Yield all rows of the table at the position.
+
+    They come in no order, in the wanted form.
 
     :param memory_bytes: DuckDB's, or that of the changes' keys; beside it are a file and a few row groups in Arrow.
     :param spill: an existing folder for what does not fit; what is written there is gone at the end.
@@ -277,14 +301,20 @@ def _by_engine(store: ObjectStore, history: TableHistory, memory_bytes: int, spi
 
 
 def _rows_of(history: TableHistory) -> int:
-    """Return how many rows a batch may have, by the stored size of those there are."""
+    """Return the number of rows that a batch may have.
+
+    It is judged by the stored size of the rows there are.
+    """
     files = (*history.base, *(file for record in history.changes for file in record.files))
     size = sum(file.size for file in files) / max(1, sum(file.rows for file in files))
     return int(min(65536, max(2048, BATCH_BYTES / max(1.0, size))))
 
 
 def explain(error: Exception, store: ObjectStore, files: Sequence[FileRecord]) -> Exception:
-    """Return what an error means that came out of reading these files: damage where it is, else the error itself."""
+    """Return the cause of an error from reading files.
+
+    It is damage where there is some, or a store that could not be read; else it is the error itself.
+    """
     said = str(error)
     if _MARK in said:
         return DamagedError(said.partition(_MARK)[2].splitlines()[0])

@@ -1,4 +1,4 @@
-"""Net changes: what is left of all changes of a table between its snapshot and a position.
+"""Net changes of a table between its snapshot and a position.
 
 What counts is found out by DuckDB from the keys alone; the rows themselves never go through it, since it takes 2048 of
 them at a time, however large they are. So files are read twice: for the keys, and those that hold rows which count
@@ -42,10 +42,10 @@ FILLED_BYTES: Final = 16 << 20
 
 
 def net_schema(history: TableHistory) -> pa.Schema:
-    """Return the schema of a table's net changes: the wanted columns, then what to do with them.
+    """Return the schema of a table's net changes.
 
-    With a key these are `__op` and `__unchanged`, without one `__op` and `__count`; the names get underscores appended
-    where the table has such columns.
+    It has the wanted columns, then what to do with them. With a key these are `__op` and `__unchanged`, without one
+    `__op` and `__count`; the names get underscores appended where the table has such columns.
     """
     op = numbered("__op", pa.string(), OP)
     if history.key:
@@ -56,12 +56,13 @@ def net_schema(history: TableHistory) -> pa.Schema:
 def net_changes(
     engine: DuckDBPyConnection, store: ReadableStore, history: TableHistory, *, spill: Path
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield what makes the rows at the position of those in the snapshot, in batches of `net_schema`.
+    """Yield the net changes of a table, in batches of `net_schema`.
 
-    With a key there is one row for each key that has another row now: `I`, all of it; `U`, all of it but the columns
-    in `__unchanged`, whose values are those of the snapshot's row with that key; `D`, only the key: the snapshot's row
-    is gone. Without one each is a whole row to be added (`I`) or taken away (`D`) `__count` times. A first row `T`
-    says that nothing of the snapshot is left; then there are no others than `I`.
+    They make the rows at the position of those in the snapshot. With a key there is one row for each key that has
+    another row now: `I`, all of it; `U`, all of it but the columns in `__unchanged`, whose values are those of the
+    snapshot's row with that key; `D`, only the key: the snapshot's row is gone. Without one each is a whole row to be
+    added (`I`) or taken away (`D`) `__count` times. A first row `T` says that nothing of the snapshot is left; then
+    there are no others than `I`.
 
     :param engine: an open one, which does nothing else meanwhile and has nothing more afterwards; beside its memory
         are a file, a row group of it in Arrow and a batch.
@@ -115,14 +116,14 @@ class _Picks:
         self._place = place
 
     def any_between(self, start: int, end: int) -> bool:
-        """Say whether there are any between two places."""
+        """Return whether there are any between two places."""
         found = self._sql.execute(
             f"select 1 from {self._table} where {self._place} >= ? and {self._place} < ? limit 1", [start, end]
         ).fetchall()
         return bool(found)
 
     def of(self, part: FileRows) -> tuple[pa.Array, pa.Table]:
-        """Return which rows of a part they are, and what is told of each."""
+        """Return the picked rows of a part, and their details."""
         found = self._sql.sql(
             f"select {self._place} - {part.start} as row, {self._columns} from {self._table} "
             f"where {self._place} >= {part.start} and {self._place} < {part.end} order by {self._place}"
@@ -166,7 +167,10 @@ class _Keyed:
             )
 
     def _fill_shelves(self) -> None:
-        """Set aside the values that rows lack, from the changes and the snapshot that have them."""
+        """Set aside the values that rows lack.
+
+        They are read from the changes and the snapshot that have them.
+        """
         self._sql.execute("create table shelved (number integer, pos bigint, place bigint)")
         self._set_aside(self._changes, "change_pieces")
         if self._touched.needs_base():
@@ -221,13 +225,16 @@ class _Keyed:
 
 @dataclass(frozen=True, slots=True)
 class _SetAside:
-    """Values on a shelf for the rows of a part: the place of each, -1 where a row has its own."""
+    """Values on a shelf for the rows of a part.
+
+    `places` has the place of each, -1 where a row has its own.
+    """
 
     shelf: Shelf
     places: NDArray[np.int64]
 
     def sizes(self) -> NDArray[np.float64]:
-        """Return about how many bytes come to each row."""
+        """Return the approximate bytes added to each row."""
         return np.where(self.places >= 0, self.shelf.bytes / max(1, self.shelf.rows), 0.0)
 
     def put_into(self, batch: pa.RecordBatch, some: slice) -> pa.RecordBatch:
@@ -243,7 +250,10 @@ class _SetAside:
 
 
 def _slices(rows: int, set_aside: Sequence[_SetAside]) -> Iterator[slice]:
-    """Cut rows so that about FILLED_BYTES at most are put into those between two cuts, however many these are."""
+    """Cut rows into slices with bounded values to put in.
+
+    About FILLED_BYTES at most are put into the rows of a slice, however many these are.
+    """
     put = np.cumsum(sum((each.sizes() for each in set_aside), np.zeros(rows)))
     cuts = np.flatnonzero(np.diff(put // FILLED_BYTES)) + 1
     ends = [*cuts.tolist(), rows] if rows else []

@@ -1,6 +1,7 @@
-"""Bring rows that were written in one form of a table to another: columns by number, whatever they are called.
+"""Projection of rows from one form of a table to another.
 
-Only what PostgreSQL changes without rewriting a table is known here; after a rewrite a table gets a new snapshot.
+Columns are matched by number, whatever they are called. Only what PostgreSQL changes without rewriting a table is known
+here; after a rewrite a table gets a new snapshot.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _DROP_ZONE: Final = (r"\+00( BC)?$", r"\1")
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a wanted field comes from.
+    """Source of a wanted field.
 
     :param index: of the field as written; None where there is none.
     :param exact: index of its sidecar, which a text takes in.
@@ -37,7 +38,7 @@ class _Source:
 
 
 class Projection:
-    """How rows written with one schema become rows of another.
+    """Projection of rows from one schema to another.
 
     :param missing: the values of columns that were not there when they were written, by field id; else NULL.
     :raises RefusedError: a column's type cannot be had from the one it was written in.
@@ -95,7 +96,9 @@ class Projection:
         return array.cast(kind) if source.exact is None else pc.coalesce(array, batch.column(source.exact))
 
     def expressions(self, missing: str) -> list[str]:
-        """Return SQL that makes the wanted fields, named by their ids as in `name_of`, of a relation as written.
+        """Return SQL expressions for the wanted fields.
+
+        They are named by their ids as in `name_of`, and are of a relation as written.
 
         :param missing: the relation whose only row has the missing values, under the same names.
         """
@@ -125,12 +128,15 @@ def _is_known(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def name_of(field: pa.Field) -> str:
-    """Return what a field is called inside DuckDB: names of columns may clash there, which ignores case."""
+    """Return the name of a field inside DuckDB.
+
+    Names of columns may clash there, since it ignores case.
+    """
     return f"f{field_id(field)}"
 
 
 def quoted(name: str) -> str:
-    """Return an identifier for DuckDB."""
+    """Quote an identifier for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -1,6 +1,7 @@
-"""For each key that changes have, the place of the last one: found again for millions of keys at a time.
+"""Index of the last change's place, by key.
 
-Keys are integers here. A place is counted from 0; GONE stands for a change after which there is no row.
+It serves millions of keys at a time. Keys are integers here. A place is counted from 0; GONE stands for a change after
+which there is no row.
 """
 
 from __future__ import annotations
@@ -25,21 +26,23 @@ _SLOT_BYTES: Final = 8
 
 
 class OutOfRoomError(Exception):
-    """There are more keys than there is memory for, or others than were told."""
+    """More keys than memory allows, or keys outside the range given."""
 
 
 class Places(Protocol):
     """The last place of each key."""
 
     def put(self, keys: NDArray[np.int64], places: NDArray[np.int32]) -> None:
-        """Take note of changes that come behind all others of their keys; of equal keys the last one counts.
+        """Add changes that are later than all others of their keys.
+
+        Of equal keys the last one counts.
 
         :raises OutOfRoomError: as it says.
         """
         ...
 
     def has(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say which keys have a change."""
+        """Return a mask of the keys that have a change."""
         ...
 
     def rows(self) -> NDArray[np.int32]:
@@ -60,7 +63,7 @@ class Slots:
 
     @staticmethod
     def fit(low: int, high: int, memory_bytes: int) -> bool:
-        """Say whether there is memory for a range."""
+        """Return whether there is memory for a range."""
         return (high - low + 1) * _SLOT_BYTES <= memory_bytes
 
     def put(self, keys: NDArray[np.int64], places: NDArray[np.int32]) -> None:

@@ -1,7 +1,8 @@
-"""Whether changes, as they are stored, come in the order of the log for each key: the last of a key is then its newest.
+"""Check that stored changes are in log order for each key.
 
-Blocks follow each other in the log. In each of them, changes stand as they happened, or, where blocks were joined, by
-key and only then as they happened. Nothing says which of both it is, so it is looked at.
+The last change of a key is then its newest. Blocks follow each other in the log. In each of them, changes stand as they
+happened, or, where blocks were joined, by key and only then as they happened. Nothing says which of both it is, so it
+is looked at.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Sequenced:
-    """Looks at changes as they come.
+    """Running check of the order of changes.
 
     :param sizes: how many there are in each record, one after the other.
     """
@@ -41,7 +42,7 @@ class Sequenced:
         lsn: NDArray[np.int64],
         seq: NDArray[np.int64],
     ) -> bool:
-        """Say whether these changes come in order behind those before.
+        """Return whether these changes follow those before in order.
 
         :param places: which they are, of all in the records; some may be left out.
         """
@@ -54,7 +55,7 @@ class Sequenced:
         return True
 
     def _fit(self, record: int, keys: NDArray[np.int64], lsn: NDArray[np.int64], seq: NDArray[np.int64]) -> bool:
-        """Look at changes of one record."""
+        """Return whether changes of one record are in order."""
         if record != self._record:
             self._record, self._before, self._last = record, self._newest, None
             self._in_time = self._by_key = True

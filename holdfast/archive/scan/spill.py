@@ -1,4 +1,7 @@
-"""Single values set aside in files, to be put into rows that come later: any number of them, of any size."""
+"""Values set aside in files, to be put into later rows.
+
+There may be any number of them, of any size.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ class Shelf:
         self.bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> int:
-        """Set rows aside; return the place of the first one, which the others follow."""
+        """Set rows aside, and return the place of the first one.
+
+        The others follow it.
+        """
         first = self.rows
         self._writer.write_batch(batch)
         self.rows += batch.num_rows

@@ -1,6 +1,7 @@
-"""What is needed to tell the rows of one table at a position: its snapshot, its changes, and the columns wanted.
+"""History of one table: its snapshot, its changes, the columns wanted.
 
-Nothing here knows a kind of database: columns are told apart by their Parquet field ids, which are their numbers.
+They are all that is needed for its rows at a position. Nothing here knows a kind of database: columns are told apart by
+their Parquet field ids, which are their numbers.
 """
 
 from __future__ import annotations
@@ -55,5 +56,5 @@ class TableHistory:
         return not starts_later and not ended_before
 
     def fields(self, numbers: tuple[int, ...]) -> pa.Schema:
-        """Return of the wanted fields those of these columns, with their sidecars."""
+        """Return the wanted fields of given columns, with their sidecars."""
         return pa.schema([each for each in self.wanted if number_of(field_id(each)) in numbers])
