@@ -21,7 +21,7 @@ from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.common.lsn import show_position
 from holdfast.point_in_time.recovery_target import catalog_of, history_of, parts_of
-from holdfast.point_in_time.schema_choice import Schema, parse_schema, resolve
+from holdfast.point_in_time.schema_choice import parse_schema, resolve
 from holdfast.replication.work.consistent_read import open_to_read, parse_consistency
 from holdfast.sources.postgresql.values.type_mapping import schema_of
 from holdfast.storage import open_store
@@ -30,6 +30,7 @@ from locking import Owner
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from holdfast.common.choices import Schema
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.catalog.table import Table
 

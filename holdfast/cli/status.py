@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.table import Table
 
 from holdfast.archive import Archive
@@ -13,6 +14,7 @@ from holdfast.archive.history.waiting_tables import waiting_tables
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, told_waiting
+from holdfast.common.errors import UsageError
 from holdfast.common.words import human_size
 
 if TYPE_CHECKING:
@@ -23,12 +25,30 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
 
 
-def status(url: Url, as_json: Json = False) -> None:
+def status(
+    url: Url,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Judge the objectives of archives.yaml, and exit with 1 where one is missed."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Say what an archive holds."""
     output = Output(as_json=as_json)
     archive = Archive.open(places.archive_store(url))
     value = _status(archive)
+    if check:
+        from holdfast.objectives import judge  # with drills, which no status else needs
+
+        judged = judge(archive, places.sources(url))
+        value["objectives"] = [each.describe() for each in judged]
     output.result(value, lambda console: _show_status(console, value))
+    if check and not judged:
+        raise UsageError(f"archives.yaml promises nothing of {url}: write 'objectives' below a source of it")
+    if missed := [each for each in judged if not each.is_met] if check else []:
+        for each in missed:
+            output.say(f"holdfast: {each}")
+        raise typer.Exit(1)
 
 
 def _status(archive: Archive) -> dict[str, Any]:
@@ -77,6 +97,9 @@ def _show_status(console: Console, value: dict[str, Any]) -> None:
         table.add_row(source["source"], full, changes, f"{source['rows']:,}", source["restorable_to"])
     if value["sources"]:
         console.print(table)
+    for each in value.get("objectives", ()):
+        kept = "kept" if each["is_met"] else "missed"
+        console.print(f"{each['source']}: {each['name']} {each['limit']} {kept}: {each['stands']}", markup=False)
     for source in value["sources"]:
         for line in told_waiting(source["waiting"]):
             console.print(f"{source['source']}: {line}", markup=False)

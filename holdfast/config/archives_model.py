@@ -162,6 +162,21 @@ Restart = Literal["no", "stuck", "now"]
 """A new stream of changes though the old one is whole: never, where backups are stuck, or at once."""
 
 
+class ObjectivesConfig(_Section):
+    """Service objectives of a source: `holdfast status --check` and the DAG `objectives` fail where one is missed.
+
+    :param rpo: recovery point objective: the newest restorable moment is no older.
+    :param rto: recovery time objective: the last drill took no longer, from its begin to a usable database.
+    :param drill_within: the last drill that went well was no longer ago.
+    :param verified_within: every file was read, or written, no longer ago.
+    """
+
+    rpo: Span | None = None
+    rto: Span | None = None
+    drill_within: Span | None = None
+    verified_within: Span | None = None
+
+
 class SourceConfig(_Section):
     """A database to back up.
 
@@ -173,6 +188,7 @@ class SourceConfig(_Section):
     :param bandwidth: what is read of it in a second, at most, such as `50 MB`.
     :param max_retained_wal: what the slot of its changes may keep of the server's log before one is warned.
     :param restart_stuck_stream: begin a new stream, by a full backup, where no backup of changes can get on.
+    :param objectives: what is promised of it.
     """
 
     connection: str | None = None
@@ -183,6 +199,7 @@ class SourceConfig(_Section):
     bandwidth: Annotated[str, StringConstraints(pattern=_BANDWIDTH)] | None = None
     max_retained_wal: Size = "10 GiB"
     restart_stuck_stream: bool = False
+    objectives: ObjectivesConfig = Field(default_factory=ObjectivesConfig)
 
     @property
     def restart_stream(self) -> Restart:

@@ -6,10 +6,11 @@ Nobody knows when the one became the other.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 from holdfast.archive.history import restore_points
 from holdfast.archive.history.timeline import from_of, to_of
+from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, read_parts
@@ -26,14 +27,11 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
 
-Schema = Literal["auto", "earlier", "later"]
-"""The schema that is taken where nobody knows when it was changed: that of before, of after, or the better one."""
-
 
 def parse_schema(text: str) -> Schema:
     """Parse the choice of a schema.
 
-    :raises UsageError: none.
+    :raises UsageError: it is none of them.
     """
     for each in get_args(Schema):
         if each == text:

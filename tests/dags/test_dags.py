@@ -29,7 +29,7 @@ TWO = """
 archives:
   shop:
     url: s3://backups/shop
-    sources: {shop_db: {connection: shop_postgres}}
+    sources: {shop_db: {connection: shop_postgres, objectives: {rpo: 1h}}}
   big:
     url: s3://backups/big
     sources: {a: {connection: a}, b: {connection: b}}
@@ -77,7 +77,7 @@ def test_each_archive_has_its_dags(read: Read) -> None:
     of_each = (*MAINTENANCE, "lock_reaper", "migration", "restore", "restore_drill")
     expected = [f"{kind}_{name}" for kind in of_each for name in ("big", "kept", "shop")]
     expected += [f"{kind}_twice" for kind in of_each if kind != "migration"]
-    expected += ["holdfast_configuration"]
+    expected += ["holdfast_configuration", "objectives_shop"]
     of_replicas = [f"{kind}_twice" for kind in ("replica_sync", "replica_log_trimming", "lost_replica_recovery")]
     assert sorted(bag.dags) == sorted([*expected, *of_replicas, "backup_big", "backup_shop", "changes_big"])
     assert sorted(dag(bag, "replica_sync_twice").task_ids) == ["sync_far", "sync_near"]
@@ -383,3 +383,8 @@ def test_forms_of_maintenance_refuse_what_nobody_can_mean(
     for value in bad:
         with pytest.raises(ParamValidationError):
             param.resolve(value)
+
+
+def test_objectives_are_judged_every_ten_minutes(read: Read) -> None:
+    judge = dag(read(TWO), "objectives_shop")
+    assert (judge.task_ids, judge.schedule, judge.catchup) == (["judge"], timedelta(minutes=10), False)

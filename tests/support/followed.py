@@ -19,12 +19,13 @@ from holdfast.archive.format.model import FORMAT
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.archive.history.timeline import Moment
 from holdfast.archive.scan.merge_on_read import as_of
+from holdfast.common.choices import Schema
 from holdfast.common.lsn import parse_position
 from holdfast.operations import backup_run
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.recovery_target import catalog_of, history_of, parts_of
-from holdfast.point_in_time.schema_choice import Schema, resolve
+from holdfast.point_in_time.schema_choice import resolve
 from holdfast.sources.postgresql.catalog.columns import Column, read_columns
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.connection.address import Address

@@ -96,8 +96,9 @@ class RunRecord(Document):
             return "failed"
         parts = [self.step]
         if self.rows:
-            known = f" of about {self.estimated_rows:,}" if self.estimated_rows > self.rows else ""
-            parts.append(f"{self.rows:,} rows{known}")
+            whole = self.estimated_rows
+            known = f" of about {whole:,} ({100 * self.rows // whole} %)" if whole > self.rows else ""
+            parts.append(f"{self.rows:,} rows{known}, {self.rows / max(self.step_s, 1):,.0f} rows/s")
         if self.size and self.operation in _NOT_STORED:
             parts.append(f"{self.size / 1e6:,.1f} MB {_NOT_STORED[self.operation]}")
         elif self.size:

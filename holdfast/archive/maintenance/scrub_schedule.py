@@ -105,6 +105,20 @@ def write_progress(store: ObjectStore, progress: ScrubProgress) -> None:
             store.delete(old)
 
 
+def checked_since(state: State, progress: ScrubProgress, source: str) -> datetime | None:
+    """Return the oldest time at which a block of a source was read whole, or made; None where it has no block."""
+    read = {block: datetime.fromisoformat(when) for when, blocks in progress.read.items() for block in blocks}
+    mine = [placed for placed in state.blocks.values() if placed.source == source]
+    made = {placed.id: placed.head.covers.to_time for placed in mine}
+    return min((max(at, read.get(block, at)) for block, at in made.items()), default=None)
+
+
+def damaged_files(state: State, progress: ScrubProgress, source: str) -> list[str]:
+    """Return the paths of a source's files that were not as they were written when they were read last."""
+    mine = {placed.id for placed in state.blocks.values() if placed.source == source}
+    return sorted(path for block, paths in progress.damaged.items() if block in mine for path in paths)
+
+
 class Scrub:
     """Files to read, with an account of those that were.
 

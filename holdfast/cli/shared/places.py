@@ -70,6 +70,12 @@ def source_names(url: str) -> list[str]:
     return sorted(configured.sources) if configured else []
 
 
+def sources(url: str) -> dict[str, SourceConfig]:
+    """Return the sources of archives.yaml for this archive, by name."""
+    configured = _configured(url)
+    return dict(configured.sources) if configured else {}
+
+
 def compaction(url: str) -> CompactionConfig:
     """Return what archives.yaml says of joining this archive's blocks; where it says nothing, the defaults."""
     configured = _configured(url)

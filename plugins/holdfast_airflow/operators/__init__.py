@@ -8,6 +8,7 @@ from __future__ import annotations
 from holdfast_airflow.operators.acquire_lock import AcquireLock
 from holdfast_airflow.operators.archive_lock import archive_lock
 from holdfast_airflow.operators.backup import BackupOperator
+from holdfast_airflow.operators.check_objectives import CheckObjectives
 from holdfast_airflow.operators.compact import CompactOperator
 from holdfast_airflow.operators.drill import DrillOperator
 from holdfast_airflow.operators.keep_lock import KeepLock
@@ -27,6 +28,7 @@ from holdfast_airflow.operators.verify import VerifyOperator
 __all__ = [
     "AcquireLock",
     "BackupOperator",
+    "CheckObjectives",
     "CompactOperator",
     "DrillOperator",
     "KeepLock",

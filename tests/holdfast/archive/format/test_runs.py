@@ -81,11 +81,12 @@ def record(**more: object) -> RunRecord:
 
 def test_progress_tells_step_rows_and_speed() -> None:
     line = record(rows=1500, estimated_rows=3000, size=4_000_000, elapsed_s=2.0).describe()
-    assert line == "reading tables · 1,500 rows of about 3,000 · 4.0 MB stored, 2.0 MB/s · 2 s"
+    assert line == "reading tables · 1,500 rows of about 3,000 (50 %), 1,500 rows/s · 4.0 MB stored, 2.0 MB/s · 2 s"
 
 
 def test_an_estimate_that_was_too_low_is_left_out() -> None:
-    assert record(rows=10, estimated_rows=5, elapsed_s=1, step_s=60).describe() == "reading tables · 10 rows · 1 s"
+    slow = record(rows=10, estimated_rows=5, elapsed_s=1, step_s=60)
+    assert slow.describe() == "reading tables · 10 rows, 0 rows/s · 1 s"
     vacuum = record(size=4_000_000, elapsed_s=2.0).model_copy(update={"operation": "vacuum", "step": "done"})
     assert vacuum.describe() == "done · 4.0 MB deleted · 2 s"
 

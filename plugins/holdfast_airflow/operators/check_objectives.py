@@ -1,0 +1,49 @@
+"""Operator that judges the objectives of an archive's sources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from holdfast_airflow.connections import find_archive_or_connection
+from holdfast_airflow.exceptions import JobRefused, in_airflow_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+
+class CheckObjectives(BaseOperator):
+    """Fail where an objective of an archive is missed, without another try, so that its `alerts` report it.
+
+    It reads the archive itself: a DAG that is paused, broken or missing is noticed by what it did not do. Returns each
+    objective with `source`, `name`, `limit`, `is_met` and `stands`.
+
+    :param archive: a name in archives.yaml. (templated)
+    """
+
+    template_fields: Sequence[str] = ("archive",)
+
+    def __init__(self, *, archive: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.archive = archive
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Judge, and return how each objective stands.
+
+        :raises JobRefused: one is missed.
+        """
+        from holdfast.archive import Archive
+        from holdfast.objectives import judge
+        from holdfast.storage import open_store
+
+        with in_airflow_terms():
+            archive = find_archive_or_connection(self.archive)
+            judged = judge(Archive.open(open_store(archive.place(), archive.key)), archive.sources)
+        for each in judged:
+            self.log.info("%s", each)
+        if missed := [str(each) for each in judged if not each.is_met]:
+            raise JobRefused("; ".join(missed), 1)
+        return [each.describe() for each in judged]

@@ -1,0 +1,30 @@
+"""The operator that judges objectives fails where one is missed, and says which."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.support.blocks import make_block
+from holdfast.archive import Archive, Change
+from holdfast.storage import ObjectStore
+from holdfast_airflow.exceptions import JobRefused
+from holdfast_airflow.operators import CheckObjectives
+
+
+def test_a_missed_objective_fails_the_task_without_another_try(
+    store: ObjectStore, context: dict[str, Any], configuration: Path
+) -> None:
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: {shop_db: {connection: c, objectives: {rpo: 1h}}}}}"
+    )
+    judge = CheckObjectives(task_id="judge", archive="shop")
+    with pytest.raises(JobRefused, match="shop_db: rpo 1h is missed: there is no backup of it"):
+        judge.execute(context)  # type: ignore[arg-type]
+    change = Change(kind="backup", add=(make_block(position="0/100", at=datetime.now(UTC) - timedelta(minutes=5)),))
+    Archive.open(store).add(lambda state: change, check=lambda: None, fence=None)
+    (found,) = judge.execute(context)  # type: ignore[arg-type]
+    assert (found["name"], found["is_met"]) == ("rpo", True)
