@@ -44,6 +44,10 @@ class TaskSdk:
         name = task_id if map_index < 0 else f"{task_id}_{map_index}"
         return _word(found.get(run_id, {}).get(name))
 
+    def is_paused(self, dag_id: str) -> bool:
+        """Return whether a DAG is paused; raises where this Airflow has no such DAG."""
+        return bool(self._task.get_dag(dag_id).is_paused)
+
 
 def _word(state: Any) -> str | None:
     """Return a state as a word, whether Airflow gave the word or its enumeration."""

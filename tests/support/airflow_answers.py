@@ -18,11 +18,13 @@ class AirflowAnswers:
     """What a running stand-in answers: 404 for every path that is not in ``states``.
 
     :param states: path below ``/api/v2/dags/`` → state
+    :param paused: DAG → whether it is paused
     :param status: answer all with this status instead
     """
 
     url: str = ""
     states: dict[str, str | None] = field(default_factory=dict)
+    paused: dict[str, bool] = field(default_factory=dict)
     status: int | None = None
     asked: list[str] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
@@ -38,8 +40,9 @@ def running_airflow_answers() -> Iterator[AirflowAnswers]:
             path = self.path.removeprefix(PREFIX)
             answers.asked.append(path)
             answers.tokens.add(self.headers.get("Authorization", ""))
-            status = answers.status or (200 if path in answers.states else 404)
-            body = json.dumps({"state": answers.states.get(path)}).encode()
+            known = path in answers.states or path in answers.paused
+            status = answers.status or (200 if known else 404)
+            body = json.dumps({"state": answers.states.get(path), "is_paused": answers.paused.get(path)}).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

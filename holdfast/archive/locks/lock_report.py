@@ -97,6 +97,12 @@ def _advise(info: LockInfo, process: Liveness, state: OwnerState) -> tuple[Safe,
                 "has ended, too."
             )
         run = f"the run {info.owner.run_id} of dag {info.owner.dag_id}" if info.owner.dag_id else "a run"
+        if state.is_paused:
+            return "wait", (
+                f"It belongs to {run}, which is {_words(state)}, but its DAG is paused: no further task of it begins, "
+                "and the lock stays as long as its max_hold allows. Unpause the DAG, or mark the run as failed, which "
+                "gives the lock back."
+            )
         if state.state:
             return "wait", f"It belongs to {run}, which Airflow says is {_words(state)}: {_ending(info)}."
         return "wait", f"It belongs to {run}, not to a process. Break it if that run is over; else {_ending(info)}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -50,6 +50,10 @@ class Scheduler(Protocol):
         """
         ...
 
+    def is_paused(self, dag_id: str) -> bool:
+        """Return whether a DAG is paused, so that no further task of its runs begins."""
+        ...
+
 
 @dataclass(frozen=True)
 class OwnerState:
@@ -57,10 +61,12 @@ class OwnerState:
 
     :param state: its word for the state of the owner's run or task; "" where it knows of none, or was not asked.
     :param has_ended: whether the owner has ended for certain.
+    :param is_paused: whether the DAG of a run that has not ended is paused: nothing more of the run begins.
     """
 
     state: str = ""
     has_ended: bool = False
+    is_paused: bool = False
 
 
 UNKNOWN = OwnerState()
@@ -85,13 +91,18 @@ class Word:
 
         It never raises for the scheduler's sake.
         """
-        return self.state_of(owner).has_ended
+        return self._state(owner).has_ended
 
     def state_of(self, owner: Owner) -> OwnerState:
         """Return the state of an owner.
 
         It never raises for the scheduler's sake.
         """
+        found = self._state(owner)
+        is_at_work = owner.scope == "run" and found.state and not found.has_ended
+        return replace(found, is_paused=self._is_paused(str(owner.dag_id))) if is_at_work else found
+
+    def _state(self, owner: Owner) -> OwnerState:
         if owner.scope == "process" or owner.dag_id is None or owner.run_id is None:
             return UNKNOWN
         try:
@@ -107,6 +118,13 @@ class Word:
             log.warning("Airflow could not be asked about %s, so it counts as alive: %s", owner.describe(), error)
             return UNKNOWN
         return OwnerState(state or "", state in ended)
+
+    def _is_paused(self, dag_id: str) -> bool:
+        try:
+            return self.scheduler.is_paused(dag_id)
+        except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, it only explains
+            log.warning("Airflow could not be asked whether %s is paused: %s", dag_id, error)
+            return False
 
 
 class AirflowApi:
@@ -147,6 +165,14 @@ class AirflowApi:
         path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}/taskInstances"
         mapped = f"/{map_index}" if map_index >= 0 else ""
         return self._state(f"{path}/{quote(task_id, safe='')}{mapped}")
+
+    def is_paused(self, dag_id: str) -> bool:
+        """Return whether a DAG is paused; False where this Airflow has no such DAG."""
+        answer: httpx.Response = self._http.get(f"/api/v2/dags/{quote(dag_id, safe='')}")
+        if answer.status_code == 404:
+            return False
+        answer.raise_for_status()
+        return bool(answer.json().get("is_paused"))
 
     def close(self) -> None:
         """Close the connections."""

@@ -309,6 +309,9 @@ def test_a_lock_whose_lease_is_over_goes_sooner_where_airflow_says_that_its_run_
         assert explained[young.txn]["advice"].startswith(
             "It belongs to the run r1 of dag nightly, which Airflow says is running: it ends in 1"
         )
+        airflow.paused["nightly"] = True
+        explained = {each["txn"]: each for each in holdfast("locks", "explain", store.url, *asks).value["locks"]}
+        assert "but its DAG is paused" in explained[young.txn]["advice"]
         airflow.states["nightly/dagRuns/r1"] = "failed"
         assert holdfast("locks", "reap", store.url, "--json").value == {"ended": []}
         explained = {each["txn"]: each for each in holdfast("locks", "explain", store.url, *asks).value["locks"]}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.archive.locks.owner_status import AirflowApi, Word
+from holdfast.archive.locks.owner_status import AirflowApi, OwnerState, Word
 from holdfast.common.errors import UsageError
 from locking import Owner
 from tests.support.airflow_answers import AirflowAnswers, running_airflow_answers
@@ -114,3 +114,23 @@ def test_the_token_comes_from_the_environment(answers: AirflowAnswers, monkeypat
     assert api.run_state("d", "r") is None
     api.close()
     assert answers.tokens == {"Bearer from outside"}
+
+
+@pytest.mark.parametrize(("state", "paused", "found"), [("running", True, True), ("running", False, False)])
+def test_a_run_at_work_whose_dag_is_paused_is_said_to_be(
+    answers: AirflowAnswers, api: AirflowApi, state: str, paused: bool, found: bool
+) -> None:
+    answers.states[RUN_PATH], answers.paused["nightly%20load"] = state, paused
+    assert Word(api).state_of(RUN).is_paused is found
+
+
+def test_only_a_run_at_work_is_asked_whether_its_dag_is_paused(answers: AirflowAnswers, api: AirflowApi) -> None:
+    answers.states = {RUN_PATH: "success", TASK_PATH: "running"}
+    assert not Word(api).state_of(RUN).is_paused
+    assert not Word(api).state_of(TASK).is_paused
+    assert answers.asked == [RUN_PATH, TASK_PATH]
+
+
+def test_a_dag_that_cannot_be_asked_for_changes_nothing_of_the_rest(answers: AirflowAnswers, api: AirflowApi) -> None:
+    answers.states[RUN_PATH] = "running"  # and the DAG is unknown
+    assert Word(api).state_of(RUN) == OwnerState("running")
