@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Self
 from demo.airflow_api import AirflowApi
 from demo.supervisor import KILL_S, TERM_S
 from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.common.free_ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,10 +119,10 @@ class AirflowStandalone:
 
         :raises UsageError: the wanted port is taken.
         """
-        port, *log_ports = _free_ports(self._wanted_port)
+        port = _port_or_free(self._wanted_port)
         self._url = f"http://127.0.0.1:{port}"
         self.home.mkdir(parents=True, exist_ok=True)
-        environment = self._environment(port, log_ports)
+        environment = self._environment(port)
         self._write_password()
         self._api = AirflowApi(url=self._url, username=self.username, password=self.password)
         self._started = datetime.now(UTC)
@@ -158,7 +158,7 @@ class AirflowStandalone:
                 raise AirflowStartError(f"Airflow ended while starting; {self._log_tail()}")
             if elapsed > timeout:
                 names = ", ".join(waiting)
-                raise AirflowStartError(f"Airflow's {names} did not start in {timeout:g} s; {self._log_tail()}")
+                raise AirflowStartError(f"Airflow's {names} did not start in {timeout:g} s; {self._log_tail(*waiting)}")
             if int(elapsed) > said:
                 said = int(elapsed)
                 self._say(f"Airflow is starting: waiting for {', '.join(waiting)} ({said} s)")
@@ -208,16 +208,19 @@ class AirflowStandalone:
         beat = health.get(f"latest_{name}_heartbeat")
         return health.get("status") == "healthy" and bool(beat) and datetime.fromisoformat(str(beat)) > self._started
 
-    def _log_tail(self) -> str:
-        lines = self.log_file.read_text(errors="replace").splitlines()[-15:] if self.log_file.exists() else []
-        return "its log ends with:\n" + "\n".join(lines)
+    def _log_tail(self, *components: str) -> str:
+        """Return the log's last lines: those of some components, when they have written any."""
+        lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
+        names = tuple(name.replace("_", "-") for name in components)
+        theirs = [line for line in lines if line.startswith(names)] if names else []
+        return "its log ends with:\n" + "\n".join((theirs or lines)[-15:])
 
     def _write_password(self) -> None:
         path = self.home / "passwords.json"
         path.touch(mode=0o600)
         path.write_text(json.dumps({self.username: self.password}) + "\n")
 
-    def _environment(self, port: int, log_ports: list[int]) -> dict[str, str]:
+    def _environment(self, port: int) -> dict[str, str]:
         settings = {
             "CORE__DAGS_FOLDER": self._dags,
             "CORE__PLUGINS_FOLDER": self._plugins,
@@ -236,8 +239,8 @@ class AirflowStandalone:
             "API__BASE_URL": self._url,
             "API__WORKERS": 1,
             "LOGGING__BASE_LOG_FOLDER": self.home / "logs",
-            "LOGGING__WORKER_LOG_SERVER_PORT": log_ports[0],
-            "LOGGING__TRIGGER_LOG_SERVER_PORT": log_ports[1],
+            "LOGGING__WORKER_LOG_SERVER_PORT": free_port(),
+            "LOGGING__TRIGGER_LOG_SERVER_PORT": free_port(),
             "DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": self.home / "bundles",
             "DAG_PROCESSOR__REFRESH_INTERVAL": 5,
             # Files that have changed are read at once all the same; to read all of them takes five CPU seconds.
@@ -258,17 +261,15 @@ class AirflowStandalone:
         }
 
 
-def _free_ports(wanted: int | None) -> list[int]:
-    """Return the wanted port (or a free one), and free ones for the log servers of worker and triggerer."""
-    with ExitStack() as held:
-        ports = []
-        for number in (wanted or 0, 0, 0):
-            listener = held.enter_context(socket.socket())
-            try:
-                listener.bind(("127.0.0.1", number))
-            except OSError as error:
-                raise UsageError(
-                    f"port {number} is taken ({error.strerror}): end what listens there, or name another port"
-                ) from error
-            ports.append(listener.getsockname()[1])
-        return ports
+def _port_or_free(wanted: int | None) -> int:
+    """Return the wanted port, or a free one."""
+    if wanted is None:
+        return free_port()
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError as error:
+            raise UsageError(
+                f"port {wanted} is taken ({error.strerror}): end what listens there, or name another port"
+            ) from error
+    return wanted

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from holdfast.common.free_ports import free_port
+
 START_LIMIT = 60.0
 """Seconds the server may take to listen, on a machine that is busy."""
 
@@ -27,7 +29,7 @@ def running(
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-server-") as work:
         log_path = Path(work) / "log"
-        port = _free_port()
+        port = free_port()
         with log_path.open("wb") as log:
             server = subprocess.Popen(
                 command(port),
@@ -44,13 +46,6 @@ def running(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _await_listening(server: subprocess.Popen[bytes], port: int, log_path: Path) -> None:

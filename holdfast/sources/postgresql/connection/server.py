@@ -16,7 +16,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.cleanup import tidied, tidy
 from holdfast.common.errors import HoldfastError
+from holdfast.common.free_ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,9 +142,7 @@ class PostgresServer:
             raise HoldfastError(f"initdb failed: {done.stderr.strip()}")
 
     def _launch(self, base: Path, identity: dict[str, Any]) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         with (base / "data" / "postgresql.conf").open("a") as conf:
             for name, value in {
                 "listen_addresses": "127.0.0.1",
