@@ -15,8 +15,6 @@ from holdfast.config.archives_model import ObjectivesConfig, SourceConfig
 from holdfast.objectives import judge
 from holdfast.storage import ObjectStore, open_store
 
-NOW = datetime.now(UTC)
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
@@ -26,7 +24,7 @@ def store(tmp_path: Path) -> ObjectStore:
 def archive_of(store: ObjectStore, *, age: timedelta) -> Archive:
     """Return an archive with a backup of `shop_db` that was taken so long ago."""
     archive = Archive.create(store, name="shop")
-    change = Change(kind="backup", add=(make_block(position="0/100", at=NOW - age),))
+    change = Change(kind="backup", add=(make_block(position="0/100", at=datetime.now(UTC) - age),))
     archive.add(lambda state: change, check=lambda: None, fence=None)
     return archive
 
@@ -75,7 +73,7 @@ def test_files_that_were_read_lately_keep_the_promise_and_damaged_ones_do_not(st
     archive = archive_of(store, age=timedelta(days=40))
     assert not judge(archive, promised(verified_within="30d"))[0].is_met
     (block,) = archive.state.blocks
-    read: dict[str, tuple[str, ...]] = {(NOW - timedelta(days=3)).isoformat(): (block,)}
+    read: dict[str, tuple[str, ...]] = {(datetime.now(UTC) - timedelta(days=3)).isoformat(): (block,)}
     write_progress(store, ScrubProgress(read=read))
     (kept,) = judge(archive, promised(verified_within="30d"))
     assert (kept.is_met, kept.stands) == (True, "every file was read, or written, within 3 d")
