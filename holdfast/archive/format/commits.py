@@ -75,3 +75,13 @@ def missing_commit(sequence: int, found: str = "") -> DamagedError:
     return DamagedError(
         f"commit {sequence} is missing{instead}. Restore the commits folder from a copy of the archive."
     )
+
+
+def missing_commits(first: int, last: int) -> DamagedError:
+    """Return the error for a span of missing commits: one, however many they are."""
+    if first == last:
+        return missing_commit(first)
+    return DamagedError(
+        f"commits {first} to {last} are missing, or {commit_key(last + 1)} is not ours. Restore the commits folder "
+        "from a copy of the archive, or remove that object if nobody needs it."
+    )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.commits import COMMITS, commit_key, number_of, read_commit
+from holdfast.archive.format.commits import COMMITS, commit_key, missing_commits, number_of, read_commit
 from holdfast.archive.format.state import State
 from holdfast.common.errors import DamagedError
 
@@ -35,18 +36,22 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
     state = archive.state
     made: State | None = State.begun(archive.identity.format) if since == 0 else None
     found: list[tuple[int, str]] = []
-    before = tip
-    for numbers in _groups(since + 1, state.sequence):
+    before, last_read = tip, since
+    listed = _listed(archive.store, since)
+    for first, last in _holes(listed, since + 1, state.sequence):
+        found.append((first, str(missing_commits(first, last))))
+        before, made = None, None
+    for numbers in _groups([number for number in listed if number <= state.sequence]):
         commits: list[ArchiveCommit] = []
         for number, commit in zip(numbers, _read(archive.store, numbers), strict=True):
             if isinstance(commit, DamagedError):
                 found.append((number, str(commit)))
                 before = None
                 continue
-            if before not in (None, commit.parent):
+            if before not in (None, commit.parent) and number - 1 in (since, last_read):
                 found.append((number, f"{commit_key(number)} does not follow the commit before it: one of both is not "
                               "what was written. Restore the commits folder from a copy of the archive."))  # fmt: skip
-            before = commit.id
+            before, last_read = commit.id, number
             commits.append(commit)
         made = _after(made, commits) if not found else None
     if not found and before not in (None, state.tip):
@@ -54,7 +59,7 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
     if made is not None and not found and not _are_equal(made, state):
         words = "the checkpoint tells something else than the commits: remove the objects under checkpoints/"
         found.append((state.sequence, f"{words}, which costs nothing but time"))
-    return found
+    return sorted(found)
 
 
 def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str]]:
@@ -66,18 +71,43 @@ def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str
     here = archive.state.sequence
     keys = [found.key for found in archive.store.list(COMMITS, start_after=commit_key(max(here - 1, 0))).objects]
     first = here if here and commit_key(here) not in keys else here + 1
-    numbers = range(first, max(filter(None, map(number_of, keys)), default=0) + 1)
+    # Only what is listed is read: a forged name could have any number.
+    numbers = sorted(number for number in map(number_of, keys) if number is not None and number >= first)
+    bad = {
+        commit_key(begin): str(missing_commits(begin, end))
+        for begin, end in _holes(numbers, first, numbers[-1] if numbers else 0)
+    }
     found = dict(zip(numbers, _read(archive.store, numbers), strict=True))
-    bad = {commit_key(number): str(each) for number, each in found.items() if isinstance(each, DamagedError)}
+    bad |= {commit_key(number): str(each) for number, each in found.items() if isinstance(each, DamagedError)}
+    bad = dict(sorted(bad.items()))
     strays = [key for key in keys if number_of(key) is None]
     if not bad:
         bad = {(strays or [commit_key(first)])[0]: archive.state.cut_off}
     return [each for each in found.values() if not isinstance(each, DamagedError)], bad
 
 
-def _groups(first: int, last: int) -> Iterator[range]:
-    for begin in range(first, last + 1, _TOGETHER):
-        yield range(begin, min(begin + _TOGETHER, last + 1))
+def _listed(store: ObjectStore, since: int) -> list[int]:
+    """Return the numbers of the commits behind one, as far as the store lists them."""
+    keys = (found.key for found in store.list(COMMITS, start_after=commit_key(since)).objects)
+    return sorted(number for number in map(number_of, keys) if number is not None)
+
+
+def _holes(numbers: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield what is missing of the numbers from `first` to `last` among those in order.
+
+    A missing number comes alone, unless more are missing in a row than are read together: those come as one span.
+    """
+    edges = [first - 1, *(number for number in numbers if first <= number <= last), last + 1]
+    for before, after in pairwise(edges):
+        if after - before > _TOGETHER:
+            yield before + 1, after - 1
+        else:
+            yield from ((number, number) for number in range(before + 1, after))
+
+
+def _groups(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    for begin in range(0, len(numbers), _TOGETHER):
+        yield numbers[begin : begin + _TOGETHER]
 
 
 def _read(store: ObjectStore, numbers: Sequence[int]) -> list[ArchiveCommit | DamagedError]:

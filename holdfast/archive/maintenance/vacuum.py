@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit
+from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, number_of
 from holdfast.archive.format.model import iso
 from holdfast.archive.format.state import Change
 from holdfast.archive.maintenance.orphans import DATA, Leftovers, at_work, named_files, survey
@@ -302,7 +302,8 @@ class _Vacuum:
         listing = self._store.list(COMMITS, start_after=commit_key(first - 1))
         times = {info.key: info.modified for info in listing.objects}
         latest = datetime.min.replace(tzinfo=UTC)
-        for number in range(first, max(numbers) + 1):
+        listed = {number for number in map(number_of, times) if number is not None and number <= max(numbers)}
+        for number in sorted(listed.union(numbers)):  # never counted through: a forged name could have any number
             at = times.get(commit_key(number))
             if number in numbers:
                 if at is None:

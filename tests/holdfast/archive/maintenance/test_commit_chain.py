@@ -111,3 +111,30 @@ def test_a_checkpoint_that_tells_something_else_than_the_commits_is_told() -> No
     object.__setattr__(archive.state, "blocks", blocks)
     (found,) = broken_commits(archive)
     assert "remove the objects under checkpoints/" in found[1]
+
+
+@pytest.mark.parametrize("number", [10**9, 10**20 - 1])
+def test_a_forged_number_is_named_and_never_counted_up_to(number: int) -> None:
+    """A loop over the numbers before it would take hours, or all memory."""
+    store = with_checkpoint()
+    forged = commit_key(number)
+    store.put(forged, store.get(commit_key(2)))
+    assert broken_commits(Archive.open(store, before_damage=True)) == []
+    span, itself = verify(Archive.open(store, before_damage=True)).damage
+    assert (span.path, itself.path) == (commit_key(5), forged)
+    assert f"commits 5 to {number - 1} are missing, or {forged} is not ours" in str(span)
+    store.delete(forged)
+    assert verify(Archive.open(store)).damage == ()
+
+
+def test_what_is_missing_in_a_long_row_is_told_once() -> None:
+    store = with_checkpoint(0)
+    archive = Archive.open(store)
+    for number in range(300):
+        archive.add(lambda state, n=number: Change(kind="vacuum", reason=str(n)), check=lambda: None, fence=None)  # type: ignore[misc]
+    write_checkpoint(store, archive.identity.id, archive.state)
+    for number in (2, 3, *range(5, 290)):
+        store.delete(commit_key(number))
+    found = broken_commits(Archive.open(store))
+    assert [number for number, _ in found] == [2, 3, 5]
+    assert "commits 5 to 289 are missing" in found[-1][1]
