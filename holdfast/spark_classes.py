@@ -1,4 +1,4 @@
-"""The classes that Spark's Java loads, read and verified once for all: each job then starts about a second sooner.
+"""Shared classes for Spark's Java, read and verified once: each job starts about a second sooner.
 
 That is Java's class data sharing (CDS). The file lies in the Python environment whose Spark it is of. Where there is
 none, or Java finds that it does not fit (another Java, another Spark), classes are read from Spark's jars as ever.
@@ -15,7 +15,7 @@ from holdfast.operations import job_process
 
 
 def prepare() -> Path:
-    """Let Spark run once and keep the classes that it has loaded; takes about ten seconds.
+    """Run Spark once and store the classes that it has loaded; takes about ten seconds.
 
     :raises HoldfastError: there is no Java, or no Spark in this environment, or it failed; what was there stays.
     """
@@ -35,7 +35,10 @@ def prepare() -> Path:
 
 
 def main() -> int:
-    """Prepare this environment; what goes wrong is said, and costs nothing but time."""
+    """Prepare this environment and return the exit code.
+
+    An error is printed, and costs nothing but time.
+    """
     try:
         print(f"holdfast: {prepare()} lets Spark start faster")  # noqa: T201
     except (HoldfastError, OSError) as error:

@@ -1,4 +1,4 @@
-"""A table of a backup as of any restorable moment, as Arrow batches: for DuckDB, Spark and whatever else reads Arrow.
+"""A table of a backup at a recovery target, as Arrow batches: for DuckDB, Spark and other readers of Arrow.
 
 orders = table_at("s3://backups/shop", "public.orders", at="2026-03-01T12:00:00Z")
 duckdb.sql("select count(*), sum(price) from orders")
@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ArchivedTable:
-    """A table at a moment: all that this or another process needs to read it.
+    """A table at a recovery target, with all that a process needs to read it.
 
     :param label: `schema.name`.
     :param position: what of the source's log is in it.
@@ -101,7 +101,7 @@ def find_table(
     consistency: str = "eventual",
     coordination: str | None = None,
 ) -> ArchivedTable:
-    """Find a table of a backup at a moment.
+    """Find a table of a backup at a recovery target.
 
     :param table: `schema.name`, or the name alone where no other schema has it.
     :param at: as for a restore.
@@ -141,9 +141,9 @@ def table_at(
     consistency: str = "eventual",
     coordination: str | None = None,
 ) -> pa.RecordBatchReader:
-    """Return a table's rows at a moment, to be read once: `find_table` tells the parameters and errors.
+    """Return a table's rows at a recovery target, to be read once.
 
-    The locks of a reader are held from the first batch to the last.
+    `find_table` documents the parameters and errors. The locks of a reader are held from the first batch to the last.
     """
     found = find_table(
         url, table, at=at, source=source, schema=schema, consistency=consistency, coordination=coordination

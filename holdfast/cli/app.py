@@ -44,7 +44,10 @@ def _options(
 
 
 def _end_on_signal(number: int, frame: FrameType | None) -> None:
-    """End once, in order: what a second signal would cut short is giving back the locks, and is soon over."""
+    """End in order on the first signal, and ignore further ones.
+
+    A second signal would cut short the release of the locks, and that is soon over.
+    """
     for each in _ENDING:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -84,7 +87,7 @@ def main() -> None:
 
 
 def _explain(error: Exception) -> int:
-    """Say what has happened and return the exit code."""
+    """Report an error in one sentence and return its exit code."""
     from holdfast.common.errors import exit_code_of, is_ours, sentence  # whose locks the version can be shown without
 
     if not is_ours(error) and os.environ.get("HOLDFAST_DEBUG"):
@@ -95,7 +98,7 @@ def _explain(error: Exception) -> int:
 
 
 def _fail(words: str, code: int) -> int:
-    """Say why the command failed and return the exit code."""
+    """Report a failure and return the exit code."""
     from holdfast.cli.shared.output import Output  # a command that succeeds without a result needs none
 
     return Output(as_json="--json" in sys.argv).failure(words, code)

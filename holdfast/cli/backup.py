@@ -1,4 +1,4 @@
-"""`holdfast backup`: a source into an archive, in one snapshot or by what has changed."""
+"""`holdfast backup`: a full or an incremental backup of a source."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def backup(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Back up a database: all of it in one snapshot, or what has changed since the last backup."""
+    """Back up a database: all of it in one snapshot, or the changes since the last backup."""
     output = Output(as_json=as_json)
     value = _run(url, source, request.with_values(restart_stream="now" if restart_stream else None), wait, output)
     output.result(value, lambda console: console.print(backup_sentence(value), markup=False))
 
 
 def back_up_changes(url: str, source: str, *, wait: float, output: Output) -> dict[str, Any]:
-    """Back up all changes, as the command does by itself, report it, and return its summary.
+    """Make an incremental backup, report it, and return its summary.
 
     :raises ReportedError: it failed, or tables wait.
     """

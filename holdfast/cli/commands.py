@@ -1,4 +1,7 @@
-"""Commands by name, each imported when it is asked for: what one of them needs does not slow down the others."""
+"""Commands by name, each imported only when it is used.
+
+The imports of one command do not slow down the others.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CommandEntry(NamedTuple):
-    """Where a command or a group of commands is defined, and its line in the list of all.
+    """The location of a command or a group of commands, and its line in the list of all.
 
     :param name: of the function, or of the `Typer` with the commands of the group.
     """
@@ -30,26 +33,24 @@ COMMANDS = {
     "backup": CommandEntry(
         "backup",
         "backup",
-        "Back up a database: all of it in one snapshot, or what has changed since the last backup.",
+        "Back up a database: all of it in one snapshot, or the changes since the last backup.",
     ),
     "restore": CommandEntry(
         "restore", "restore", "Restore a database, or tables of it, and prove them equal to the archive."
     ),
-    "query": CommandEntry("query", "query", "Query tables as of any restorable moment, without restoring them."),
+    "query": CommandEntry("query", "query", "Query tables at any recovery target, without restoring them."),
     "points": CommandEntry(
         "points",
         "show_points",
-        "List the moments that can be restored, the gaps between them, and what a restore gives of each table.",
+        "List the restore points, the gaps between them, and the state of each table in a restore.",
     ),
-    "mark": CommandEntry("mark", "mark", "Give this moment of a source a name, to restore it by (--at NAME)."),
+    "mark": CommandEntry("mark", "mark", "Name the present position of a source, as a recovery target (--at NAME)."),
     "protect": CommandEntry(
         "protect",
         "protect",
         "Run a command that changes a source, such as a migration, so that both its sides can be restored exactly.",
     ),
-    "verify": CommandEntry(
-        "verify", "verify", "Check that everything the commits name is there and is what was written."
-    ),
+    "verify": CommandEntry("verify", "verify", "Check that all files named by the commits are there and unchanged."),
     "copy": CommandEntry(
         "copy",
         "copy",
@@ -58,10 +59,10 @@ COMMANDS = {
     "drill": CommandEntry(
         "drill",
         "drill",
-        "Restore a random moment from nothing but the archive, compare, and check what must hold there.",
+        "Restore a random restore point from the archive alone, compare it, and check its assertions.",
     ),
     "compact": CommandEntry(
-        "compact", "compact", "Join small blocks of changes into few: every restore point stays what it is."
+        "compact", "compact", "Join small blocks of changes into few; all restore points are kept."
     ),
     "truncate": CommandEntry(
         "truncate",
@@ -71,14 +72,12 @@ COMMANDS = {
     "vacuum": CommandEntry(
         "vacuum",
         "vacuum",
-        "Delete files that nothing needs: those of removed blocks, and what killed backups have left.",
+        "Delete files that nothing needs: those of removed blocks, and leftovers of killed backups.",
     ),
-    "migrate": CommandEntry(
-        "migrate", "migrate", "Lift an archive to a newer format; its restore points stay what they are."
-    ),
-    "status": CommandEntry("status", "status", "Say what an archive holds."),
+    "migrate": CommandEntry("migrate", "migrate", "Migrate an archive to a newer format; its restore points are kept."),
+    "status": CommandEntry("status", "status", "Print the contents of an archive."),
     "doctor": CommandEntry(
-        "doctor", "doctor", "Check that everything is here that backups and restores need, and say what to do."
+        "doctor", "doctor", "Check everything that backups and restores need, and print a remedy for each failure."
     ),
     "hold": CommandEntry(
         "hold",
@@ -127,15 +126,15 @@ def load(name: str) -> TyperCommand | TyperGroup:
 
 
 class _Listed(TyperCommand):
-    """A command as the list of all shows it; who asks for more is given the command itself."""
+    """A command's placeholder in the list of all; its use loads the command itself."""
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
-        """Begin the command, of which this reads what is written behind its name."""
+        """Load the command itself and return its context."""
         return load(str(self.name)).make_context(*args, **settings)
 
 
 class Commands(TyperGroup):
-    """All commands, of which only those are imported that are asked for."""
+    """The group of all commands, each imported only when it is used."""
 
     def __init__(self, **settings: Any) -> None:
         listed = {name: _Listed(name=name, help=place.help) for name, place in COMMANDS.items()}

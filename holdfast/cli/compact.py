@@ -1,4 +1,4 @@
-"""`holdfast compact`: small blocks of changes into few, and full snapshots made of older ones."""
+"""`holdfast compact`: small blocks of changes joined into few, and full snapshots made of older ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def compact(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Join small blocks of changes into few: every restore point stays what it is."""
+    """Join small blocks of changes into few; all restore points are kept."""
     output = Output(as_json=as_json)
     request = request.configured(places.compaction(url))
     policy = CompactionPolicy.configured(request.section)

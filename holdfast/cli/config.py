@@ -1,4 +1,4 @@
-"""`holdfast config`: whether archives.yaml has mistakes, and its schema for editors. Works with Airflow down."""
+"""`holdfast config`: the mistakes in archives.yaml, and its schema for editors. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say each archive's first mistake, with its line and what to write instead; exit code 2 where there is one.
+    """Print each archive's first mistake, with its line and its correction; exit code 2 where there is one.
 
     What only Airflow knows, such as whether a notifier is installed, is checked by the DAG files.
     """
@@ -42,7 +42,7 @@ def check(
 
 @config_app.command()
 def schema(as_json: Json = False) -> None:
-    """Print the JSON schema of archives.yaml, by which editors complete and check it."""
+    """Print the JSON schema of archives.yaml, for completion and checks in editors."""
     value = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema()}
     Output(as_json=True).result(value, lambda console: None)
 

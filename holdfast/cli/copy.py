@@ -1,4 +1,4 @@
-"""`holdfast copy`: an archive to another place, or an earlier copy of it brought up to date."""
+"""`holdfast copy`: a new copy of an archive, or an update of an earlier one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def copy(
 
 
 class _Teller:
-    """Tells how far a copy is, at most every two seconds."""
+    """A reporter of a copy's progress, at most every two seconds."""
 
     def __init__(self, output: Output) -> None:
         self._output = output

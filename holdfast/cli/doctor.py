@@ -1,4 +1,4 @@
-"""`holdfast doctor`: is everything here that backups and restores need? What is missing is said with its remedy."""
+"""`holdfast doctor`: checks of everything that backups and restores need, with remedies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PYSPARK = "4.2.0"
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One thing that was looked at; `remedy` is empty where it is as it should be."""
+    """The result of one check; `remedy` is empty where it passed."""
 
     what: str
     found: str
@@ -46,7 +46,7 @@ class DoctorFinding:
 
     @property
     def ok(self) -> bool:
-        """Say whether it is as it should be."""
+        """Return whether the check passed."""
         return not self.remedy
 
 
@@ -54,7 +54,7 @@ def doctor(
     url: Annotated[str | None, typer.Argument(metavar="[URL]", help="An archive to reach, too.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check that everything is here that backups and restores need, and say what to do."""
+    """Check everything that backups and restores need, and print a remedy for each failure."""
     output = Output(as_json=as_json)
     findings = list(examine(url))
     value = {
@@ -74,7 +74,7 @@ def _show_findings(console: Console, findings: list[DoctorFinding]) -> None:
 
 
 def examine(url: str | None) -> Iterator[DoctorFinding]:
-    """Look at everything, one finding at a time.
+    """Run all checks, and yield their findings one at a time.
 
     :param url: an archive to reach and, where archives.yaml knows it, its sources.
     """
@@ -125,9 +125,9 @@ def _spark() -> DoctorFinding:
 
 
 def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address] | str]]:
-    """Yield the sources that archives.yaml names for this archive (all, without one): configured, and where they are.
+    """Yield the sources of an archive in archives.yaml, each with its settings and address.
 
-    What is wrong with the file or an address stands in their place.
+    Without an archive, the sources of all. An error in the file or in an address takes their place.
     """
     try:
         archives = load_config().archives if find_config() else {}
@@ -170,7 +170,10 @@ def _pg_dump(newest: int) -> DoctorFinding:
 
 
 def _waiting(archive: Archive) -> Iterator[DoctorFinding]:
-    """Yield the tables whose newest rows are in no backup, since they wait to begin anew."""
+    """Yield a finding for each table that waits to start over.
+
+    The newest rows of such a table are in no backup.
+    """
     for source in restore_points.source_names(archive.state):
         for each in waiting_tables(archive.state, source):
             remedy = each.reason if each.act else f"{each.reason}; the next backup tries again"

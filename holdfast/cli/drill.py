@@ -1,4 +1,4 @@
-"""`holdfast drill`: prove by doing it that an archive can be restored, and show how that went before."""
+"""`holdfast drill`: a trial restore of an archive, and the results of earlier ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def drill(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Restore a random moment from nothing but the archive, compare, and check what must hold there."""
+    """Restore a random restore point from the archive alone, compare it, and check its assertions."""
     output = Output(as_json=as_json)
     store = places.archive_store(url)
     if history:

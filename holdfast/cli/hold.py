@@ -1,4 +1,4 @@
-"""`holdfast hold`: restore points that stay whatever the rules say. Works with Airflow down."""
+"""`holdfast hold`: restore points that stay regardless of the rules. Works with Airflow down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast key`: make keys, see which one opens an archive, and exchange it. Works with Airflow down."""
+"""`holdfast key`: new keys, the key that opens an archive, and its exchange. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def new(
 
 @key_app.command(name="show")
 def show(url: Url, as_json: Json = False) -> None:
-    """Tell which key opens an archive; with --json, all that is stored of its keys, which is nothing secret."""
+    """Print the key that opens an archive; with --json, all that is stored of its keys, none of it secret."""
     output = Output(as_json=as_json)
     store = places.archive_store(url)
     Archive.open(store)
@@ -86,9 +86,9 @@ def rotate(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Encrypt what is written from now on with a new data key, and exchange the key that opens the archive.
+    """Encrypt all later writes with a new data key, and exchange the key that opens the archive.
 
-    Without --to the present key goes on opening it. What was written before is not encrypted anew.
+    Without --to the present key goes on opening it. Earlier files are not encrypted anew.
     """
     output = Output(as_json=as_json)
     store = places.archive_store(url)

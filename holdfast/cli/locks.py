@@ -1,4 +1,4 @@
-"""`holdfast locks`: who holds what, what would be safe, and ending what nobody will end. Works with Airflow down."""
+"""`holdfast locks`: the locks and their holders, and the removal of dead locks. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def explain_locks(
     airflow: Airflow = None,
     as_json: Json = False,
 ) -> None:
-    """Say of each lock whether its holder lives, whom it keeps out, and what would be safe; changes nothing."""
+    """Explain each lock: its holder's state, the operations that it keeps out, and safe remedies; changes nothing."""
     output = Output(as_json=as_json)
     store = _store(url)
     with _word_of(airflow) as state_of:
@@ -128,7 +128,7 @@ def break_one(
     reason: Annotated[str, typer.Option(metavar="WORDS", help="Why; kept in the archive with your name.")],
     as_json: Json = False,
 ) -> None:
-    """End one lock that somebody holds: what its holder has not committed is lost. Look with `explain` first."""
+    """Break one held lock: its holder's uncommitted work is lost. Look with `explain` first."""
     output = Output(as_json=as_json)
     broken, record = break_lock(_store(url), txn, reason=reason)
     if broken.owner is not None and liveness(broken.owner) == "running":
@@ -138,7 +138,7 @@ def break_one(
 
 @locks_app.command(name="reap")
 def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None:
-    """End what is over: past its lease and grace, or of a process that is proved gone. Healthy locks stay.
+    """Remove dead locks: past their lease and grace, or of a process that is proved gone. Healthy locks stay.
 
     With --airflow, a lock whose lease is over goes without its grace where Airflow says that its owner has ended.
     """
@@ -163,7 +163,7 @@ def show_plan(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print which locks each operation takes, in the order in which it takes them; changes nothing."""
+    """Print the locks that each operation takes, in the order of taking them; changes nothing."""
     output = Output(as_json=as_json)
     sources: Sequence[str] = ["<source>"]
     infos: Sequence[LockInfo] = []
@@ -206,7 +206,10 @@ def _show_plan(console: Console, values: Sequence[dict[str, Any]]) -> None:
 
 @contextmanager
 def _word_of(airflow: str | None) -> Iterator[Callable[[Owner], OwnerState]]:
-    """Give the way to find out an owner's state in Airflow; without an Airflow, none is known."""
+    """Provide a function that returns an owner's state in Airflow.
+
+    Without an Airflow, no state is known.
+    """
     if airflow is None:
         yield nobodys_state
         return
@@ -218,7 +221,7 @@ def _word_of(airflow: str | None) -> Iterator[Callable[[Owner], OwnerState]]:
 
 
 def _store(url: str) -> ObjectStore:
-    """Open a place that has locks; it need not be an archive, and an archive need not be readable.
+    """Open a store with an archive or with locks; the archive need not be readable.
 
     :raises UsageError: there is neither an archive nor a lock.
     """

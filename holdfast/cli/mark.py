@@ -1,4 +1,4 @@
-"""`holdfast mark`: give a moment of a source a name, under which it can be restored. Works with Airflow down."""
+"""`holdfast mark`: a name for the present position of a source, as a recovery target. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def mark(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Give this moment of a source a name, to restore it by (--at NAME).
+    """Name the present position of a source, as a recovery target (--at NAME).
 
     It is written into the source's log, and known to the archive after the next backup of changes. Definitions are read
     with it, so that what a migration does next takes nothing from this moment.
@@ -35,7 +35,7 @@ def mark(
 
 
 def mark_now(url: str, source: str, name: str) -> dict[str, Any]:
-    """Set a mark, and return what is told of it."""
+    """Set a mark, and return its summary."""
     known, configured, address = places.source(url, source)
     archive, stores = Archive.open(places.archive_store(url)), places.archive_stores(url)
     done = set_mark(archive, stores, address, known, name, tables=configured.tables, exclude=configured.exclude)
@@ -50,7 +50,7 @@ def mark_now(url: str, source: str, name: str) -> dict[str, Any]:
 
 
 def said_of_mark(value: dict[str, Any]) -> str:
-    """Return what people are told of a mark that was set."""
+    """Return the sentence that reports a mark."""
     note = value["schema_note"]
     return (
         f"marked {value['mark']!r} in {value['source']} at {value['position']}, {value['at']}: "

@@ -1,4 +1,4 @@
-"""`holdfast migrate`: lift an archive to a newer format. Works with Airflow down."""
+"""`holdfast migrate`: the migration of an archive to a newer format. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @takes(MigrationRequest)
 def migrate(url: Url, request: MigrationRequest, wait: Wait = 0, as_json: Json = False) -> None:
-    """Lift an archive to a newer format; its restore points stay what they are.
+    """Migrate an archive to a newer format; its restore points are kept.
 
     Older releases that do not know the format refuse the archive from then on: upgrade all that use it first.
     """

@@ -1,4 +1,4 @@
-"""`holdfast points`: which moments can be restored."""
+"""`holdfast points`: the restore points of an archive, and the gaps between them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Tables = Annotated[
 def show_points(
     url: Url, tables: Tables = None, consistency: Consistent = None, store: Store = None, as_json: Json = False
 ) -> None:
-    """List the moments that can be restored, the gaps between them, and what a restore gives of each table."""
+    """List the restore points, the gaps between them, and the state of each table in a restore."""
     from holdfast.point_in_time.stretches import table_report  # pyarrow, which no other part of this command needs
 
     output = Output(as_json=as_json)
@@ -54,7 +54,10 @@ def show_points(
 
 
 def _interval_columns() -> tuple[Column, ...]:
-    """Return new columns: they keep the cells of the table that they are in."""
+    """Return new columns for a table of intervals.
+
+    They cannot be shared: a column keeps the cells of its table.
+    """
     return (
         # A moment that is cut short could not be asked for.
         Column("from", no_wrap=True, min_width=27),
@@ -77,7 +80,10 @@ def _show_points(console: Console, value: dict[str, Any], *, every: bool) -> Non
 
 
 def _told_tables(source: dict[str, Any], *, every: bool) -> Iterator[str]:
-    """Yield stretch by stretch what a restore gives of tables, where that is not exact, or of every one."""
+    """Yield lines about stretches of tables that are not restored exactly.
+
+    With `every`, about all stretches. A count of the exact tables, and the unread intervals, follow.
+    """
     found = [
         f"{table['table']} from {each['from']} to {each['to']}: {words}"
         for table in source["tables"]
@@ -94,7 +100,7 @@ def _told_tables(source: dict[str, Any], *, every: bool) -> Iterator[str]:
 
 
 def _words_of(stretch: dict[str, Any]) -> str:
-    """Return what a restore gives of a table."""
+    """Return a description of a table's rows and schema in a stretch."""
     if stretch["rows"] == "older":
         words = f"rows of {stretch['as_of']}: {stretch['reason']}"
     elif stretch["rows"] == "missing":
@@ -105,7 +111,7 @@ def _words_of(stretch: dict[str, Any]) -> str:
 
 
 def _remarks(source: dict[str, Any]) -> Iterator[str]:
-    """Yield what the intervals alone do not tell."""
+    """Yield lines about a source's gaps, approximate schemas, marks and waiting tables."""
     for gap in source["gaps"]:
         if "table" not in gap:  # what a restore gives of tables is told of each
             yield f"gap from {gap['from']} to {gap['to']}: {gap['reason']}"

@@ -1,4 +1,4 @@
-"""`holdfast probe`: is this store safe for locks and commits? Measured, not believed."""
+"""`holdfast probe`: a measurement of a store's safety for locks and commits."""
 
 from __future__ import annotations
 

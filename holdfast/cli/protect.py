@@ -89,10 +89,10 @@ def _mark(url: str, source: str, mark: str, output: Output) -> dict[str, Any]:
 
 
 def _run(command: Sequence[str], output: Output) -> int:
-    """Run the command to its end, and return what it ended with; as shells do, 128 and more for a signal.
+    """Run the command to its end, and return its exit code.
 
-    Signals that are to end us end the child, and then us in order: behind it there is work to do. What a terminal sends
-    for Ctrl-C, the child has got itself.
+    As in shells, that is 128 and more for a signal. Signals that are to end us end the child, and then us in
+    order: behind it there is work to do. A terminal's Ctrl-C has reached the child already.
     """
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
@@ -119,7 +119,7 @@ def _run(command: Sequence[str], output: Output) -> int:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Have a handler for the signals that are to end us, until the block ends."""
+    """Install a handler for the signals that end a process, until the block ends."""
     kept = {each: signal.signal(each, handler) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -129,7 +129,7 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
 
 
 def _way_back(url: str, source: str, mark: str) -> str:
-    """Return what to type to have the database as it was before the command."""
+    """Return the restore command for a mark, into a new database beside the source."""
     name, _, address = places.source(url, source)
     to = address.at_database(f"{address.database}_before").url
     return shlex.join(["holdfast", "restore", url, "--source", name, "--to", to, "--at", mark])

@@ -1,4 +1,4 @@
-"""`holdfast query`: SQL on backed-up tables as of a moment."""
+"""`holdfast query`: SQL on backed-up tables at a recovery target."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def query(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Query tables as of any restorable moment, without restoring them."""
+    """Query tables at any recovery target, without restoring them."""
     from holdfast.point_in_time.query import Query  # DuckDB and pandas, which no other command needs
 
     output = Output(as_json=as_json)
@@ -84,7 +84,7 @@ def query(
 
 
 def _fetch(asked: Query, most: int) -> tuple[list[dict[str, str]], list[list[Any]]]:
-    """Return the columns of the result and its first rows, their values as JSON has them."""
+    """Return the columns of the result and its first rows, as JSON values."""
     columns: list[dict[str, str]] = []
     rows: list[list[Any]] = []
     for batch in asked.rows():
@@ -104,7 +104,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can say it; what JSON has no form for becomes text."""
+    """Return a value as JSON has it; types that JSON lacks become text."""
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -77,7 +77,7 @@ def _show_restored(console: Console, value: dict[str, Any]) -> None:
 
 
 def show_plan(console: Console, value: dict[str, Any]) -> None:
-    """Print what a restore would do."""
+    """Print the plan of a restore."""
     plan = value["plan"]
     lines = [
         f"would restore {value['source']} to {value['restored_to']} (commit {value['commit']}): "
@@ -108,7 +108,10 @@ def _stale(table: str, as_of: str | None, reason: str) -> str:
 
 
 def _not_restored(object: str, reason: str, statement: str) -> list[str]:
-    """Return what stays out, and the statement that adds it later, unless that is long: --json has it."""
+    """Return lines about an object that is not restored.
+
+    The statement that adds it later is cut short where it is long: --json has it whole.
+    """
     lines = [line for line in statement.splitlines() if line.strip()]
     return [
         f"{object}: {reason}",

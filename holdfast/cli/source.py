@@ -1,4 +1,4 @@
-"""`holdfast source`: is a database ready to be backed up, and what makes it so. Works with Airflow down."""
+"""`holdfast source`: a database's readiness for backups, and its setup. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def check(
     archive: InArchive = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether a backup would work, with all that is in its way; reads the catalog only and changes nothing.
+    """Report whether a backup would work, with all obstacles; reads the catalog only and changes nothing.
 
     Exit codes: 0 it would work, 5 it would be refused or fail, 1 the server cannot be reached.
     """
@@ -120,7 +120,10 @@ def check(
 
 
 def _waiting(source: str, archive: str | None) -> Iterator[Obstacle]:
-    """Yield the tables whose newest rows are in no backup, since they wait to begin anew."""
+    """Yield a warning about each table that waits to start over.
+
+    The newest rows of such a table are in no backup.
+    """
     for each in waiting_in(source, archive):
         do = "mend that, and back up again" if each.act else "the next backup tries again"
         yield Obstacle(f"{each.table} waits since {iso(each.since)} to begin anew: {each.reason}", do)
@@ -156,7 +159,7 @@ def _with_stream(
     configured: SourceConfig | None,
     expected: ExpectedStream | None,
 ) -> Readiness:
-    """Add what a look at a database's stream finds; nothing where the database itself could not be looked at."""
+    """Add the findings about a database's stream; none where the database could not be examined."""
     if not found.facts:
         return found
     globs, exclude = (configured.tables, configured.exclude) if configured else ((), ())
@@ -233,7 +236,7 @@ def setup(
     archive: InArchive = None,
     as_json: Json = False,
 ) -> None:
-    """Print, or run, a script that gives a role what backups need, and nothing more; it holds only what is missing.
+    """Print, or run, a script that gives a role no more than backups need; it holds only missing parts.
 
     A role that is not there is created, without a password. What is given is kept in the role's comment.
     """
@@ -272,7 +275,7 @@ def remove(
     archive: InArchive = None,
     as_json: Json = False,
 ) -> None:
-    """Print, or run, a script that takes back exactly what setup has given, and drops the stream of changes.
+    """Print, or run, a script that undoes exactly the changes of setup, and drops the stream of changes.
 
     With the last of its databases goes the role, if setup has created it. One that owns something is not dropped.
     """

@@ -1,4 +1,4 @@
-"""`holdfast status`: what an archive holds. Works with Airflow down."""
+"""`holdfast status`: the contents of an archive. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say what an archive holds."""
+    """Print the contents of an archive."""
     output = Output(as_json=as_json)
     archive = Archive.open(places.archive_store(url))
     value = _status(archive)
@@ -76,7 +76,10 @@ def _status(archive: Archive) -> dict[str, Any]:
 
 
 def _of_kind(blocks: Iterable[Placed], source: str, kind: str) -> list[Placed]:
-    """Return a source's blocks of a kind in the order of their commits; what was added for single tables is none."""
+    """Return a source's blocks of a kind in the order of their commits.
+
+    Supplements for single tables are left out.
+    """
     found = [
         placed
         for placed in blocks

@@ -1,4 +1,4 @@
-"""`holdfast truncate`: which restore points stay, by rules, and the removal of the others. Works with Airflow down."""
+"""`holdfast truncate`: the removal of restore points that no rule and no hold keeps. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _show_source(console: Console, told: dict[str, Any], verb: str) -> None:
 
 
 def _spans(spans: Iterable[dict[str, Any]]) -> str:
-    """Return where one can restore to, the newest first, as far as it fits into a sentence."""
+    """Return restorable intervals in words, the newest first, as many as fit into a sentence."""
     shown = [each["from"] if each["from"] == each["to"] else f"{each['from']} to {each['to']}" for each in spans][::-1]
     rest = [f"and {len(shown) - _SHOWN} intervals before"] if len(shown) > _SHOWN else []
     return ", ".join([*shown[:_SHOWN], *rest])

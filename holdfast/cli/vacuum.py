@@ -1,4 +1,4 @@
-"""`holdfast vacuum`: delete the files that the archive does not need any more. Works with Airflow down."""
+"""`holdfast vacuum`: the deletion of files that the archive no longer needs. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def vacuum(
     wait: Annotated[float, typer.Option(help="Seconds to wait for locks, and for readers.", min=0)] = WAIT_S,
     as_json: Json = False,
 ) -> None:
-    """Delete files that nothing needs: those of removed blocks, and what killed backups have left."""
+    """Delete files that nothing needs: those of removed blocks, and leftovers of killed backups."""
     output = Output(as_json=as_json)
     request = request.filled(grace=places.grace(url))
     store = places.archive_store(url)

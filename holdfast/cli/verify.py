@@ -1,4 +1,4 @@
-"""`holdfast verify`: whether everything is there that the commits name, and is what was written."""
+"""`holdfast verify`: a check that all files of the commits are there and unchanged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def verify(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Check that everything the commits name is there and is what was written."""
+    """Check that all files named by the commits are there and unchanged."""
     output = Output(as_json=as_json)
     if (request.budget or request.within or spark) and not request.deep:
         raise UsageError("--budget, --within and --spark are for reading files: add --deep")
@@ -89,7 +89,10 @@ def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output) 
 
 
 def _repair(store: ObjectStore, copy: ObjectStore, damage: Sequence[dict[str, Any]], wait: float) -> dict[str, Any]:
-    """Put files back under the locks of a repair; returns which, and why not the others."""
+    """Repair damaged files from a copy, under the locks of a repair.
+
+    Returns the repaired files, and the others with the reason of each.
+    """
     owner = Owner()
     named = {each["source"] for each in damage}
     known = source_names(_opened(store).state)
@@ -108,7 +111,7 @@ def _repair(store: ObjectStore, copy: ObjectStore, damage: Sequence[dict[str, An
 
 
 def _telling(output: Output) -> Callable[[FileRecord], None]:
-    """Return what tells now and then how much was read."""
+    """Return a callback that reports the amount read, now and then."""
     read, shown = 0, time.monotonic()
 
     def tell(record: FileRecord) -> None:

@@ -1,7 +1,8 @@
-"""What the process that starts a backup decides before it: a full one or changes, and from which stream.
+"""The decision before a backup: its kind, and its stream of changes.
 
-A stream is a logical replication slot and its publication on the source. The archive says up to where its changes are
-here; what the server says of it must fit, else no changes can be joined, and a full backup begins a new stream.
+The process that starts the backup makes it. A stream is a logical replication slot and its publication on the source.
+The archive records the position up to which its changes are here; the server's state must fit, else no changes can be
+joined, and a full backup begins a new stream.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MAX_RETAINED_BYTES = 10 << 30
 
 
 class Postponed(Document):
-    """Why no table can begin anew in a backup of changes.
+    """The reason why no table can start over in an incremental backup.
 
     :param reason: in words.
     :param act: somebody has to do something about it; else another try may help.
@@ -61,24 +62,25 @@ class Postponed(Document):
 
     @classmethod
     def by(cls, error: BaseException) -> Postponed:
-        """Return what an error means."""
+        """Return the postponement that an error causes."""
         return cls(reason=sentence(error), act=is_to_act(exit_code_of(error)))
 
 
 def is_to_act(exit_code: int) -> bool:
-    """Say whether an error comes again as often as it is tried: of wrong use, of damage, a refusal."""
+    """Return whether an error recurs at every try: of wrong use, of damage, a refusal."""
     return exit_code in (2, 4, 5)
 
 
 class Decision(Document):
-    """What a job is to do; it travels to the driver.
+    """The decision on a backup; it travels to the job's driver.
 
     :param kind: "changes", or "snapshot" for a full backup.
     :param stream: as it is on the server; None where changes are not followed.
     :param gap: why a full backup begins a new stream.
     :param database_oid: of the source's database, as it was looked at.
-    :param begins: of changes: those up to the snapshot that the job was given, in which it reads what begins anew.
-    :param postponed: why tables that are to begin anew have to wait; None: they need not, and changes that such tables
+    :param begins: of changes: those up to the snapshot that the job was given, in which it reads
+        the tables that start over.
+    :param postponed: why tables that are to start over have to wait; None: they need not, and changes that such tables
         come with are backed up together with these.
     """
 
@@ -90,7 +92,7 @@ class Decision(Document):
     postponed: Postponed | None = None
 
     def to_json(self) -> str:
-        """Return what another process needs; holds no secret."""
+        """Return the decision as JSON for another process; holds no secret."""
         return self.model_dump_json()
 
     @classmethod
@@ -106,13 +108,16 @@ class Decision(Document):
 
 
 def newest_with_stream(state: State, source: str) -> Placed | None:
-    """Return a source's newest block that tells of its stream; of one commit, the snapshot behind the changes."""
+    """Return a source's newest block with a record of its stream.
+
+    Of one commit, the snapshot behind the changes.
+    """
     found = [placed for placed in told(state, source) if placed.head.stream]
     return max(reversed(found), key=lambda placed: placed.number, default=None)
 
 
 def decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Callable[[str], None]) -> Decision:
-    """Decide what to do, and make the source ready for it: publication and slot.
+    """Decide on a backup, and prepare the source's publication and slot.
 
     :param say: is told what people should know.
     :raises RefusedError: the address names another database than that of the backups that are here.
@@ -161,9 +166,9 @@ def _decide(
 def _check_database(
     state: State, address: Address, session: Connection, wanted: BackupRequest
 ) -> tuple[int | None, str]:
-    """Make sure that the address names the database of the backups that are here, or that somebody says so.
+    """Check that the address names the database of the earlier backups, or that --moved is given.
 
-    Returns the database's oid, and what tells it from before where it is the same one elsewhere; of a first backup
+    Returns the database's oid, and the difference from before where it is the same one elsewhere; of a first backup
     nothing.
     """
     blocks = told(state, wanted.source)
@@ -181,7 +186,7 @@ def _check_database(
 
 
 def _why_other(record: SourceRecord, system: str, oid: int, name: str) -> str:
-    """Return what tells another database from the one of a block; "" where nothing does."""
+    """Return the difference between a database and the one of a block; "" where there is none."""
     if record.system_identifier not in (None, system):
         return f"its server is system {system}, and theirs is {record.system_identifier}"
     if record.database_oid is None:
@@ -196,7 +201,10 @@ def _why_restart(wanted: BackupRequest) -> str:
 
 
 def _tell_what_is_left(session: Connection, name: str, say: Callable[[str], None]) -> None:
-    """Tell of a slot whose first backup was ended before its commit: nobody reads it, and it keeps the log."""
+    """Report a slot of a first backup that ended before its commit.
+
+    Nobody reads the slot, and it keeps the log.
+    """
     found = session.execute("select from pg_catalog.pg_replication_slots where slot_name = %s", (name,)).fetchone()
     if found is not None:
         say(
@@ -206,9 +214,9 @@ def _tell_what_is_left(session: Connection, name: str, say: Callable[[str], None
 
 
 def expected_stream(state: State, known: Placed, name: str) -> ExpectedStream | None:
-    """Return what a stream must be for changes to be joined to what is here; None where nothing can be joined.
+    """Return the state of a stream that can continue the archive's changes; None where none can.
 
-    :param known: the newest block that tells of it.
+    :param known: the newest block with a record of it.
     """
     block = known.head
     position = state.streams.get(block.source.name)
@@ -244,7 +252,7 @@ def _kept(
     wanted: BackupRequest,
     say: Callable[[str], None],
 ) -> Stream:
-    """Make a stream follow the tables that are wanted, as far as that can be done now."""
+    """Make a stream follow the wanted tables, as far as that is possible now."""
     state = look(session, name)
     if state is None or known.block.stream is None:
         raise HoldfastError(f"slot {name} was dropped by somebody just now: start again")
@@ -260,13 +268,16 @@ def _kept(
 
 
 def without(stream: Stream, left_out: Collection[int]) -> Stream:
-    """Return a stream that leaves out tables which are not wanted: a partition is published with its root."""
+    """Return a stream without some of its tables.
+
+    A partition is published with its root, also where it is not wanted.
+    """
     followed = {oid: entry for oid, entry in stream.followed.items() if oid not in left_out}
     return stream.model_copy(update={"followed": followed})
 
 
 def born_tables(session: Connection, state: State, source: str, stream: Stream) -> tuple[Born, ...]:
-    """Return the followed tables that were made since what is known of the source was looked at."""
+    """Return the followed tables created since the archive's newest record of the source."""
     tip = stream_tip(state, source)
     if tip is None or not tip.head.is_cut or tip.head.stream is None or not tip.head.stream.snapshot:
         return ()
@@ -275,7 +286,7 @@ def born_tables(session: Connection, state: State, source: str, stream: Stream) 
 
 
 def describe_stream(state: StreamState, *, opened: bool = False) -> Stream:
-    """Return what an archive notes of a stream as it is now."""
+    """Return the archive's record of a stream in its present state."""
     return Stream(
         slot=state.name,
         position=state.position,

@@ -1,8 +1,8 @@
-"""What the process that starts a backup does for it: hold its snapshot, and start its job again where it was killed.
+"""The run of a backup: its held snapshot, its jobs, and their restarts.
 
-A snapshot lives as long as the session that holds it. Held here, beside the locks, it outlives the job's driver, so
-another driver goes on from the pieces that are finished. Where the session was cut, what was read cannot be joined
-with any later snapshot.
+A snapshot lives as long as the session that holds it. Held by the process that starts the backup, beside the
+locks, it outlives the job's driver, so another driver goes on from the pieces that are finished. Where the session was
+cut, the rows that were read cannot be joined with any later snapshot.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ _SHOWN = 200
 
 
 def takes_snapshot(archive: Archive, wanted: BackupRequest) -> bool:
-    """Say whether a backup begins with a snapshot, whatever the source says: then it is Spark's."""
+    """Return whether a backup begins with a snapshot in any state of the source.
+
+    Such a backup is Spark's.
+    """
     known = newest_with_stream(archive.state, wanted.source)
     return wanted.kind == "full" or wanted.restart == "now" or known is None
 
@@ -76,9 +79,9 @@ def run_to_the_end(
     coordination: str | None = None,
     executor: Executor = "auto",
 ) -> None:
-    """Run a backup's job until it has said a result or an error of its own.
+    """Run a backup's job until it has reported a result or an error of its own.
 
-    A full one works in a snapshot that is held meanwhile. One of changes may find tables that begin anew: a job then
+    A full one works in a snapshot that is held meanwhile. One of changes may find tables that start over: a job then
     works in such a snapshot, too, and commits the changes up to it together with the rows of those tables. Where that
     cannot be, the changes are backed up alone, and the tables wait.
 
@@ -93,7 +96,7 @@ def run_to_the_end(
     :param executor: where its jobs are to run.
     :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed; or it is being backed
         up through another replica.
-    :raises ReportedError: changes were backed up, and tables wait that are to begin anew.
+    :raises ReportedError: changes were backed up, and tables wait that are to start over.
     """
     with ExitStack() as taken:
         with _failure_told(store, run):
@@ -118,7 +121,7 @@ def confirm(
     coordination: str | None = None,
     patience: float = math.inf,
 ) -> dict[str, Any]:
-    """Wait until a backup that needs a quorum counts, and let its server forget the changes that are archived then.
+    """Wait for the quorum of a backup, and release the log of archived changes on its server.
 
     The caller holds no lock.
 
@@ -164,7 +167,7 @@ def _run_jobs(jobs: _Jobs, decision: Decision, settle: Callable[[], None]) -> No
 
 @dataclass(frozen=True)
 class _Jobs:
-    """Starts a run's jobs, again where they are killed."""
+    """The jobs of a run, restarted where they are killed."""
 
     store: ObjectStore
     run: str
@@ -175,7 +178,7 @@ class _Jobs:
     executor: Executor
 
     def changes(self, decision: Decision) -> Mapping[str, str]:
-        """Back up changes; returns the tables that a snapshot must be taken of, each with the reason."""
+        """Back up changes, and return the tables that need a snapshot, each with the reason."""
         for number in range(2, ATTEMPTS + 2):
             words, record = self._run({DECISION_VARIABLE: decision.to_json()}, reads_log=decision)
             if record is not None and record.result is not None:
@@ -187,7 +190,7 @@ class _Jobs:
         return {}
 
     def begin_anew(self, decision: Decision) -> None:
-        """Back up changes up to a snapshot, and with them the tables that begin anew; else the changes alone."""
+        """Back up changes up to a snapshot, with the tables that start over; else the changes alone."""
         before = self._last()
         try:
             words = self.snapshot(decision.model_copy(update={"begins": True}))
@@ -202,20 +205,20 @@ class _Jobs:
 
     @property
     def stuck(self) -> str:
-        """Why no backup of changes can get on, as the last job has said; "" where it did not."""
+        """The last job's reason why no incremental backup can continue, or ""."""
         record = self._last()
         failed = record is not None and record.error is not None and record.error.type == UndecodableError.__name__
         return record.error.message if failed and record and record.error else ""
 
     def waiting(self) -> tuple[WaitingTable, ...]:
-        """Return the tables that wait to begin anew, as the last job's result tells."""
+        """Return the tables that wait to start over, from the last job's result."""
         record = self._last()
         if record is None or record.state != "succeeded" or record.result is None:
             return ()
         return tuple(WaitingTable.model_validate(each) for each in record.result.get("waiting", ()))
 
     def fail_for(self, waiting: Sequence[WaitingTable]) -> None:
-        """Say that changes were backed up, and which tables wait.
+        """Fail the run for its waiting tables, and report the changes that were backed up.
 
         :raises ReportedError: always: with exit code 5 where somebody has to do something, else 1.
         """
@@ -230,7 +233,10 @@ class _Jobs:
             )
 
     def snapshot(self, decision: Decision) -> str:
-        """Back up in a snapshot, which outlives the job's driver; returns the sentence that the last one ended with."""
+        """Back up in a snapshot that outlives the job's driver.
+
+        Returns the sentence that the last driver ended with.
+        """
         store, run, address = self.store, self.run, self.address
         with ExitStack() as holding:
             held = _hold(store, run, lambda: _take(address, holding))
@@ -252,7 +258,7 @@ class _Jobs:
     def _run(
         self, environment: Mapping[str, str], *, reads_log: Decision | None = None
     ) -> tuple[str, RunRecord | None]:
-        """Run a job once, where that is decided.
+        """Run a job once, by the executor chosen for it.
 
         Returns the sentence that its driver ended with, and its newest record: None where it wrote none, since it did
         not begin.
@@ -274,17 +280,17 @@ class _Jobs:
         return words, None if record == before else record
 
     def settled(self, settle: Callable[[], None]) -> None:
-        """Wait until what was committed counts; where it does not, the run's records say so."""
+        """Wait until the commit counts; the run's records report a failure of that."""
         with _failure_told(self.store, self.run):
             settle()
 
     def succeeded(self) -> bool:
-        """Say whether the last job did."""
+        """Return whether the last job succeeded."""
         record = self._last()
         return record is not None and record.state == "succeeded"
 
     def _last(self) -> RunRecord | None:
-        """Return the newest record of the run; None where it cannot be told."""
+        """Return the newest record of the run; None where it cannot be read."""
         with suppress(HoldfastError, StoreError):
             return read_last(self.store, self.run)
         return None
@@ -305,7 +311,7 @@ def _hold(store: ObjectStore, run: str, take: Callable[[], HeldSnapshot]) -> Hel
 
 @contextmanager
 def _failure_told(store: ObjectStore, run: str) -> Iterator[None]:
-    """Write into the run's records why it fails before its job begins."""
+    """Record an error of the block in the run's records, and raise it again."""
     try:
         yield
     except HoldfastError as error:
@@ -322,7 +328,7 @@ def _decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Ca
 
 
 def _log_bytes(address: Address, decision: Decision) -> int | None:
-    """Return how much log a backup of changes has to read; None where that cannot be told."""
+    """Return the bytes of log that an incremental backup has to read; None without a stream."""
     if decision.stream is None:
         return None
     try:
@@ -342,7 +348,7 @@ def _take(address: Address, holding: ExitStack) -> HeldSnapshot:
 
 
 def _has_snapshot(store: ObjectStore, run: str) -> bool:
-    """Say whether the snapshot that a run was to make is committed, or whether that cannot be told."""
+    """Return whether a run has committed its snapshot; also True where that is unknown."""
     with suppress(HoldfastError, StoreError):
         blocks = Archive.open(store).state.blocks.values()
         return any(placed.head.run == run and placed.head.kind == "snapshot" for placed in blocks)
@@ -350,14 +356,14 @@ def _has_snapshot(store: ObjectStore, run: str) -> bool:
 
 
 def _was_killed(record: RunRecord, words: str) -> bool:
-    """Say whether a job had no time to say how it ended, or was left alone by Spark."""
+    """Return whether a job ended without a report, or was left alone by Spark."""
     if record.error is not None:
         return record.error.type == SparkEndedError.__name__
     return not words
 
 
 def _failed(record: RunRecord) -> bool:
-    """Say whether a job failed as it would if its snapshot was gone."""
+    """Return whether a job failed as it would if its snapshot was gone."""
     return record.error is not None and record.error.exit_code == HoldfastError.exit_code
 
 

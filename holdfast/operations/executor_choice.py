@@ -1,4 +1,4 @@
-"""The one decision where a job runs: by Spark, or inline, in one child process without Java.
+"""The choice of a job's executor: Spark, or inline, in one child process without Java.
 
 Starting Spark costs five CPU seconds and a Java process, whatever the job has to do. Where there is nothing to spread,
 the same application runs inline; the process that holds the locks never runs it itself.
@@ -56,7 +56,7 @@ class ExecutorChoice:
     bounded: bool = False
 
     def environment(self) -> dict[str, str]:
-        """Return what the job is told."""
+        """Return the environment variable that passes the choice to the job."""
         return {JOB_VARIABLE: "bounded" if self.bounded else self.executor}
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class ExecutorChoice:
 
 
 def forced_executor(given: str | None = None) -> Executor:
-    """Return the executor that somebody wants.
+    """Return the requested executor.
 
     :param given: goes before the environment's HOLDFAST_EXECUTOR.
     :raises UsageError: there is no such executor.
@@ -78,10 +78,10 @@ def forced_executor(given: str | None = None) -> Executor:
 def choose_executor(
     operation: str, *, forced: Executor = "auto", log_bytes: int | None = None, reads_files: bool = True
 ) -> ExecutorChoice:
-    """Decide where a job runs.
+    """Choose the executor of a job.
 
     :param operation: names its application.
-    :param forced: what somebody wants; "auto" leaves it to what the job has to do.
+    :param forced: the requested executor; "auto" leaves it to what the job has to do.
     :param log_bytes: of the source's log that a backup of changes reads; None: the job reads something else.
     :param reads_files: a verification reads the files' bytes.
     """
@@ -106,7 +106,7 @@ def _by_log(size: int) -> ExecutorChoice:
 
 
 def run_chosen(choice: ExecutorChoice, run: Callable[[Mapping[str, str]], _T], note: Callable[[str], None]) -> _T:
-    """Run a job where it was decided, and by Spark after all where it hands itself over.
+    """Run a job by the chosen executor, and by Spark where it hands itself over.
 
     :param run: runs it once, with these environment variables; raises `SparkNeededError` where it hands itself over.
     :param note: is told the choice.
@@ -122,7 +122,7 @@ def run_chosen(choice: ExecutorChoice, run: Callable[[Mapping[str, str]], _T], n
 
 
 def check_hand_over(application: str, code: int) -> None:
-    """Raise if a job has ended with the word that it is Spark's.
+    """Raise if a job has handed itself over to Spark.
 
     :param code: its exit code.
     :raises SparkNeededError: none of what it was to do was done.
@@ -132,5 +132,5 @@ def check_hand_over(application: str, code: int) -> None:
 
 
 def is_inline(environment: Mapping[str, str]) -> bool:
-    """Say whether a job that is told this runs without Spark."""
+    """Return whether a job in this environment runs without Spark."""
     return environment.get(JOB_VARIABLE, "spark") != "spark"

@@ -1,4 +1,4 @@
-"""Start Spark applications of ours, and tell them what they need without showing a secret.
+"""Processes of our Spark applications, and their arguments and environment without visible secrets.
 
 Addresses and names go as arguments; the password and the locks go by environment, never through
 Spark's `conf` or arguments, which are logged.
@@ -68,7 +68,7 @@ SPARK_CONF = {
 
 
 def classes_file() -> Path | None:
-    """Return where the classes of this environment's Spark are kept; None where Spark lies elsewhere."""
+    """Return the file of shared classes for this environment's Spark; None where Spark lies elsewhere."""
     try:
         version = metadata.version("pyspark")
     except metadata.PackageNotFoundError:
@@ -77,7 +77,10 @@ def classes_file() -> Path | None:
 
 
 def spark_conf() -> dict[str, str]:
-    """Return what every application is submitted with here, where `holdfast.spark_classes` may have been run."""
+    """Return the Spark configuration of every application.
+
+    It uses the shared classes where `holdfast.spark_classes` has been run.
+    """
     file = classes_file()
     if file is None or not file.exists():
         return dict(SPARK_CONF)
@@ -125,7 +128,7 @@ def process_start(pid: int) -> str | None:
 
 
 def job_path() -> str:
-    """Return where the programs of a job are looked for: first where this Python is."""
+    """Return the search path of a job's programs, with this Python's folder first."""
     return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 
@@ -137,7 +140,7 @@ def job_environment(
     *,
     key: str | None = None,
 ) -> dict[str, str]:
-    """Return what a job needs in its environment.
+    """Return the environment variables of a job.
 
     :param url: of the database, without a password; None for a job that works on the archive alone.
     :param locks: what it works under; None for one that needs none.
@@ -163,7 +166,7 @@ def job_environment(
 
 
 def local_environment(master: str) -> dict[str, str]:
-    """Return what a Spark is told that runs on this machine alone (`local[…]`): not to listen outside of it."""
+    """Return the variables that keep a local Spark (`local[…]`) from listening outside of this machine."""
     return {"SPARK_LOCAL_IP": "127.0.0.1", LOCAL_VARIABLE: "1"} if master.startswith("local") else {}
 
 
@@ -179,7 +182,7 @@ def java_version() -> int | None:
 
 
 def check_java() -> None:
-    """Make sure that Spark can start.
+    """Check that Spark can start.
 
     :raises HoldfastError: there is no Java that it runs on; says what to type.
     """
@@ -227,7 +230,9 @@ def submit(
 
 
 def inline_command(application: str, arguments: Sequence[str]) -> list[str]:
-    """Return the command that runs an application without Spark, as a child of whoever holds the locks.
+    """Return the command that runs an application without Spark.
+
+    It is a child of the process that holds the locks.
 
     :raises HoldfastError: it is not installed.
     """
@@ -277,7 +282,7 @@ _FORCED_S = 5.0
 
 
 def _end_session(process: subprocess.Popen[bytes], patience: float) -> None:
-    """End whatever still runs in the session that spark-submit leads: Java, the driver, its workers.
+    """End all processes left in a job's session: Java, the driver, its workers.
 
     :param patience: seconds to let them end by themselves.
     """

@@ -1,9 +1,9 @@
-"""Marks: names for moments of a source, in its log, and what its objects were then, in the archive.
+"""Marks: names for positions in a source's log, with its objects at each of them in the archive.
 
-The log tells of rows alone. So whoever sets a mark reads the definitions, too, and leaves them in an object of its own,
-written once: the next backup of changes ends a block with the mark, as where a full backup was taken. What a migration
-does next then takes nothing from what was before it. Such an object counts for nothing before a backup has taken it
-over, and no two have one name: whoever writes one needs no lock.
+The log has rows alone. So the process that sets a mark reads the definitions, too, and leaves them in an object of its
+own, written once: the next backup of changes ends a block with the mark, as where a full backup was taken. A migration
+after it then takes nothing from the state before it. Such an object counts for nothing before a backup has taken it
+over, and no two have one name: writing one needs no lock.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class MarkRecord(SealedDocument):
         return ObjectsRead(catalog, self.schema_version, dump, self.schema_digest, self.not_included, seen)
 
     def follows(self, last: Block) -> bool:
-        """Say whether it is of the stream and the database that a block of changes is of."""
+        """Return whether the mark is of the same stream and database as a block of changes."""
         if last.stream is None or last.source.database_oid not in (None, self.database_oid):
             return False
         mine = (self.stream.slot, self.stream.publication_oid, self.system_identifier, self.timeline)
@@ -98,7 +98,7 @@ class MarkRecord(SealedDocument):
 class SetMark:
     """A mark that was set.
 
-    :param why_unknown: why what the objects were is not known with it; "" where it is.
+    :param why_unknown: why the objects at it are not known; "" where they are.
     """
 
     position: str
@@ -107,7 +107,7 @@ class SetMark:
 
 
 def check_name(name: str) -> None:
-    """Make sure that a name can be a mark's, and nothing else that `--at` could mean.
+    """Check that a name can be a mark's, and means nothing else to `--at`.
 
     :raises UsageError: it cannot.
     """
@@ -131,7 +131,7 @@ def set_mark(
     tables: Sequence[str] = (),
     exclude: Sequence[str] = (),
 ) -> SetMark:
-    """Set a mark in a source, and leave what the objects are in the archive.
+    """Set a mark in a source, and store the source's objects in the archive.
 
     :param stores: of the archive's replicas: any of them may be the one that the next backup is made through.
     :param source: its name in the archive.
@@ -153,7 +153,7 @@ def set_mark(
 
 @dataclass(frozen=True)
 class _Setting:
-    """Sets marks in a source."""
+    """A setter of marks in a source."""
 
     archive: Archive
     address: Address
@@ -162,7 +162,7 @@ class _Setting:
     exclude: Sequence[str]
 
     def set(self, name: str) -> tuple[SetMark, MarkRecord | None]:
-        """Set one, and return what the objects were with it, where that is known."""
+        """Set a mark, and return it with a record of the objects, where these are known."""
         tip = stream_tip(self.archive.state, self.source)
         with connect(self.address) as session:
             before = _before(session)
@@ -215,7 +215,7 @@ class _Setting:
         )
 
     def _stream(self, session: Connection, state: StreamState, objects: ObjectsRead) -> Stream:
-        """Return what the stream is, as a block of changes tells it."""
+        """Return the stream as a block of changes records it."""
         every = objects.catalog.with_rows()
         wanted = {table.oid for table in objects.catalog.with_rows(self.tables, self.exclude)}
         stream = without(describe_stream(state), {table.oid for table in every} - wanted)
@@ -236,7 +236,10 @@ class _Before:
 
 
 def _before(session: Connection) -> _Before | HoldfastError:
-    """Return this, or why it cannot be read: the mark is set all the same."""
+    """Return the version of the definitions, or the error of reading it.
+
+    The mark is set all the same.
+    """
     try:
         return _Before(schema_fingerprint(session), insert_position(session))
     except HoldfastError as error:
@@ -246,7 +249,10 @@ def _before(session: Connection) -> _Before | HoldfastError:
 
 
 def pending(store: ObjectStore, source: str) -> dict[str, MarkRecord | None]:
-    """Return what marks of a source have left, by key; None for what cannot be read: that mark then knows less."""
+    """Return the pending records of a source's marks, by key.
+
+    None stands for a damaged one: less is known of that mark.
+    """
     found: dict[str, MarkRecord | None] = {}
     for info in store.list(_folder(source)).objects:
         with suppress(ObjectNotFound):
@@ -259,9 +265,9 @@ def pending(store: ObjectStore, source: str) -> dict[str, MarkRecord | None]:
 
 
 def forget(store: ObjectStore, found: Mapping[str, MarkRecord | None], last: Block) -> None:
-    """Remove what marks have left that the archive has reached, or that nothing in it will ever follow.
+    """Remove the records of marks that the archive has reached, or cannot use.
 
-    Only a backup of the source does this, under its lock. What stays for an error is removed by the next one.
+    Only a backup of the source does this, under its lock. A record that stays for an error is removed by the next one.
 
     :param found: as `pending` returned it.
     :param last: the source's newest block of changes.
@@ -278,7 +284,7 @@ def _folder(source: str) -> str:
 
 
 def _leave(stores: Sequence[ObjectStore], source: str, record: MarkRecord) -> str:
-    """Write a mark's record into every replica; returns who has none, with the reason."""
+    """Write a mark's record into every replica; return the failures in words."""
     key = f"{_folder(source)}{parse_position(record.position):016x}-{secrets.token_hex(6)}.json"
     left = []
     for store in stores:

@@ -1,4 +1,4 @@
-"""The outcome of a job whose process has ended: decided once, for the command and for operators."""
+"""The outcome of a job after its process has ended, decided once for the command and for operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences about what an operation has done: the last line of the command, and of a task's log."""
+"""Sentences that report a finished operation: the last line of the command, and of a task's log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def backup_sentence(result: Mapping[str, Any]) -> str:
-    """Return what a backup has added, and to when one can restore by it."""
+    """Return the report of a backup: its contents, and its newest restore point."""
     seconds = result.get("seconds")
     speed = f", {seconds:.1f} s ({result['rows'] / seconds:,.0f} rows/s)" if seconds else ""
     what = f"rows of {result['tables']} tables" if result.get("tables") is not None else "rows"
@@ -28,7 +28,7 @@ def backup_sentence(result: Mapping[str, Any]) -> str:
 
 
 def restore_sentence(result: Mapping[str, Any]) -> str:
-    """Return what a restore has brought back, and what is not as it was."""
+    """Return the report of a restore: its contents, and the differences from the backup."""
     left, stale = len(result.get("not_restored", ())), len(result.get("stale", ()))
     lost, source = result.get("lost", ()), f" {result['source']}" if result.get("source") else ""
     return (

@@ -1,4 +1,4 @@
-"""`holdfast replica`: an archive at several places that follow one update log. Works with Airflow down."""
+"""`holdfast replica`: replicas of an archive that follow one update log. Works with Airflow down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast replica give-up`: go on without an entry whose files no replica has any more."""
+"""`holdfast replica give-up`: the removal of a log entry with files that no replica has any more."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def give_up(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Go on without an entry whose files no replica has any more, and without what was built on it.
+    """Give up an entry with files that no replica has any more, and all that was built on it.
 
     Refused while a replica that is not lost cannot be asked. The source's next backup names the gap.
     """

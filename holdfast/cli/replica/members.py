@@ -1,4 +1,4 @@
-"""`holdfast replica add`, `elect` and `remove`: which replicas an archive has."""
+"""`holdfast replica add`, `elect` and `remove`: the set of an archive's replicas."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_configured(asked: Asked, name: str, url: str) -> None:
-    """Make sure that archives.yaml and the command mean the same place."""
+    """Check that archives.yaml and the command give a replica the same location."""
     said = ((asked.configured.replicas if asked.configured else None) or {}).get(name)
     if said is not None and asked.place(said).url != asked.place(url).url:
         raise UsageError(f"archives.yaml says that replica {name} of {asked.word} is at {said}: one of both is wrong")
@@ -84,7 +84,7 @@ def _known(asked: Asked) -> dict[str, LogState]:
 
 
 def _found(asked: Asked, place: ObjectStore, there: Archive, name: str, wait: float) -> dict[str, Any]:
-    """Make an archive that the store does not know the first replica."""
+    """Register an archive that is unknown to the store as its first replica."""
     if asked.word is not None:
         _check_meant(asked, place, there)
     log = membership.found(asked.coordination, place, name, wait=wait)
@@ -92,7 +92,7 @@ def _found(asked: Asked, place: ObjectStore, there: Archive, name: str, wait: fl
 
 
 def _check_meant(asked: Asked, place: ObjectStore, there: Archive) -> None:
-    """Make sure that an archive which the store does not know is the one that --archive says."""
+    """Check that an archive unknown to the store is the one that --archive names."""
     try:
         meant = asked.log()
     except UsageError:
@@ -108,7 +108,7 @@ def _check_meant(asked: Asked, place: ObjectStore, there: Archive) -> None:
 def _add(
     asked: Asked, place: ObjectStore, there: Archive | None, name: str, wait: float, output: Output
 ) -> dict[str, Any]:
-    """Make a place a replica of an archive that the store knows."""
+    """Add a replica at a location, of an archive that the store knows."""
     known = _known(asked)
     if not known:
         raise UsageError(
@@ -156,7 +156,7 @@ def elect(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Where all replicas are lost, make one of them the one to go on with; without a name, show what each has."""
+    """Elect the replica to go on with, where all are lost; without a name, show the entries that each has."""
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()

@@ -1,4 +1,4 @@
-"""What the commands of replicas share: the coordination store that is asked, and the archive that is meant."""
+"""Shared options of the replica commands: the coordination store and the archive."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ AnyReplica = Annotated[
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options of a command name.
+    """The coordination store and the archive that a command's options name.
 
     :param word: what --archive says; `configured`: what archives.yaml says of that.
     """
@@ -61,17 +61,17 @@ class Asked:
         return membership.only_archive(self.coordination, self.word)
 
     def row(self, name: str) -> ReplicaRow:
-        """Return what the store knows of a replica."""
+        """Return the store's row of a replica."""
         archive = self.log().archive
         return self.coordination.run(lambda c: replica(c, archive, name))
 
     def place(self, url: str) -> ObjectStore:
-        """Return the place of a replica, opened by the key that archives.yaml says of its archive."""
+        """Return the store of a replica, opened by its archive's key in archives.yaml."""
         return places.archive_store(url, default_key=self.configured.key if self.configured else None)
 
 
 def _archives(wanted: str | None) -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml; a mistake in another one than what is wanted is none here."""
+    """Return the archives of archives.yaml, regardless of mistakes in others than the wanted one."""
     path = find_config()
     if path is None:
         return {}

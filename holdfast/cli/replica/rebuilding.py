@@ -1,4 +1,4 @@
-"""`holdfast replica rebuild-store`: the update log made anew from what the replicas have."""
+"""`holdfast replica rebuild-store`: the update log, rebuilt from the replicas."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rebuild_store(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Make the update log anew from the replicas, where the store is gone or was brought back from an older copy.
+    """Rebuild the update log from the replicas, where the store is gone or was restored from an older copy.
 
     Nothing is deleted. Stopped, it goes on when run again.
     """
@@ -85,7 +85,7 @@ def _urls(asked: Asked, said: Sequence[str]) -> dict[str, str]:
 
 
 def _show_plan(planned: Rebuilding, output: Output, *, force: bool) -> None:
-    """Show what would be done; ends as it would end."""
+    """Print the plan of a rebuild; exits as the rebuild would."""
     value = _value(planned, store=None)
     output.result(value, lambda console: _show(console, planned, value))
     try:

@@ -1,4 +1,4 @@
-"""`holdfast replica status`: how far each replica is, as the coordination store knows it."""
+"""`holdfast replica status`: the position of each replica, as the coordination store records it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def status(store: Store = None, archive: OfArchive = None, as_json: Json = False) -> None:
-    """Tell how far each replica is, who acts for it, and which are lost; the replicas themselves are not asked."""
+    """Print each replica's position, its activity, and whether it is lost; the replicas themselves are not asked."""
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         chosen = asked.log().archive if archive else None
@@ -110,7 +110,7 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
 
 
 def log_words(each: dict[str, Any]) -> str:
-    """Tell how far a log goes and what is left of it, by the keys `head` and `log_start`."""
+    """Return the extent of a log in words, by the keys `head` and `log_start`."""
     if not each["head"]:
         return "no entries yet"
     start = f"those from {each['log_start']} on" if each["log_start"] <= each["head"] else "none any more"

@@ -1,4 +1,4 @@
-"""`holdfast replica sync`, `trim` and `recover`: what keeps replicas equal, and the log short."""
+"""`holdfast replica sync`, `trim` and `recover`: the upkeep of replicas and of their log."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sync(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Execute what the log has beyond a replica: fetch the files of each entry, and commit it."""
+    """Execute the log entries that a replica lacks: fetch the files of each, and commit it."""
     output = Output(as_json=as_json)
     after = None if gap_after == "never" else parse_span(gap_after)
     _one_or(name, every, "--all")
@@ -93,7 +93,9 @@ def _each(
     *,
     go_on: bool,
 ) -> None:
-    """Do something for each replica and give the results; ends with the code of the first failure.
+    """Run an action for each replica and print the results.
+
+    Exits with the code of the first failure.
 
     :param go_on: with the next one where one fails, which is said; else that is the failure of the command.
     """
@@ -120,7 +122,7 @@ def _each(
 
 
 def _in_spark(coordination: str, wait: float, output: Output, place: ObjectStore) -> Synced:
-    """Execute the log at a replica's place in a job.
+    """Run the sync of a replica as a job.
 
     :param coordination: address of the store with the log; jobs of this process know it then.
     """
@@ -195,7 +197,7 @@ def recover(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Make a lost replica anew from another one: only what is missing is copied; stopped, it goes on when run again."""
+    """Recover a lost replica from another one: only missing files are copied; stopped, it goes on when run again."""
     output = Output(as_json=as_json)
     _one_or(name, every, "--lost")
     if damaged and every:
@@ -228,7 +230,7 @@ def recover_replica(
     deep: bool = True,
     wait: float,
 ) -> Recovered:
-    """Make a replica anew, and say so.
+    """Announce and run the recovery of a replica.
 
     :param source: the replica to copy from; None for the one that is furthest.
     :param deep: read files that are there, instead of trusting their size.
@@ -254,7 +256,7 @@ def recovered_value(done: Recovered) -> dict[str, Any]:
 
 
 def brought(value: dict[str, Any]) -> str:
-    """Tell what a recovery has copied, by its JSON."""
+    """Return the sentence that reports a recovery, from its JSON."""
     aside = f"; {len(value['aside'])} blocks that only it had are kept aside" if value["aside"] else ""
     return (
         f"{value['files']:,} files ({human_size(value['bytes'])}) copied from {value['from']}, {value['kept']:,} were "

@@ -1,4 +1,4 @@
-"""Commands that run a Spark application: take the locks, submit, follow, tell how it ended."""
+"""Jobs of commands: their locks, submission, progress and outcome."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run_job(
 
 @dataclass(frozen=True)
 class _Starter:
-    """Starts the jobs of one operation.
+    """A starter of one operation's jobs.
 
     :param executor: where they are to run.
     """
@@ -91,7 +91,7 @@ class _Starter:
     output: Output
 
     def check(self, archive: Archive, request: Request) -> None:
-        """Make sure that Spark can start, where it is certain that it has to."""
+        """Check that Spark can start, where the job is certain to need it."""
         if choose_executor(self.operation, forced=self.executor).executor != "spark":
             return
         if isinstance(request, BackupRequest) and self.executor == "auto":
@@ -102,7 +102,7 @@ class _Starter:
         job_process.check_java()
 
     def note(self, words: str) -> None:
-        """Tell people where a job runs."""
+        """Report the executor of a job."""
         self.output.say(f"this {self.operation} runs {words}")
 
 

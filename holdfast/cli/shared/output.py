@@ -1,4 +1,4 @@
-"""How commands speak: results on stdout (one JSON object with --json), words and progress on stderr."""
+"""Output of commands: results on stdout (one JSON object with --json), messages and progress on stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Output:
-    """Where one command's words go.
+    """The output of one command.
 
     :param as_json: print the result as one JSON object.
     :ivar words: where everything goes that is not the result.
@@ -31,11 +31,14 @@ class Output:
         self._heard = 0
 
     def say(self, words: str) -> None:
-        """Tell the person something that is not the result."""
+        """Print a message that is not the result."""
         self.words.print(hide_passwords(words), markup=False)
 
     def failure(self, words: str, code: int) -> int:
-        """Say why the command failed and return the exit code, which the JSON object repeats."""
+        """Print the reason of a failure and return the exit code.
+
+        With --json, an object repeats both.
+        """
         self.say(f"holdfast: {words}")
         if self.as_json:
             sys.stdout.write(json.dumps({"error": hide_passwords(words), "exit_code": code}) + "\n")
@@ -43,20 +46,20 @@ class Output:
         return code
 
     def result(self, value: Mapping[str, Any], show: Callable[[Console], None]) -> None:
-        """Give the result: `value` as JSON, or what `show` prints for people."""
+        """Print the result: `value` as JSON, or as `show` prints it for people."""
         if self.as_json:
             sys.stdout.write(json.dumps(value, default=str) + "\n")
         else:
             show(self._results)
 
     def hear(self, record: RunRecord | None) -> None:
-        """Show what a job has told since the last time."""
+        """Print the messages of a job since the last call."""
         for words in record.said[self._heard :] if record else ():
             self.say(words)
             self._heard += 1
 
     def progress(self, record: RunRecord | None) -> None:
-        """Show where a job is, when that has changed, and what it has told since."""
+        """Print the new messages of a job, and its progress where that has changed."""
         self.hear(record)
         line = record.describe() if record else ""
         if line and line != self._last:
@@ -65,7 +68,10 @@ class Output:
 
 
 def show_rows(console: Console, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table whose lines are as long as they must be: what is cut short could not be asked for."""
+    """Print a table without cutting its cells.
+
+    A name that is cut short could not be typed into a command.
+    """
     widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -73,7 +79,7 @@ def show_rows(console: Console, head: tuple[str, ...], rows: Sequence[tuple[str,
 
 
 def told_waiting(waiting: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line about each table that waits to begin anew, as `status` and `points` tell of them."""
+    """Yield a line about each table that waits to start over, for `status` and `points`."""
     for each in waiting:
         do = "somebody has to mend that" if each["act"] else "the next backup tries again"
         yield f"{each['table']} waits since {each['since']}, its rows are known up to then: {each['reason']}; {do}"

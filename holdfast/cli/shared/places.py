@@ -1,4 +1,4 @@
-"""What the words on the command line mean: archives and databases, by name or by address."""
+"""Archives and databases of the command line, by name or by address, with their settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _configured(url: str) -> ArchiveConfig | None:
-    """Return what archives.yaml says of this archive, found by its name or its URL."""
+    """Return an archive's settings in archives.yaml, found by its name or its URL."""
     path = find_config()
     if path is None:
         return None
@@ -52,14 +52,17 @@ def archive_store(url: str, key: str | None = None, default_key: str | None = No
 
 
 def archive_stores(url: str) -> list[SealedStore]:
-    """Return the stores of an archive's replicas in the order of archives.yaml; of one that is named, only its own."""
+    """Return the stores of an archive's replicas in the order of archives.yaml.
+
+    Of a replica that is named, only its own.
+    """
     configured = _configured(url)
     replicas = list((configured.replicas or {}).values()) if configured else []
     return [archive_store(each) for each in ([url] if url in replicas else replicas or [url])]
 
 
 def consistency(url: str) -> Consistency:
-    """Return what a read of this archive is to show, as archives.yaml says or by default."""
+    """Return the consistency of reads of an archive, from archives.yaml or by default."""
     configured = _configured(url)
     return configured.consistency if configured else "eventual"
 
@@ -77,43 +80,43 @@ def sources(url: str) -> dict[str, SourceConfig]:
 
 
 def compaction(url: str) -> CompactionConfig:
-    """Return what archives.yaml says of joining this archive's blocks; where it says nothing, the defaults."""
+    """Return the compaction settings of an archive, from archives.yaml or by default."""
     configured = _configured(url)
     return configured.compaction if configured else CompactionConfig()
 
 
 def grace(url: str) -> str:
-    """Return how long files of this archive stay that nothing needs, as archives.yaml says or by default."""
+    """Return the grace of an archive's unneeded files, from archives.yaml or by default."""
     configured = _configured(url)
     return (configured.vacuum if configured else VacuumConfig()).grace
 
 
 def quorum(url: str) -> tuple[int, str]:
-    """Return how many replicas must hold a backup before it counts, as archives.yaml says, and how long they have."""
+    """Return the size and the timeout of an archive's quorum, from archives.yaml or by default."""
     configured = _configured(url)
     return (configured.quorum or 1, configured.quorum_timeout) if configured else (1, "1h")
 
 
 def keep_rules(url: str) -> list[str]:
-    """Return the rules of archives.yaml for what stays of this archive, as they are written on the command line."""
+    """Return an archive's retention rules in archives.yaml, as written on the command line."""
     configured = _configured(url)
     return configured.keep.rules() if configured else []
 
 
 def assertions(url: str, source: str) -> list[str]:
-    """Return what archives.yaml says must hold in a source's database after a drill."""
+    """Return the assertions in archives.yaml about a source's database after a drill."""
     configured = _configured(url)
     return configured.drill.of(source) if configured else []
 
 
 def newest_within(url: str) -> str | None:
-    """Return how old archives.yaml lets the newest restorable moment be when a drill is made."""
+    """Return a drill's limit in archives.yaml on the age of the newest restore point."""
     configured = _configured(url)
     return configured.drill.newest_within if configured else None
 
 
 def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
-    """Return a source's name in the archive, what is configured for it, and where it is.
+    """Return a source's name in the archive, its settings, and its address.
 
     :param url: the archive, as typed.
     :param name: a name in archives.yaml, or an address.
@@ -132,7 +135,7 @@ def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
 
 
 def database(name: str, archive: str | None = None) -> tuple[SourceConfig, Address]:
-    """Return what is configured for a source, and where it is, also where no archive is named.
+    """Return a source's settings and its address, also where no archive is named.
 
     :param name: a name in archives.yaml, or an address.
     :param archive: whose source it is; needed where archives.yaml has several of this name.
@@ -172,7 +175,7 @@ def _source_name(database: str) -> str:
 
 
 def target(url: str, name: str) -> Address:
-    """Return where to restore to, given an address or the name of a source in archives.yaml."""
+    """Return the address to restore to, from an address or a source's name in archives.yaml."""
     return Address.parse(name) if "://" in name else source(url, name)[2]
 
 

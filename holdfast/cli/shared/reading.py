@@ -1,4 +1,4 @@
-"""What the commands share that read an archive: which replica, and what of it counts."""
+"""Shared options and functions of commands that read an archive."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ Consistent = Annotated[
 
 
 def open_archive(url: str, consistency: Consistency | None, coordination: str | None) -> Opened:
-    """Open an archive to read it; of several replicas, where none was named, the first that can be read so.
+    """Open an archive to read it at a consistency.
+
+    Of several replicas, where none was named, the first that can be read so.
 
     :param consistency: as the option says; None for what archives.yaml says.
     :param coordination: address of the coordination store, as the option says; this process and its jobs know it then.
@@ -43,6 +45,9 @@ def open_archive(url: str, consistency: Consistency | None, coordination: str | 
 
 
 def say_read_from(output: Output, read_from: Mapping[str, Any]) -> None:
-    """Tell which replica was read and how fresh it is; of an archive at one place, nothing."""
+    """Report the replica that was read, and its freshness.
+
+    An archive without replicas has no such report.
+    """
     if words := words_of(read_from):
         output.say(words)

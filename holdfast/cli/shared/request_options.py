@@ -16,7 +16,10 @@ _REQUEST = "request"
 
 
 def takes(request_type: type[Request]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a request, in the place of its parameter `request`, which is made of them."""
+    """Replace a command's parameter `request` by the options of a request.
+
+    The argument is made of them.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options = {field.name: field for field in request_type.options() if field.option.is_in_command}

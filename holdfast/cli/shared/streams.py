@@ -1,4 +1,4 @@
-"""Whose stream of changes is meant, where a source is named."""
+"""The streams of changes of a source that a command names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def stream_names(source: str, archive: str | None, database: str, databases: Ite
 
 
 def expected_in(source: str, archive: str | None, name: str | None) -> ExpectedStream | None:
-    """Return what an archive expects of the stream of a source's own database; None where it does not follow it.
+    """Return the stream that an archive expects in a source's own database.
+
+    None where it does not follow that.
 
     :param source, archive: as for `stream_names`.
     :param name: the stream's.
@@ -52,7 +54,7 @@ def expected_in(source: str, archive: str | None, name: str | None) -> ExpectedS
 
 
 def waiting_in(source: str, archive: str | None) -> tuple[WaitingTable, ...]:
-    """Return the tables of a source that wait to begin anew in an archive.
+    """Return the tables of a source that wait to start over in an archive.
 
     :param source, archive: as for `stream_names`.
     """

@@ -1,4 +1,4 @@
-"""The base of requests: a model whose fields say how people give them, and what an application is started with."""
+"""The base model of requests: its fields define options, forms and the arguments of applications."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_GIVEN = ("", "None")
 
 @dataclass(frozen=True)
 class Option:
-    """How people give a field of a request.
+    """The definition of a request's field as an option.
 
     :param help: one or two sentences.
     :param metavar: stands for the value in a command's help.
@@ -62,7 +62,10 @@ class OptionField:
 
     @property
     def flag(self) -> str:
-        """Return the option's name on the command line; of what is done unless one forbids it, the one that does."""
+        """Return the option's name on the command line.
+
+        An option that is on by default has the name that turns it off.
+        """
         return _flag(self.name, self.option, is_forbidding=self.kind is bool and self.default is True)
 
     @property
@@ -103,7 +106,7 @@ class Request(BaseModel):
 
     @classmethod
     def given(cls, **options: Any) -> Self:
-        """Make a request of what people gave.
+        """Return a request made of the given options.
 
         :raises UsageError: an option has no such value; says which it may have.
         """
@@ -130,7 +133,7 @@ class Request(BaseModel):
 
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the application's arguments to a parser; those that are not given stay away from what it returns."""
+        """Add the application's arguments to a parser; absent ones are left out of its result."""
         for name, field in cls.model_fields.items():
             kind, choices, _ = _shape(field.annotation)
             default = field.get_default()
@@ -147,13 +150,13 @@ class Request(BaseModel):
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str]) -> Self:
-        """Make the request that an application is started with; arguments that are none of it are left alone."""
+        """Return the request in an application's arguments; other arguments are ignored."""
         parser = argparse.ArgumentParser(add_help=False)
         cls.add_to(parser)
         return cls.given(**vars(parser.parse_known_args(arguments)[0]))
 
     def filled(self, **values: Any) -> Self:
-        """Return the request with values for what nobody has given."""
+        """Return the request with values for its empty options."""
         missing = {name: value for name, value in values.items() if getattr(self, name) in (None, ())}
         return type(self).given(**{**self._set(), **missing})
 

@@ -107,15 +107,15 @@ class RestoreRequest(Request):
 
     @property
     def is_beside(self) -> bool:
-        """Say whether other things may be in the target."""
+        """Return whether the target may hold other objects."""
         return bool(self.tables or self.map)
 
     @property
     def creates_roles(self) -> bool:
-        """Say whether roles are created that the target lacks; else they must be there."""
+        """Return whether roles that the target lacks are created; else they must be there."""
         return self.roles != "check"
 
     @property
     def has_harmless_roles(self) -> bool:
-        """Say whether no role that is created may do more than any owner of tables: for drills."""
+        """Return whether created roles may do no more than any owner of tables: for drills."""
         return self.roles == "harmless"
