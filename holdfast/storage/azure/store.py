@@ -17,12 +17,12 @@ from holdfast.storage.azure.errors import azure_errors
 from holdfast.storage.contract import settings
 from holdfast.storage.contract.base import ObjectChanged, ObjectStore
 from holdfast.storage.contract.connections import Connections, clock_of, patiently
-from holdfast.storage.contract.keys import check_key, check_prefix
+from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.parts import AHEAD_BYTES, PartWriter, RangeReader
 from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from azure.storage.blob import BlobClient, BlobProperties
     from pyarrow.fs import FileSystem
@@ -64,11 +64,8 @@ class AzureStore(ObjectStore):
 
     def _list(self, prefix: str, start: str, after: str) -> Listing:
         with azure_errors("list", prefix, writes=False), self._connections.watch() as answers:
-            found = [
-                self._info(blob)
-                for blob in self._container.list_blobs(name_starts_with=start or None)
-                if blob.name > after
-            ]
+            blobs = self._container.list_blobs(name_starts_with=start or None)
+            found = self._infos(blob for blob in blobs if blob.name > after)
         return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
@@ -76,8 +73,8 @@ class AzureStore(ObjectStore):
 
         def look() -> tuple[ObjectInfo, ...]:
             with azure_errors("list", prefix, writes=False):
-                pages = self._container.list_blobs(name_starts_with=start or None, results_per_page=count).by_page()
-                return tuple(self._info(blob) for blob in next(iter(pages), ()))
+                blobs = self._container.list_blobs(name_starts_with=start or None, results_per_page=count + 1)
+                return tuple(self._infos(next(iter(blobs.by_page()), ()))[:count])
 
         return patiently(look)
 
@@ -179,6 +176,10 @@ class AzureStore(ObjectStore):
 
     def _blob(self, key: str) -> BlobClient:
         return self._container.get_blob_client(self._root + check_key(key))
+
+    def _infos(self, blobs: Iterable[BlobProperties]) -> Sequence[ObjectInfo]:
+        infos = (self._info(blob) for blob in blobs)
+        return [info for info in infos if not is_placeholder(info.key)]
 
     def _info(self, blob: BlobProperties) -> ObjectInfo:
         return ObjectInfo(

@@ -68,7 +68,10 @@ class ObjectStore(ABC):
         """Every object whose key starts with ``prefix`` and sorts after ``start_after``, by key."""
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
-        """The first objects of a listing, by key: so many at most, and no more work than they are."""
+        """The first objects of a listing, by key: so many at most, and no more work than they are.
+
+        A cloud's placeholder of a folder below the prefix may leave fewer: nobody may conclude from that.
+        """
         return self.list(prefix).objects[:count]
 
     @abstractmethod

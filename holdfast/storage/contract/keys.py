@@ -35,6 +35,14 @@ def check_key(key: str) -> str:
     return key
 
 
+def is_placeholder(key: str) -> bool:
+    """Return whether a listed key is that of an empty "folder", as consoles and synchronising tools make them.
+
+    No object of ours can have such a key. The folder of the store itself has an empty one.
+    """
+    return not key or key.endswith("/")
+
+
 def check_prefix(prefix: str) -> str:
     """Return ``prefix`` (empty, or the beginning of a key), or raise :class:`InvalidKey`."""
     if not prefix:

@@ -23,13 +23,13 @@ from holdfast.storage.contract.connections import (
     clock_of,
     patiently,
 )
-from holdfast.storage.contract.keys import check_key, check_prefix
+from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.parts import AHEAD_BYTES, PART_BYTES, PartWriter, RangeReader
 from holdfast.storage.gcs.errors import Throttled, gcs_errors
 from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from google.cloud.storage import Blob, Bucket
     from pyarrow.fs import FileSystem
@@ -83,7 +83,7 @@ class GcsStore(ObjectStore):
         with errors, self._connections.watch() as answers:
             blobs = self._bucket.list_blobs(prefix=start or None, start_offset=after or None, fields=LISTED, **ONCE)
             # The offset itself is listed, too.
-            found = [self._info(blob) for blob in blobs if blob.name > after]
+            found = self._infos(blob for blob in blobs if blob.name > after)
         return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
@@ -91,8 +91,8 @@ class GcsStore(ObjectStore):
 
         def look() -> tuple[ObjectInfo, ...]:
             with gcs_errors("list", prefix, writes=False, needs_object=False):
-                blobs = self._bucket.list_blobs(prefix=start or None, max_results=count, fields=LISTED, **ONCE)
-                return tuple(self._info(blob) for blob in blobs)
+                blobs = self._bucket.list_blobs(prefix=start or None, max_results=count + 1, fields=LISTED, **ONCE)
+                return tuple(self._infos(blobs)[:count])
 
         return patiently(look)
 
@@ -221,6 +221,10 @@ class GcsStore(ObjectStore):
 
     def _path(self, key: str) -> str:
         return self._root + check_key(key)
+
+    def _infos(self, blobs: Iterable[Blob]) -> Sequence[ObjectInfo]:
+        infos = (self._info(blob) for blob in blobs)
+        return [info for info in infos if not is_placeholder(info.key)]
 
     def _info(self, blob: Blob) -> ObjectInfo:
         # Not "updated", which changes with the metadata, too.

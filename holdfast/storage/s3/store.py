@@ -16,7 +16,7 @@ from holdfast.common.errors import UsageError
 from holdfast.storage.contract.base import ObjectChanged, ObjectStore
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
-from holdfast.storage.contract.keys import check_key, check_prefix
+from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.s3.access import S3Access
 from holdfast.storage.s3.copy import MOST_BYTES, copy_object
 from holdfast.storage.s3.delete import delete_all, keeps_versions
@@ -35,7 +35,7 @@ from locking.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -114,7 +114,7 @@ class S3Store(ObjectStore):
         with s3_errors("list", prefix, writes=False):
             for page in pages:
                 now = now or _date(page["ResponseMetadata"]["HTTPHeaders"])
-                found += [self._info(item) for item in page.get("Contents", [])]
+                found += self._infos(page.get("Contents", []))
         if now is None:
             raise StoreUnavailable(f"The listing of {prefix!r} had no answer.")
         return Listing(tuple(sorted(found, key=lambda info: info.key)), now)
@@ -122,9 +122,10 @@ class S3Store(ObjectStore):
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         with s3_errors("list", prefix, writes=False):
             answer = self._reader.list_objects_v2(
-                Bucket=self._bucket, Prefix=self._root + check_prefix(prefix), MaxKeys=count
+                Bucket=self._bucket, Prefix=self._root + check_prefix(prefix), MaxKeys=count + 1
             )
-        return tuple(sorted((self._info(item) for item in answer.get("Contents", [])), key=lambda info: info.key))
+        found = self._infos(answer.get("Contents", []))
+        return tuple(sorted(found, key=lambda info: info.key)[:count])
 
     def head(self, key: str) -> ObjectInfo:
         with s3_errors("look at", key, writes=False):
@@ -239,6 +240,10 @@ class S3Store(ObjectStore):
 
     def _key(self, key: str) -> str:
         return self._root + check_key(key)
+
+    def _infos(self, items: Iterable[ObjectTypeDef]) -> Sequence[ObjectInfo]:
+        infos = (self._info(item) for item in items)
+        return [info for info in infos if not is_placeholder(info.key)]
 
     def _info(self, item: ObjectTypeDef) -> ObjectInfo:
         return ObjectInfo(

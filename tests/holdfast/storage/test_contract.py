@@ -10,15 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from holdfast.storage import InvalidKey, ObjectExists, ObjectNotFound, ObjectStore, SealedStore
+from holdfast.storage.azure.store import AzureStore
 from holdfast.storage.contract.base import PROBE_ROUNDS, ObjectChanged
 from holdfast.storage.encryption.key_source import new_key
 from holdfast.storage.encryption.keyring import KEYS
+from holdfast.storage.gcs.store import GcsStore
+from holdfast.storage.s3.store import S3Store
 
 
 def _each_kind(*, dear: bool = False) -> Iterator[object]:
@@ -152,6 +156,34 @@ def test_the_first_of_a_listing_are_told_alone(store: ObjectStore) -> None:
     assert [(found.key, found.size) for found in store.first("box/", 2)] == [("box/1", 5), ("box/2/a", 7)]
     assert store.first("box/", 9) == store.list("box/").objects
     assert store.first("nothing/", 1) == ()
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("kind", ["s3", "azure", "gcs"])
+def test_the_placeholder_of_a_folder_is_no_object(kind: str, open_empty: Callable[[str], ObjectStore]) -> None:
+    """Consoles make one for each new folder, also for the one that is to become an archive."""
+    store = open_empty(kind)
+    for folder in ("", "commits/", "commits/old/"):
+        write_placeholder(store, folder)
+    assert keys(store) == []
+    assert store.first("commits/", 1) == ()
+    store.put("commits/1", b"one")
+    write_placeholder(store, "commits/")
+    assert keys(store) == ["commits/1"]
+    assert keys(store, "commits/", start_after="commits/0") == ["commits/1"]
+    assert [info.key for info in store.first("commits/", 1)] == ["commits/1"]
+
+
+def write_placeholder(store: ObjectStore, folder: str) -> None:
+    """Write the empty object of a folder, whose key no store of ours takes."""
+    _, name, path = urlsplit(store.url)[:3]
+    key = f"{path.strip('/')}/{folder}"
+    if isinstance(store, S3Store):
+        store._access.writer.put_object(Bucket=name, Key=key, Body=b"")
+    elif isinstance(store, AzureStore):
+        store._container.upload_blob(key, b"", overwrite=True)
+    elif isinstance(store, GcsStore):
+        store._bucket.blob(key).upload_from_string(b"")
 
 
 @pytest.mark.parametrize("store", [*_each_kind(dear=True)], indirect=True)
