@@ -1,4 +1,4 @@
-"""Our own record of a database's objects, kept with each block beside pg_dump's.
+"""Holdfast's own record of a database's objects, kept with each block beside pg_dump's.
 
 Reading rows, comparing them and restoring single tables need ids, types, keys and partition trees,
 which a dump does not tell. It is read inside the snapshot, in the session that holds the locks.
@@ -51,7 +51,7 @@ class NamedRelation(CatalogRecord):
 
 
 class Catalog(CatalogRecord):
-    """Everything the record holds.
+    """Catalog record of a database.
 
     :param materialized_views: in an order in which they can be refreshed.
     :param references: foreign keys, as oids of the table that refers and the one referred to.
@@ -87,13 +87,19 @@ class Catalog(CatalogRecord):
     _since: tuple[Catalog, TypesSince] | None = PrivateAttr(default=None)
 
     def types_since(self, before: Catalog) -> TypesSince:
-        """Return what became of types since an earlier record; looked at once for all tables."""
+        """Return the differences of types since an earlier record.
+
+        They are computed once for all tables.
+        """
         if self._since is None or self._since[0] is not before:
             self._since = (before, TypesSince.between(before, self))
         return self._since[1]
 
     def may_hide_others(self, table: Table) -> bool:
-        """Say whether labels of enums may be inside of values, as in those of composite types, or other values."""
+        """Return whether a table's values may contain enum labels or other nested values.
+
+        Values of composite types may, for example.
+        """
         return any(
             column.holds_others and f"{column.base_schema}.{column.base}" not in self.enums
             for column in table.columns
@@ -101,7 +107,10 @@ class Catalog(CatalogRecord):
         )
 
     def types_altered(self, before: Catalog, table: Table) -> bool:
-        """Say whether values of a table's enums or composite types may be written otherwise than before."""
+        """Return whether values of a table's own types may be written differently than before.
+
+        Own types are its enums and composite types.
+        """
         if not table.has_own_types:
             return False
         since = self.types_since(before)
@@ -112,7 +121,9 @@ class Catalog(CatalogRecord):
         return not since.altered_enums.isdisjoint({None, *(self.enum_oids.get(name) for name in own)})
 
     def with_rows(self, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> tuple[Table, ...]:
-        """Return the tables whose rows are backed up: all that match a glob (none: all) and no exclusion.
+        """Return the tables with rows to back up.
+
+        They match a glob (without globs, all do) and no exclusion.
 
         Large objects are among them, as pg_catalog.pg_largeobject.
 
@@ -127,11 +138,14 @@ class Catalog(CatalogRecord):
 
     @property
     def holds_ledger(self) -> bool:
-        """Say whether what a restore had left in the source was backed up, as an older release did."""
+        """Return whether the record includes a restore's own schema.
+
+        Older releases backed it up where a restore had left it in the source.
+        """
         return any(table.table_schema == LEDGER for table in self.tables)
 
     def without_ledger(self) -> Catalog:
-        """Return the record without it."""
+        """Return the record without the schema of restores."""
         return self.model_copy(
             update={
                 "tables": tuple(table for table in self.tables if table.table_schema != LEDGER),
@@ -148,7 +162,10 @@ class Catalog(CatalogRecord):
         return _matching(self.tables, globs)
 
     def broken_references(self, chosen: Iterable[Table]) -> tuple[str, ...]:
-        """Return the foreign keys that rows of only these tables may not satisfy, as "a refers to b"."""
+        """Return the foreign keys that the chosen tables alone may violate.
+
+        Each is written as "a refers to b".
+        """
         kept = {table.oid for table in chosen}
         tables = {table.oid: table for table in self.tables}
         partitions: dict[int, list[int]] = {}
@@ -382,12 +399,15 @@ def _column(connection: psycopg.Connection[tuple[Any, ...]], query: str) -> list
 
 
 def left_out(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[str, ...]:
-    """Name what a backup of this database does not hold, each with its reason."""
+    """Return everything that a backup of this database omits, each with its reason."""
     return tuple(_column(connection, _LEFT_OUT))
 
 
 def read_tables(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Table, ...]:
-    """Read all tables of the database, as of the session's snapshot; pg_largeobject where it has large objects."""
+    """Read all tables of the database, as of the session's snapshot.
+
+    pg_largeobject is among them where the database has large objects.
+    """
     cursor = connection.execute(_TABLES)
     names = [column.name for column in cursor.description or ()]
     rows = [dict(zip(names, row, strict=True)) for row in cursor]

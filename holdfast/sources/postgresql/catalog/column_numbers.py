@@ -1,4 +1,6 @@
-"""Which number each of a table's columns has, where only their order is told, by what the catalog was and became.
+"""Column numbers (attnum), inferred where only the order of columns is known.
+
+They follow from the catalog before and after.
 
 What holds for every table is enough, and names are no evidence: a column may be given another's. Numbers only ever
 grow, none is used twice, and columns stand in the order of theirs. So what was there before and is there now was there
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Stay(Enum):
-    """When a column was there, between two moments."""
+    """Presence of a column between two positions."""
 
     ALWAYS = "all the time"
     ONWARD = "from some time on"
@@ -34,7 +36,9 @@ class Slot(NamedTuple):
 
 
 def slots(before: Table | None, after: Table) -> list[Slot]:
-    """Return the numbers that ordinary columns may have had between two moments, in order.
+    """Return the numbers that ordinary columns may have had between two catalogs.
+
+    They are in order.
 
     A column that is generated at the second one was so all the time: none can be made so later.
 
@@ -58,7 +62,7 @@ def slots(before: Table | None, after: Table) -> list[Slot]:
 
 
 def candidates(columns: int, among: Sequence[Slot], may_be: Callable[[int, int], bool]) -> list[frozenset[int]]:
-    """Return for each of a table's columns, as they stand, the numbers that it may have.
+    """Return the possible numbers of each column of a table, in the columns' order.
 
     :param columns: how many there are.
     :param among: in order.
@@ -84,7 +88,7 @@ def candidates(columns: int, among: Sequence[Slot], may_be: Callable[[int, int],
 
 
 def _reached(among: Sequence[Slot], fits: Sequence[Sequence[bool]], columns: int) -> list[list[bool]]:
-    """Say whether so many slots can hold the first so many columns."""
+    """Return whether the first slots can hold the first columns, by both counts."""
     found = [[False] * (columns + 1) for _ in range(len(among) + 1)]
     found[0][0] = True
     for at, slot in enumerate(among):
@@ -98,7 +102,7 @@ def _reached(among: Sequence[Slot], fits: Sequence[Sequence[bool]], columns: int
 
 
 def _leading_on(among: Sequence[Slot], fits: Sequence[Sequence[bool]], columns: int) -> list[list[bool]]:
-    """Say whether the slots behind so many can hold the columns behind so many."""
+    """Return whether the remaining slots can hold the remaining columns, by both counts."""
     found = [[False] * (columns + 1) for _ in range(len(among) + 1)]
     found[-1][columns] = True
     for at in reversed(range(len(among))):
@@ -109,5 +113,8 @@ def _leading_on(among: Sequence[Slot], fits: Sequence[Sequence[bool]], columns: 
 
 
 def _is_passed(slot: Slot, left: int) -> bool:
-    """Say whether a slot can be empty while so many columns are to be placed behind it."""
+    """Return whether a slot can stay empty.
+
+    A column present from some time on cannot be missing while a column is left to place behind it.
+    """
     return slot.stay is Stay.PERHAPS or (slot.stay is Stay.ONWARD and left == 0)

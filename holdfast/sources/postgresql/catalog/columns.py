@@ -1,4 +1,4 @@
-"""What the catalog says of each column, as far as its values are concerned."""
+"""Columns of relations, with the catalog's facts about their values."""
 
 from __future__ import annotations
 
@@ -46,11 +46,17 @@ class Column:
 
     @property
     def holds_others(self) -> bool:
-        """Say whether values of it have values of other types in them: arrays, composite types, ranges, multiranges."""
+        """Return whether the column's values contain values of other types.
+
+        So do arrays, composite types, ranges and multiranges.
+        """
         return self.is_array or self.kind in ("c", "r", "m")
 
     def takes_other_values(self, other: Column) -> bool:
-        """Say whether a column of the same number is of another type, or another length; a type may be renamed."""
+        """Return whether a column of the same number has another type or length.
+
+        Two user-defined types count as the same, since a type may be renamed.
+        """
         if "pg_catalog" not in (self.base_schema, other.base_schema):
             return False
         kept = (self.base_schema, self.base, self.precision, self.scale)

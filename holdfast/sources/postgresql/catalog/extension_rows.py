@@ -1,4 +1,6 @@
-"""Rows that extensions keep for their users: in tables whose other rows come with CREATE EXTENSION.
+"""Configuration rows: the user's rows in tables of extensions.
+
+Other rows of these tables come with CREATE EXTENSION.
 
 An extension names such a table, with a condition that tells the user's rows from its own, by
 pg_extension_config_dump(). They are read whole, as pg_dump does, and replace what the extension made of them in a
@@ -36,7 +38,7 @@ MOST_BYTES: Final = 64 << 20
 
 
 class Configuration(CatalogRecord):
-    """The rows of one such table.
+    """Configuration rows of one table.
 
     :param columns: those that are not generated.
     :param rows: as COPY writes them as text, in order.
@@ -54,12 +56,12 @@ class Configuration(CatalogRecord):
 
     @property
     def label(self) -> str:
-        """Return what it is, for people."""
+        """Return the display name."""
         return f"configuration rows of {self.table_schema}.{self.name}"
 
     @property
     def key(self) -> _Key:
-        """Return what tells it from others."""
+        """Return the identifying key: extension, schema and table."""
         return self.extension, self.table_schema, self.name
 
 
@@ -75,7 +77,10 @@ order by 1, 2, 3
 
 
 def read_configuration(session: Connection) -> Iterator[Configuration]:
-    """Read all such rows of the session's database that its role may read, as of its snapshot."""
+    """Read all configuration rows of the session's database, as of its snapshot.
+
+    Tables that its role may not read are left out.
+    """
     for extension, schema, name, condition, columns in session.execute(_TABLES).fetchall():
         found = Configuration(extension=extension, table_schema=schema, name=name, columns=tuple(columns))
         try:
@@ -92,11 +97,11 @@ def read_configuration(session: Connection) -> Iterator[Configuration]:
 
 
 class _TooManyError(Exception):
-    """There are more bytes than a record should hold."""
+    """More bytes than a record should hold."""
 
 
 def read_rows(session: Connection, table: Configuration, condition: str) -> tuple[str, ...]:
-    """Read the rows of a table that a condition tells, as COPY writes them as text, in order."""
+    """Read a table's rows that match a condition, as sorted lines of COPY text."""
     query = f"copy (select {column_list(table)} from only {table_name(table)} {condition}) to stdout"
     size, parts = 0, []
     with session.cursor().copy(query.encode()) as copy:
@@ -122,7 +127,9 @@ def column_list(table: Configuration) -> str:
 def of_moment(
     wanted: Sequence[Configuration], before: Sequence[Configuration], after: Sequence[Configuration] | None
 ) -> Iterator[Configuration]:
-    """Yield the rows of a moment between two backups: those that the earlier one read.
+    """Yield the configuration rows for a position between two backups.
+
+    They are those that the earlier backup read.
 
     :param wanted: those of the backup whose schema the moment has.
     :param before: those of the earlier backup.

@@ -1,4 +1,4 @@
-"""Types whose values cannot be kept, since PostgreSQL could not read them back."""
+"""Types with values that PostgreSQL cannot read back: they are not kept."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ _WITHOUT_INPUT: Final = frozenset(
 
 
 class UnkeepableTypeError(RefusedError):
-    """A column's type has no text form that could be loaded again."""
+    """Column type without a text form that could be loaded again."""
 
 
 def check_keepable(columns: Iterable[Column]) -> None:
-    """Make sure that the values of columns can be loaded again; virtual generated ones have none of their own.
+    """Refuse columns with values that cannot be loaded again.
+
+    Virtual generated columns have no values of their own.
 
     :raises UnkeepableTypeError: a type cannot be loaded again; names its column.
     """

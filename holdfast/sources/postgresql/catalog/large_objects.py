@@ -38,7 +38,7 @@ _ROWS_AT_ONCE: Final = 1000
 
 
 class Grant(CatalogRecord):
-    """One entry of an access control list; the grantee "" is everybody."""
+    """One entry of an access control list; the grantee "" is PUBLIC."""
 
     grantor: str
     grantee: str
@@ -47,7 +47,9 @@ class Grant(CatalogRecord):
 
 
 class LargeObjectGroup(CatalogRecord):
-    """Large objects that have everything in common but their oid and contents.
+    """Large objects with equal owner, privileges and comment.
+
+    They differ in nothing but their oids and contents.
 
     :param oids: ascending, as `16400-16402,16410`: millions of them take little room.
     :param grants: None is what a new object has.
@@ -60,7 +62,7 @@ class LargeObjectGroup(CatalogRecord):
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of objects."""
         return sum(len(span) for span in self._spans())
 
     def _spans(self) -> Iterator[range]:
@@ -107,7 +109,9 @@ def read_groups(session: Connection) -> tuple[LargeObjectGroup, ...]:
 
 
 def check_comparable(session: Connection, address: Address) -> None:
-    """Make sure that the session's role may read back what it will write.
+    """Refuse a role that may not read the large objects it writes.
+
+    Without that right they could not be compared with the archive.
 
     :raises RefusedError: it may not.
     """
@@ -122,7 +126,10 @@ def check_comparable(session: Connection, address: Address) -> None:
 
 
 def put_pages(cursor: psycopg.Cursor[Any], batches: Iterable[pa.RecordBatch]) -> int:
-    """Write rows of pg_largeobject into objects that are there, in the cursor's transaction. Returns their number."""
+    """Write rows of pg_largeobject into existing objects, in the cursor's transaction.
+
+    Returns the number of rows.
+    """
     rows = 0
     for batch in batches:
         for first in range(0, batch.num_rows, _ROWS_AT_ONCE):

@@ -1,4 +1,7 @@
-"""Names of what is ours in a database: no part of a backup, whoever made it."""
+"""Names of Holdfast's own objects in a database.
+
+They are left out of backups, regardless of their origin.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every part of the catalog record has in common."""
+"""Base class of all parts of the catalog record."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class CatalogRecord(BaseModel):
-    """Base of what the catalog record holds: immutable, and tolerant of what a later release adds."""
+    """Base of the catalog record's parts: immutable, and tolerant of unknown fields.
+
+    A later release may add fields; this one ignores them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -1,4 +1,7 @@
-"""The record of the roles that own or may use what is in a database. Passwords are neither read nor kept."""
+"""Record of the roles that own or may use objects of a database.
+
+Passwords are neither read nor kept.
+"""
 
 from __future__ import annotations
 
@@ -46,19 +49,19 @@ class RoleRecord(CatalogRecord):
     settings: tuple[str, ...]
 
     def harmless(self) -> RoleRecord:
-        """Return the same role without what reaches beyond its database."""
+        """Return the same role without attributes that reach beyond its database."""
         lacks = dict.fromkeys(("superuser", "createdb", "createrole", "replication"), False)
         return self.model_copy(update={**lacks, "bypassrls": self.bypassrls or self.superuser})
 
     def attributes(self) -> dict[str, str]:
-        """Return what it is, in the words of CREATE ROLE."""
+        """Return the role's attributes in the words of CREATE ROLE."""
         said = {key: word if getattr(self, key) else f"NO{word}" for key, word in _ATTRIBUTES.items()}
         until = f"VALID UNTIL {literal(self.valid_until or 'infinity')}"
         return {**said, "limit": f"CONNECTION LIMIT {self.connection_limit}", "until": until}
 
 
 class Membership(CatalogRecord):
-    """Who is a member of which role.
+    """Membership of one role in another.
 
     :param inherit: and `set`: None where the source was older than PostgreSQL 16.
     """
@@ -70,7 +73,7 @@ class Membership(CatalogRecord):
     set: bool | None = None
 
     def statement(self) -> str:
-        """Return the GRANT."""
+        """Return the GRANT statement."""
         options = {"ADMIN": self.admin or None, "INHERIT": self.inherit, "SET": self.set}
         said = ", ".join(f"{name} {str(value).upper()}" for name, value in options.items() if value is not None)
         if self.inherit is None:  # these words are known to all versions
@@ -79,13 +82,19 @@ class Membership(CatalogRecord):
 
 
 class Roles(CatalogRecord):
-    """The roles that own or may use something, with members of theirs, and what all of these are members of."""
+    """Roles with rights in a database, and their memberships.
+
+    They own or may use something there, are members of such a role, or are groups that any of these is a member
+    of.
+    """
 
     roles: tuple[RoleRecord, ...] = ()
     memberships: tuple[Membership, ...] = ()
 
     def harmless(self, names: Iterable[str]) -> Roles:
-        """Return these roles, and those that are not recorded, as a server may have them that trusts none of them.
+        """Return these roles as a server may have them that trusts none of them.
+
+        Those that are not recorded are added.
 
         Of PostgreSQL's own groups only the two are kept that give rights in a database: others run programs, and read
         and write files. Superusers become members of both, since what they own needs to read and write as it could.
@@ -106,7 +115,7 @@ class Roles(CatalogRecord):
         )
 
     def of(self, names: Iterable[str]) -> Roles:
-        """Return the part that has to do with these roles."""
+        """Return the part that concerns the named roles."""
         known = {role.name for role in self.roles}
         members, groups = defaultdict(set), defaultdict(set)
         for each in self.memberships:
@@ -165,7 +174,7 @@ _OPTIONS = ", bool_or(inherit_option) as inherit, bool_or(set_option) as set"
 
 
 def read_roles(session: Connection) -> Roles:
-    """Read all roles of the session's server, and who is a member of which."""
+    """Read all roles of the session's server, and their memberships."""
     options = _OPTIONS if session.info.server_version >= 160000 else ""
     return Roles(
         roles=tuple(RoleRecord(**row) for row in _dicts(session, _ROLES)),

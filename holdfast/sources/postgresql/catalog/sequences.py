@@ -1,4 +1,4 @@
-"""Where sequences stand: as each backup records it, and what is known of a moment between two."""
+"""Sequence values as backups record them, and as known between two backups."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ _AT_ONCE = 100
 
 
 class Reading(CatalogRecord):
-    """What a sequence showed: the number that it gave last, or gives first where it is not called yet."""
+    """State of a sequence.
+
+    Its value is the number that it gave last, or that it gives first where it was never called.
+    """
 
     last_value: int
     is_called: bool
 
 
 class SequenceValue(Reading):
-    """Where a sequence stands; never older than the snapshot.
+    """Recorded value of a sequence; never older than the snapshot.
 
     :param oid: of the sequence; 0 where a release did not record it.
     :param extension: which it belongs to; "" where it belongs to none.
@@ -39,7 +42,9 @@ class SequenceValue(Reading):
 
 
 class SequenceBetween(SequenceValue):
-    """Where a sequence stood at a moment between two backups: it shows what the later one found.
+    """Value of a sequence at a position between two backups.
+
+    It is the value that the later backup found.
 
     :param earlier: what the earlier one found; None where it had no such sequence.
     :param is_past: the later one had no such sequence any more, and this shows what the earlier one found.
@@ -50,7 +55,7 @@ class SequenceBetween(SequenceValue):
 
 
 def read_sequences(session: Connection, names: Sequence[tuple[Any, ...]]) -> Iterator[SequenceValue]:
-    """Read where sequences stand.
+    """Read the values of sequences.
 
     :param names: oid, schema and name of each, and its extension.
     """
@@ -73,7 +78,7 @@ def read_sequences(session: Connection, names: Sequence[tuple[Any, ...]]) -> Ite
 
 
 def at_end(wanted: Iterable[SequenceValue], recorded: Iterable[SequenceValue]) -> Iterator[SequenceValue]:
-    """Yield where sequences stood at the end of a backup.
+    """Yield the values of sequences at the end of a backup.
 
     :param wanted: those that there are, as the moment's schema calls them.
     :param recorded: by the backup.
@@ -87,7 +92,7 @@ def at_end(wanted: Iterable[SequenceValue], recorded: Iterable[SequenceValue]) -
 def between(
     wanted: Iterable[SequenceValue], earlier: Sequence[SequenceValue], later: Sequence[SequenceValue] | None
 ) -> Iterator[SequenceValue]:
-    """Yield what is known of sequences at a moment between two backups, as `at_end` does of one.
+    """Yield the values of sequences between two backups.
 
     :param wanted: those that there are, as the moment's schema calls them.
     :param earlier: what the last backup before the moment recorded.
@@ -110,7 +115,10 @@ def between(
 
 
 class _Recorded:
-    """Finds what a backup recorded of a sequence, whatever that was called then, if its oid is known."""
+    """Index of a backup's recorded sequence values.
+
+    A sequence is found by its oid under any name, and by its name where an oid is unknown.
+    """
 
     def __init__(self, values: Iterable[SequenceValue]) -> None:
         self._by_oid: dict[int, SequenceValue] = {}

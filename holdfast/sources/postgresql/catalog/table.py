@@ -1,4 +1,4 @@
-"""One table, as the server's catalog tells of it, and what may have become of its rows since that told otherwise."""
+"""Tables as the server's catalog describes them, and comparisons with an earlier description."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Table(CatalogRecord):
 
     @property
     def has_rows(self) -> bool:
-        """Say whether the table holds rows of its own in this database."""
+        """Return whether the table holds rows of its own in this database."""
         return self.kind == "r"
 
     @property
@@ -72,23 +72,34 @@ class Table(CatalogRecord):
 
     @property
     def key_numbers(self) -> tuple[int, ...]:
-        """Return the numbers of the columns by which changes tell rows apart; none where only whole rows do."""
+        """Return the numbers of the columns that identify rows in changes.
+
+        There are none with REPLICA IDENTITY NOTHING, or without a key.
+        """
         by_kind = {_BY_INDEX: self.identity, _BY_NOTHING: ()}
         return by_kind.get(self.replica_identity, self.primary)
 
     @property
     def tells_apart(self) -> tuple[Any, ...]:
-        """Return what the log tells rows apart by: kind of replica identity, columns of its index and of the key."""
+        """Return the identity of rows in the log.
+
+        It is the kind of replica identity, the columns of its index, and those of the primary key.
+        """
         return self.replica_identity, self.identity, self.primary
 
     @property
     def last_number(self) -> int:
-        """Return the highest number that a column of it ever had, as far as that is recorded."""
+        """Return the highest column number ever used, as far as it is recorded.
+
+        Where it is not, it is the highest of the columns that there are.
+        """
         recorded = self.form.partition(":")[0]
         return int(recorded) if recorded else max((column.number for column in self.columns), default=0)
 
     def has_key_of(self, before: Table) -> bool:
-        """Say whether rows are told apart as before, and were all the time, as far as no change shows another key.
+        """Return whether rows are identified as before, and were so all the time.
+
+        This holds as far as no change shows another key.
 
         Where the log holds whole old rows, changes show none: a primary key that was dropped and made anew is another.
         """
@@ -96,20 +107,26 @@ class Table(CatalogRecord):
         return same and (self.replica_identity != _BY_ALL or self.has_primary_of(before))
 
     def has_primary_of(self, before: Table) -> bool:
-        """Say whether the primary key is the very one it was."""
+        """Return whether the primary key is the same constraint as before.
+
+        Where a release did not record its oid, the same columns are enough.
+        """
         known = self.key_oid and before.key_oid
         return self.primary == before.primary and (not known or self.key_oid == before.key_oid)
 
     @property
     def has_own_types(self) -> bool:
-        """Say whether a column is of a type that is not PostgreSQL's own, and that labels or attributes may be in."""
+        """Return whether a column has a user-defined type with labels or attributes.
+
+        It is an enum or a type of nested values, and none of PostgreSQL's own.
+        """
         return any(
             column.base_schema != "pg_catalog" and (column.holds_others or column.kind == _ENUM)
             for column in self.columns
         )
 
     def is_rewritten(self, before: Table) -> bool:
-        """Say whether rows may have got other values in a way that the log does not tell.
+        """Return whether row values may have changed without a record in the log.
 
         Only ALTER TABLE gives them some, and changes what the catalog says of the table's columns. TRUNCATE, which the
         log tells, VACUUM FULL and CLUSTER leave that alone, but where columns have values that stand in the catalog
@@ -122,7 +139,9 @@ class Table(CatalogRecord):
         return not (self._has_large_values_of(before) and self._tells_missing_of(before))
 
     def may_have_been_unlogged(self, before: Table) -> bool:
-        """Say whether the table may have been unlogged for a while, when the log told nothing of its rows.
+        """Return whether the table may have been unlogged for a while.
+
+        The log then holds nothing of its rows.
 
         PostgreSQL refuses that of a table that is published by its own name, but not of a partition of one. ALTER TABLE
         writes the rows anew both ways.
@@ -133,7 +152,7 @@ class Table(CatalogRecord):
         return self.bound is not None and is_refiled and not self._has_large_values_of(before)
 
     def _has_large_values_of(self, before: Table) -> bool:
-        """Say whether it is certain that ALTER TABLE did not write the rows anew.
+        """Return whether it is certain that ALTER TABLE did not rewrite the rows.
 
         That gives large values another table; TRUNCATE, VACUUM FULL and CLUSTER do not (ATRewriteTables() and
         copy_table_data() of PostgreSQL's source).
@@ -141,12 +160,15 @@ class Table(CatalogRecord):
         return self.toast != 0 and self.toast == before.toast
 
     def _tells_missing_of(self, before: Table) -> bool:
-        """Say whether each column tells what older rows have in it, if that is not what they had before."""
+        """Return whether the value of older rows is recorded for each column.
+
+        A column without such a record counts, too, if it was there before and had none then either.
+        """
         had = {column.number: column.missing for column in before.columns}
         return all(column.missing is not None or had.get(column.number, "") is None for column in self.columns)
 
     def holds(self, before: Table) -> bool:
-        """Say whether rows of what it was are rows of what it is, whatever became of them since.
+        """Return whether rows of the earlier table are valid rows of this one.
 
         :param before: what it was.
         """
@@ -156,7 +178,9 @@ class Table(CatalogRecord):
         return same or not self.is_rewritten(before)
 
     def is_filled(self, before: Table) -> bool:
-        """Say whether a column has become an ordinary one that was generated: changes until then do not hold it.
+        """Return whether a generated column has become an ordinary one.
+
+        Changes until then do not hold its values.
 
         :param before: what it was.
         """
@@ -165,5 +189,5 @@ class Table(CatalogRecord):
 
     @property
     def kept_rows(self) -> str:
-        """Return the SQL condition under which a row is backed up; "" means all are."""
+        """Return the SQL condition for rows that are backed up; "" means all."""
         return KEPT_PAGES if self.oid == LARGE_OBJECTS else ""

@@ -1,4 +1,4 @@
-"""Tablespaces of a source that its tables and indexes are in."""
+"""Tablespaces of a source that hold its tables and indexes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Tablespace(CatalogRecord):
-    """A tablespace of the source; its location tells whoever makes it anew where it was."""
+    """Tablespace of the source, with its location there.
+
+    The location is a hint for creating the tablespace again.
+    """
 
     name: str
     location: str
@@ -27,5 +30,8 @@ where t.oid in (select c.reltablespace from pg_catalog.pg_class c where c.oid >=
 
 
 def read_tablespaces(session: Connection) -> tuple[Tablespace, ...]:
-    """Read which tablespaces are used by tables or indexes of the session's database, besides its own."""
+    """Read the tablespaces used by the session's database, besides its own.
+
+    Only those count that hold a table or an index of it.
+    """
     return tuple(Tablespace(name=name, location=location) for name, location in session.execute(_USED))

@@ -1,4 +1,4 @@
-"""Where a database is and who connects, with the password kept apart."""
+"""Addresses of databases, with the password kept separate from the URL."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Address:
-    """Where a database is and who connects; the password is kept out of `url` and out of repr.
+    """Address of a database, with its user and a separate password.
+
+    The password is kept out of `url` and out of repr.
 
     :param url: `postgresql://user@host:port/database`, with libpq parameters in its query part.
     :param event_triggers: whether those of the database act on what sessions do, their log-in included.
@@ -67,7 +69,10 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, password: str | None = None) -> Address:
-        """Read a connection URL; a password in it is taken out, and what only other tools know is left out with a word.
+        """Parse a connection URL.
+
+        A password in it is taken out. Parameters that only other tools know are left out, with a warning in the
+        log.
 
         :raises UsageError: not a PostgreSQL URL, one without a database name, or with a parameter that libpq lacks.
         """
@@ -91,11 +96,13 @@ class Address:
 
     @property
     def user(self) -> str:
-        """Return the name of who connects; "" where only the environment says it."""
+        """Return the user name before the URL's host; "" where there is none."""
         return unquote(urlsplit(self.url).username or "")
 
     def link(self) -> str:
-        """Return a libpq URL without the password, whose sessions begin with all of SETTINGS.
+        """Return a libpq URL without the password, with all of SETTINGS.
+
+        Sessions begin with these settings.
 
         They notice that the server is gone without a word. The address's own `options`, or else PGOPTIONS, come before
         ours, which win: no statement, not even one that a driver or program sends by itself, runs under others.
@@ -108,7 +115,7 @@ class Address:
         return _join(parts.netloc, parts.path, query)
 
     def _made(self) -> Iterator[str]:
-        """Yield our settings as `options` take them, in which a backslash goes before a blank."""
+        """Yield the settings as `options` take them, with blanks escaped by a backslash."""
         settings = SETTINGS if self.event_triggers else {**SETTINGS, "event_triggers": "off"}
         for name, value in settings.items():
             if name != "client_encoding":  # libpq has a parameter for it
@@ -140,7 +147,7 @@ class Address:
         return replace(self, url=_join(f"{quote(name, safe='')}@{host}", parts.path, query), password=password)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment in which PostgreSQL's programs connect without asking."""
+        """Return an environment that lets PostgreSQL's programs connect without a prompt."""
         secret = self.password or os.environ.get("PGPASSWORD")
         kept = {key: value for key, value in os.environ.items() if key not in _SETTING_VARIABLES}
         return {**kept, **({"PGPASSWORD": secret} if secret else {})}
@@ -152,7 +159,10 @@ def _parameters(query: str) -> dict[str, str]:
 
 
 def _join(netloc: str, path: str, query: Mapping[str, str]) -> str:
-    """Return a URL with its slashes even where it names no host; urlunsplit leaves them out, and libpq wants them."""
+    """Return a URL with its slashes, also without a host.
+
+    urlunsplit leaves them out, and libpq needs them.
+    """
     given = urlencode(query, quote_via=quote)
     return f"postgresql://{netloc}{path}{f'?{given}' if given else ''}"
 
@@ -203,7 +213,10 @@ def _known(query: Mapping[str, str], *, after_password: bool) -> dict[str, str]:
 
 
 def _shown(url: str) -> str:
-    """Return what was typed for an address without a password, wherever that may end."""
+    """Return a typed address with its password blanked out.
+
+    The blank reaches as far as the password may.
+    """
     return re.sub(r"(://[^:/?#]*):.*@", r"\1:***@", re.sub(r"(password=).*", r"\1***", url, flags=re.S), flags=re.S)
 
 

@@ -1,4 +1,4 @@
-"""A session that returns what a query finds as Arrow, through ADBC's driver.
+"""Sessions that return query results as Arrow, through ADBC's driver.
 
 The driver is used without its DB-API layer, whose import costs each Spark worker a third of a second for
 pandas and the dataset API, neither of which is used here.
@@ -31,7 +31,7 @@ BATCH_BYTES = 8 << 20
 
 
 class SessionError(HoldfastError):
-    """The server refused a statement, or could not be reached.
+    """Refusal of a statement by the server, or a failed connection.
 
     :param sqlstate: the server's code; None where it gave none.
     """
@@ -46,7 +46,9 @@ class SessionError(HoldfastError):
 
 
 class BrokenOffError(Exception):
-    """A query that had begun did not come to its end: the connection was lost, or the server ended it.
+    """Failure of a query that had begun to return rows.
+
+    The connection was lost, or the server ended the query.
 
     Tried again it may succeed, so it is none of the errors that end a job at once.
     """
@@ -123,7 +125,10 @@ class ArrowSession:
             yield prepared
 
     def close(self) -> None:
-        """End the session, with the queries whose end nobody has waited for: the driver closes nothing before them."""
+        """End the session and its unfinished queries.
+
+        The driver closes nothing before them.
+        """
         self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
@@ -139,7 +144,10 @@ class ArrowSession:
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Make one sentence of what the driver says; its message may not repeat the connection's password."""
+        """Raise the driver's errors as SessionError, in one sentence without the password.
+
+        The driver's own message may repeat it.
+        """
         try:
             yield
         except DriverError as error:

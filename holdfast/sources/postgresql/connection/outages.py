@@ -1,4 +1,4 @@
-"""What happened to a server in the middle of the work, in one sentence that says what to do."""
+"""Server failures during the work, in one sentence with a remedy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _GUESS = re.compile(
 
 
 def words(error: BaseException) -> str:
-    """Return what a driver says on one line, without libpq's guesses."""
+    """Return a driver's message on one line, without libpq's guesses."""
     return _GUESS.sub("", " ".join(str(error).split())).removesuffix(".")
 
 
 def remedy(error: BaseException) -> str:
-    """Return what to do about an error of the driver; nothing where it is no outage."""
+    """Return the remedy for a server outage; "" for any other error."""
     import psycopg  # what works on an archive alone asks here, too, where it fails
 
     if not isinstance(error, psycopg.Error):
@@ -38,7 +38,9 @@ def remedy(error: BaseException) -> str:
 
 
 def explained(error: BaseException, url: str) -> HoldfastError | None:
-    """Return an error of the driver as one that says what to do; None where it is no outage.
+    """Return a server outage as an error with its remedy.
+
+    None where the error is no outage.
 
     :param url: of the database, without a password.
     """

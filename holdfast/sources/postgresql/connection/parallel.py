@@ -1,4 +1,4 @@
-"""Work for several sessions of a database at once."""
+"""Parallel work in several sessions of a database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CANCEL_S = 5.0
 
 
 class Sessions:
-    """Up to so many sessions of a database; each is opened when it is needed first.
+    """Pool of sessions of a database, each opened when first needed.
 
     :param settings: statement that each begins with.
     """
@@ -47,7 +47,7 @@ class Sessions:
         at_once: int | None = None,
         after: Mapping[int, Collection[int]] | None = None,
     ) -> list[_R]:
-        """Call `work(session, item)` for every item and return what it returned, in the order of the items.
+        """Call `work(session, item)` for every item and return the results in order.
 
         The first error ends it: what other sessions are at is cancelled.
 

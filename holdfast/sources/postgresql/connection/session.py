@@ -1,4 +1,4 @@
-"""Sessions, all with the settings under which values are read, compared and loaded.
+"""Sessions with fixed settings for reading, comparing and loading values.
 
 They hold from the first statement on, whoever sends it: they are in the packet that begins a connection
 (`Address.link`). Else the database's owner would say by its `search_path` what a driver's own first queries mean.
@@ -85,7 +85,10 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
 
 
 def acting(session: psycopg.Connection[tuple[Any, ...]]) -> str:
-    """Return the role whose rights hold: another one than has logged in where that was altered by SET role."""
+    """Return the session's current role.
+
+    It is another one than has logged in where that was altered by SET role.
+    """
     row = session.execute("select current_user").fetchone()
     return str(row[0]) if row else session.info.user
 
@@ -98,7 +101,7 @@ def _pooler(address: Address, what: str) -> UsageError:
 
 
 def connection_error(address: Address, error: Exception) -> HoldfastError:
-    """Turn libpq's words into one sentence with what to do."""
+    """Return a failed connection as an error of one sentence with a remedy."""
     said = " ".join(str(error).split())
     where = address.url
     if re.search(r'database ".*" does not exist', said):
@@ -121,7 +124,9 @@ def connection_error(address: Address, error: Exception) -> HoldfastError:
 
 
 def server_error(what: str, error: psycopg.Error) -> HoldfastError:
-    """Say what the server did not do, in its words: refused, where it would do so each time it is asked.
+    """Return a server's error in its own words.
+
+    It is a refusal where the server would refuse each time it is asked.
 
     Lost connections, full disks, time-outs and the like may be gone when it is tried again.
     """
@@ -130,7 +135,9 @@ def server_error(what: str, error: psycopg.Error) -> HoldfastError:
 
 
 def is_refusal(session: psycopg.Connection[Any], error: BaseException | None) -> bool:
-    """Say whether a server refused a statement for what it says or for the rows it meets, so that it would do so again.
+    """Return whether a server refused a statement for its text or its rows.
+
+    Such a refusal would be repeated.
 
     A lost connection, a full disk, a lock that others hold and the like are none.
     """
@@ -140,6 +147,6 @@ def is_refusal(session: psycopg.Connection[Any], error: BaseException | None) ->
 
 
 def _tail(said: str) -> str:
-    """Return the part of libpq's words that says why, without the question it asks after it."""
+    """Return the reason in libpq's message, without its closing question."""
     found = re.sub(r".*?(FATAL|failed|is bad): +", "", said).strip() or said
     return re.sub(r"\s*Is the server running .*\?$", "", found).rstrip(".")

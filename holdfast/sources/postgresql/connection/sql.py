@@ -1,4 +1,4 @@
-"""Quoting for SQL that is composed from catalog names."""
+"""Quoting of names and strings for composed SQL."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def qualified(schema: str, name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Return `text` as a string literal that means the same whatever standard_conforming_strings says."""
+    """Return `text` as a string literal, independent of standard_conforming_strings."""
     quoted = "'" + text.replace("'", "''") + "'"
     return "E" + quoted.replace("\\", "\\\\") if "\\" in text else quoted

@@ -1,4 +1,4 @@
-"""The one set of settings under which sessions read, compare and load.
+"""Settings of all sessions that read, compare or load values.
 
 Each setting is there because a run without it lost or changed data: `row_security` on hides rows
 without an error, `search_path` decides which type or function a name means, the others change how a

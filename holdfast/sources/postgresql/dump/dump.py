@@ -1,4 +1,4 @@
-"""The schema, by PostgreSQL's own pg_dump and pg_restore."""
+"""Schema dumps by PostgreSQL's own pg_dump and pg_restore."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READERS = {15: 16, 16: 17}
 
 
 def dump_schema(address: Address, snapshot: Snapshot, *, server_version: int) -> tuple[bytes, tuple[str, ...]]:
-    """Return what `begin_dump` yields a function for."""
+    """Return the dumped schema and pg_dump's warnings."""
     with begin_dump(address, snapshot, server_version=server_version) as dumped:
         return dumped()
 
@@ -71,7 +71,9 @@ def begin_dump(
 
 
 def script_of(dump: bytes, section: str, *, server_version: int) -> str:
-    """Return the SQL of one section, with a comment before each entry that says what it is and needs.
+    """Return the SQL of one section, with a comment before each entry.
+
+    The comment holds the entry's identity and dependencies.
 
     :param section: "pre-data" or "post-data".
     :raises HoldfastError: there is no pg_restore that can read it.
@@ -89,6 +91,10 @@ def script_of(dump: bytes, section: str, *, server_version: int) -> str:
 
 
 def _reader_of(dump: bytes) -> int:
-    """Return the version of the oldest pg_restore that can read a dump; it tells so behind its first letters."""
+    """Return the version of the oldest pg_restore that can read a dump.
+
+    It follows from the format's version, which stands behind the dump's first letters; 0 where that is not
+    known.
+    """
     minor = dump[6] if dump.startswith(b"PGDMP\x01") and len(dump) > 6 else 0
     return _READERS.get(minor, 0)

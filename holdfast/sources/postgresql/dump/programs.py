@@ -1,4 +1,4 @@
-"""Find and run PostgreSQL's own programs: pg_dump and pg_restore."""
+"""PostgreSQL's own programs, pg_dump and pg_restore: found and run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _LINE = 200
 
 
 def _candidates(name: str) -> Iterator[Path]:
-    """Yield where a program may be: HOLDFAST_PG_BIN, PATH, Debian's folders, the embedded wheel."""
+    """Yield the possible paths of a program.
+
+    They are in HOLDFAST_PG_BIN, PATH, Debian's folders and the embedded wheel.
+    """
     if folder := os.environ.get("HOLDFAST_PG_BIN"):
         yield Path(folder) / name
     # Debian's own on PATH chooses among the versions below by the clusters of the machine.
@@ -75,7 +78,9 @@ def need(name: str, *, at_least: int) -> Path:
 
 
 def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...]:
-    """Run a program against a database and return what it warned of; the password goes by environment.
+    """Run a program against a database and return its warnings.
+
+    The password goes by environment.
 
     :raises HoldfastError: it failed; with its first words.
     """
@@ -85,7 +90,9 @@ def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...
 
 @contextmanager
 def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Callable[[], tuple[str, ...]]]:
-    """Run a program like `run`, beside what the block does; what this yields waits for it and returns the warnings.
+    """Run a program like `run` while the block works.
+
+    The yielded function waits for it and returns the warnings.
 
     It works under the settings of our own sessions: pg_dump leaves to the role and the database how it writes names and
     constants, and a default or a bound would silently be another one where it was written under others.
@@ -108,7 +115,9 @@ def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Cal
 
 
 def output_of(program: Path, arguments: list[str]) -> str:
-    """Return what a program that needs no database prints, byte by byte: written out again, it is the same.
+    """Return a program's output, exact to the byte.
+
+    The program needs no database. Written out again, the output is the same.
 
     :raises HoldfastError: it failed; with its first words.
     """

@@ -1,4 +1,7 @@
-"""Whether two schemas are the same for who restores them: TRUNCATE alters the server's catalog, and no definition."""
+"""Digest of a schema's definitions alone.
+
+TRUNCATE alters the server's catalog, and no definition.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ _NO_DEFINITIONS: Final = frozenset({"sequences", "large_objects", "large_object_
 
 
 def schema_digest(catalog: Catalog, dump: bytes) -> str:
-    """Return a digest that is the same where definitions are; "" where no pg_restore can read the dump.
+    """Return a digest that is equal for equal definitions.
+
+    It is "" where the dump cannot be read, as without a suitable pg_restore.
 
     :param catalog, dump: of one snapshot.
     """

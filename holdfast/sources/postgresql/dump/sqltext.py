@@ -1,4 +1,6 @@
-"""SQL as pg_dump writes it, cut into tokens: as much of the grammar as renaming needs, and exactly that.
+"""Tokens of SQL as pg_dump writes it.
+
+They cover as much of the grammar as renaming needs, and exactly that.
 
 Rules: PostgreSQL manual, 4.1 "Lexical Structure", with standard_conforming_strings on, as pg_dump sets it.
 """
@@ -49,12 +51,12 @@ class Token(NamedTuple):
 
     @property
     def is_identifier(self) -> bool:
-        """Say whether it can name something; a keyword can, too."""
+        """Return whether it can name something; a keyword can, too."""
         return self.kind == NAME or (self.kind == QUOTED and self.text[0] == '"')
 
     @property
     def identifier(self) -> str:
-        """Return the name that it stands for; "" for what is no identifier."""
+        """Return the name that it stands for; "" if it is no identifier."""
         if self.kind == QUOTED and self.text[0] == '"':
             return self.text[1:-1].replace('""', '"')
         return self.text.lower() if self.kind == NAME else ""
@@ -66,7 +68,10 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens of any text; what begins and never ends is cut into single characters."""
+    """Yield the tokens of any text.
+
+    The first character of an unterminated comment or string is a token of its own.
+    """
     place = 0
     while found := _TOKEN.match(text, place):
         kind, end = found.lastgroup or OTHER, found.end()
@@ -94,7 +99,10 @@ def statements(text: str) -> Iterator[Sequence[Token]]:
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Return the end of a comment, which may hold others; just its first character where it has none."""
+    """Return the end of a comment, nested ones included.
+
+    That of its first character where it is never closed.
+    """
     depth = 0
     for edge in _COMMENT_EDGE.finditer(text, start):
         depth += 1 if edge.group() == "/*" else -1
@@ -122,7 +130,7 @@ def parse_name(text: str) -> tuple[str, ...]:
 
 
 def string_value(token: Token) -> str | None:
-    """Return what a plain string token holds; None for any other kind."""
+    """Return the value of a plain string token; None for any other kind."""
     if token.kind != STRING or token.text[0] != "'":
         return None
     return token.text[1:-1].replace("''", "'")

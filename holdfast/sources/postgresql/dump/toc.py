@@ -1,4 +1,4 @@
-"""The entries of a schema dump: what each is, what it needs, and its SQL.
+"""Entries of a schema dump, with their kinds, dependencies and SQL.
 
 Read from the script that `pg_restore --file=- --verbose` writes. Unlike `--list`, it separates the parts of
 each entry exactly, also where names hold spaces; the SQL is what pg_restore itself would run.
@@ -85,7 +85,7 @@ class DumpEntry:
 
     @property
     def is_relation(self) -> bool:
-        """Say whether it is a table or a view of any kind."""
+        """Return whether it is a table or a view of any kind."""
         return self.kind in RELATIONS
 
     @property
@@ -110,12 +110,12 @@ class DumpEntry:
 
     @property
     def label(self) -> str:
-        """Return what it is, for people: `index public.orders_pkey`."""
+        """Return the display name, such as `index public.orders_pkey`."""
         return f"{self.word} {self.full_name}"
 
 
 def read_entries(dump: bytes, *, server_version: int) -> tuple[DumpEntry, ...]:
-    """Return a dump's entries in the order in which they can be created.
+    """Return a dump's entries in an order that allows their creation.
 
     Publications and event triggers of ours are left out: they belong to the backup of the source, and nobody would drop
     them elsewhere. So is what a restore had left in the source, which older releases backed up.
@@ -159,7 +159,10 @@ def parse_script(script: str, section: Section) -> Iterator[DumpEntry]:
 
 
 def _exactly_named(entry: DumpEntry) -> DumpEntry:
-    """Return it with the line breaks of its name, for which pg_dump writes blanks in its comments."""
+    """Return the entry with the line breaks of its name restored.
+
+    pg_dump writes blanks for them in its comments.
+    """
     if not _BROKEN_NAME.search(entry.sql):
         return entry
     names = {_BREAK.sub(" ", token.identifier): token.identifier for token in tokens(entry.sql) if token.is_identifier}
@@ -174,7 +177,10 @@ def _split_settings(sql: str) -> tuple[str, str]:
 
 
 def _pieces(script: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the comments of each entry, which say what it is, and its SQL without them; first what is before them."""
+    """Yield the comments and the SQL of each entry.
+
+    The comments describe the entry. The first pair is the script's beginning, without comments.
+    """
     comments: list[str] = []
     parts: list[str] = []
     for token in tokens(script):

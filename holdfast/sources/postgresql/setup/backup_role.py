@@ -1,4 +1,4 @@
-"""A role for backups: what it is, and what of that set-up has given to it.
+"""Backup roles, with a record of the rights given by setup.
 
 What was given is recorded in the role's comment, so that exactly this is taken back, and a role that was
 there before is never dropped. The record only chooses among rights that are worked out anew: no text of
@@ -25,7 +25,7 @@ MARK = "Holdfast source setup: "
 
 @dataclass(frozen=True)
 class BackupRoleRecord:
-    """What setup has given to a role, as it is kept in the role's comment.
+    """Record of the rights given by setup, kept in the role's comment.
 
     :param words: the rest of the comment, which is not ours.
     :param of_role: names of attributes and memberships.
@@ -92,12 +92,12 @@ class Role:
 
     @property
     def subject(self) -> str:
-        """Return whose rights to ask for: before it exists, it has those of everybody."""
+        """Return the role to check rights for; "public" before it exists."""
         return self.name if self.exists else "public"
 
 
 def read_role(session: psycopg.Connection[tuple[Any, ...]], name: str) -> Role:
-    """Return what a role is now.
+    """Read a role as it is now.
 
     :raises UsageError: no role can have this name.
     """

@@ -1,4 +1,6 @@
-"""What a role needs to back up databases of one server, given and taken back: as a script, or run.
+"""Grants for a backup role on one server: planned, scripted or run.
+
+They are given and taken back.
 
 A plan holds only what is missing, so a second one is empty. What belongs to the whole server (the role, its
 attributes and memberships) is done in the transaction of the first database, or taken back in that of the last.
@@ -41,7 +43,7 @@ _MEMBER = "pg_read_all_data"
 
 @dataclass(frozen=True)
 class GrantChange:
-    """One thing that is given or taken back, with the statements that do it."""
+    """Change of rights, given or taken back, with its statements."""
 
     why: str
     statements: tuple[str, ...]
@@ -49,7 +51,7 @@ class GrantChange:
 
 @dataclass(frozen=True)
 class DatabaseGrants:
-    """What is done in one database, in one transaction."""
+    """Changes in one database, made in one transaction."""
 
     database: str
     changes: tuple[GrantChange, ...]
@@ -57,7 +59,7 @@ class DatabaseGrants:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done for a role; without parts nothing is.
+    """Planned changes for a role; none without parts.
 
     :param notes: what a person should know of it.
     :param left: says, in a session that has done a part, what of it has had no effect.
@@ -78,7 +80,7 @@ def plan_setup(
     replication: bool = False,
     streams: Mapping[str, WantedStream] | None = None,
 ) -> Plan:
-    """Work out what a role lacks to back up databases.
+    """Plan the rights that a role lacks to back up databases.
 
     :param databases: of one server; the first one's transaction also does what is of the whole server.
     :param per_schema: give rights on each schema instead of the membership in pg_read_all_data.
@@ -143,7 +145,7 @@ def _refuse_another(session: Connection, role: Role, databases: Sequence[str]) -
 
 @dataclass(frozen=True)
 class _Wanted:
-    """How a role is to be given what it needs; see `plan_setup`."""
+    """Options for the rights of a role; see `plan_setup`."""
 
     per_schema: bool
     replication: bool
@@ -152,7 +154,7 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Lack:
-    """What a role lacks.
+    """Missing right of a role, with the change that gives it.
 
     :param key: names it in the record.
     :param had: what of it the role has already.
@@ -209,7 +211,10 @@ def _hides_rows(session: Connection, role: Role) -> bool:
 
 
 def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
-    """Yield what a role lacks in the session's database."""
+    """Yield a role's missing rights in the session's database.
+
+    Missing tasks of the owner are among them.
+    """
     database = session.info.dbname
     if database in wanted.streams:
         for task in owners_tasks(session, wanted.streams[database]):
@@ -249,7 +254,9 @@ def plan_remove(
     keep_role: bool = False,
     streams: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Work out what takes back from a role what setup has given it; with its last database also the role.
+    """Plan the removal of everything that setup has given to a role.
+
+    With its last database the role goes, too, if setup has created it.
 
     :param keep_role: do not drop the role, even where setup has created it.
     :param streams: by database, the name of a stream that goes, too, whether setup or a backup has made it.
@@ -297,7 +304,7 @@ def _changes(tasks: Iterable[OwnersTask]) -> list[GrantChange]:
 def _loose_streams(
     address: Address, databases: Sequence[str], record: BackupRoleRecord, streams: Mapping[str, str]
 ) -> Iterator[DatabaseGrants]:
-    """Yield what drops the streams of databases in which setup has given nothing."""
+    """Yield the removal of streams in databases without grants by setup."""
     for database in databases:
         if database in streams and database not in record.databases:
             with connect(address.at_database(database)) as session:
@@ -322,7 +329,7 @@ def _taken_back(session: Connection, role: Role, given: Mapping[str, Sequence[st
 
 
 def _strip(role: Role) -> list[GrantChange]:
-    """Return what takes back all that setup has given to a role that stays."""
+    """Return the changes that revoke setup's rights from a role that stays."""
     attributes = {"login": "NOLOGIN", "bypassrls": "NOBYPASSRLS", "replication": "NOREPLICATION"}
     given = role.record.of_role
     changes = [
@@ -389,7 +396,7 @@ def script(plan: Plan) -> str:
 
 
 def _one_line(words: str) -> str:
-    """Return words that stay in their comment, whatever names are in them."""
+    """Return words on one line, safe inside an SQL comment."""
     return " ".join(words.split())
 
 
@@ -407,7 +414,7 @@ def _connect_line(database: str) -> str:
 
 
 def run(address: Address, plan: Plan) -> None:
-    """Do what a plan says, as the address's user.
+    """Carry out a plan as the address's user.
 
     :raises HoldfastError: it did not work; what was done in databases before stays done.
     """

@@ -1,4 +1,4 @@
-"""Whether a database is ready to be backed up: all that is in the way, what one should know, and what to do.
+"""Readiness of a database for backups: problems, warnings and remedies.
 
 Nothing is read but the catalog, and nothing is changed.
 """
@@ -39,7 +39,7 @@ LOOK_WAIT_S = 5.0
 
 @dataclass(frozen=True)
 class Readiness:
-    """What was found.
+    """Findings of a check.
 
     :param facts: by name, as they go into JSON.
     :param problems: for which a backup would be refused or would fail.
@@ -52,7 +52,9 @@ class Readiness:
 
 
 def choose_databases(session: Connection, globs: Sequence[str]) -> tuple[str, ...]:
-    """Return the server's databases whose name matches a glob; templates never do.
+    """Return the server's databases with names that match a glob.
+
+    Templates are never among them.
 
     :raises UsageError: none does.
     """
@@ -66,7 +68,9 @@ def choose_databases(session: Connection, globs: Sequence[str]) -> tuple[str, ..
 
 
 def check_server(address: Address) -> Readiness:
-    """Look at what all databases of a server share: version, role, connections, log.
+    """Check the parts of a server that its databases share.
+
+    These are version, role, connections and log.
 
     :raises HoldfastError: it cannot be reached.
     """
@@ -99,7 +103,7 @@ def check_server(address: Address) -> Readiness:
 
 
 def check_database(address: Address, globs: Sequence[str] = (), exclude: Sequence[str] = ()) -> Readiness:
-    """Look at one database: what may be read, what is in it, and what a backup would leave out.
+    """Check one database: readable objects, contents and omissions of a backup.
 
     :param globs: tables to back up, as in archives.yaml; none: all.
     :raises BusyError: somebody keeps a table locked.
@@ -195,7 +199,7 @@ def _role(session: Connection) -> dict[str, Any]:
 
 
 def _connections(limits: Mapping[str, int | None]) -> tuple[list[Obstacle], list[Obstacle]]:
-    """Return what is too little for any backup, and what is too little for this machine's cores.
+    """Return the limits too low for any backup, and those too low for all cores.
 
     :param limits: how many connections each of them leaves; None is no limit.
     """
@@ -217,7 +221,7 @@ def _connections(limits: Mapping[str, int | None]) -> tuple[list[Obstacle], list
 
 
 def find_pg_dump(major: int) -> tuple[str | None, tuple[Obstacle, ...]]:
-    """Return which pg_dump a backup of a server of this major version would use, or that there is none."""
+    """Return the pg_dump for backups of a major version, or the lack of one."""
     try:
         program = need("pg_dump", at_least=major)
     except HoldfastError as error:
@@ -311,7 +315,10 @@ def _standby(session: Connection) -> Iterator[Obstacle]:
 
 
 def _old_snapshots(session: Connection) -> Iterator[Obstacle]:
-    """PostgreSQL 16 and older can forget what an old snapshot still needs."""
+    """Yield an obstacle where rows of old snapshots may be removed.
+
+    PostgreSQL 16 and older can forget what an old snapshot still needs.
+    """
     threshold = _one(session, "select current_setting('old_snapshot_threshold', true)")
     if threshold not in (None, "-1"):
         yield Obstacle(

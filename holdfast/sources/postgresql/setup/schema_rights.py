@@ -1,4 +1,7 @@
-"""What a role may read in each schema of a database, for where it is not to read everything."""
+"""Rights of a role in each schema of a database.
+
+They are for a role that is not to read everything.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SchemaRights:
-    """A schema and what a role has in it.
+    """Schema, with a role's rights in it.
 
     :param owners: of what is in it: what they make there later is to be readable, too.
     :param lacks: kinds of rights that are missing: usage, tables, sequences.
@@ -38,7 +41,7 @@ class SchemaRights:
         return f"defaults of {owner} for {kind}"
 
     def grants(self, role: str) -> tuple[str, ...]:
-        """Return the statements that give what is missing."""
+        """Return the statements that grant the missing rights."""
         to = ident(self.name)
         objects = {
             "usage": f"GRANT USAGE ON SCHEMA {to} TO {role};",
@@ -54,7 +57,9 @@ class SchemaRights:
         return (*(objects[kind] for kind in self.lacks), *later)
 
     def revokes(self, role: str, kept: Sequence[str]) -> tuple[str, ...]:
-        """Return the statements that take everything in the schema back but what the role had before.
+        """Return the statements that revoke all rights in the schema except earlier ones.
+
+        Earlier ones are those that the role had before setup.
 
         :param kept: that, as it was recorded; what does not stand in `had` is ignored.
         """

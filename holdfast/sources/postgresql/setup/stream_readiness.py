@@ -1,4 +1,7 @@
-"""Whether the changes of a database can be backed up, and what becomes of its stream; nothing is changed."""
+"""Readiness of a database for incremental backups, and the state of its stream.
+
+Nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def check_stream(
     expected: ExpectedStream | None = None,
     limit_bytes: int,
 ) -> Readiness:
-    """Look at what backups of changes of a database need, and at its stream where its name is known.
+    """Check a database for incremental backups, and its stream if the name is known.
 
     :param expected: what it must be for its changes to be joined to an archive; None where that is not known.
     :param limit_bytes: of the log that the slot may keep before one is warned.

@@ -1,4 +1,4 @@
-"""What a database's owner must do so that its changes can be followed, and what takes that back.
+"""Tasks of a database's owner for logical decoding, and their reversal.
 
 Only who owns the tables may publish them, or change their replica identity: the second only with consent, table by
 table, since the log then holds the whole old row of each update.
@@ -57,7 +57,7 @@ class WantedStream:
 
 @dataclass(frozen=True)
 class OwnersTask:
-    """Something that the tables' owner must do, or take back.
+    """Task of the tables' owner, or its reversal.
 
     :param key: names it in the record of what was given.
     :param had: what was so before.
@@ -70,7 +70,7 @@ class OwnersTask:
 
 
 def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTask]:
-    """Yield what is to be done in the session's database before its changes can be followed.
+    """Yield the owner's tasks before logical decoding of the session's database.
 
     :raises UsageError: a glob matches no table.
     :raises RefusedError: the publication is one that changes cannot be read from.
@@ -104,7 +104,7 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
 
 
 def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
-    """Yield what else the owner could consent to, and what that gives."""
+    """Yield the owner's further options, each with its benefit."""
     if not wanted.definitions and not definitions.told(session):
         yield (
             "moments between two backups have their own definitions before the first change and behind the last one "
@@ -132,7 +132,9 @@ where i.indrelid = %s and i.indisvalid and i.indisunique and i.indimmediate
 
 
 def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: Sequence[str]) -> Iterator[OwnersTask]:
-    """Yield what takes back what the owner has done, in the session's database; but not yet the slots.
+    """Yield the tasks that undo the owner's part in the session's database.
+
+    Slots are not dropped yet.
 
     :param given: what of it is recorded.
     """
@@ -153,7 +155,10 @@ def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: S
 
 
 def _identity_before(session: Connection, relation: PublishableRelation, had: Sequence[str]) -> str:
-    """Return what the record names, as far as there is such a thing; no text of it is run."""
+    """Return the recorded replica identity, as far as it still exists.
+
+    No text of the record is run.
+    """
     if "default" in had:
         return "DEFAULT"
     names = [name for name, _ in session.execute(_INDEXES, (relation.oid,)) if f"index {name}" in had]
@@ -161,13 +166,16 @@ def _identity_before(session: Connection, relation: PublishableRelation, had: Se
 
 
 def stream_names(given: Mapping[str, Sequence[str]], named: str | None) -> tuple[str, ...]:
-    """Return the names of the streams that are recorded, and the one that is named besides, each once."""
+    """Return the names of the recorded streams and of the named one, each once."""
     recorded = [found[1] for key in given if (found := _NAME.fullmatch(key))]
     return tuple(dict.fromkeys([*recorded, *([named] if named else [])]))
 
 
 def dropped_slots(session: Connection, names: Sequence[str]) -> Iterator[OwnersTask]:
-    """Yield what drops slots of the session's database: for good, whatever becomes of its transaction."""
+    """Yield the tasks that drop slots of the session's database.
+
+    A dropped slot does not come back if its transaction fails.
+    """
     for name in names:
         slot = f"slot_name = {literal(name)} AND database = pg_catalog.current_database()"
         found = f"FROM pg_catalog.pg_replication_slots WHERE {slot}"
@@ -185,5 +193,8 @@ order by 1
 
 
 def streams_of(session: Connection) -> tuple[str, ...]:
-    """Return the names of the streams of any archives in the session's database, also of what is left of one."""
+    """Return the names of all streams in the session's database.
+
+    They belong to any archive. One of which only the slot or the publication is left counts, too.
+    """
     return tuple(row[0] for row in session.execute(_STREAMS))

@@ -1,4 +1,4 @@
-"""Export the snapshot of a moment, with its position in the log, and read in it from other sessions."""
+"""Exported snapshots with their log positions (LSN), read from other sessions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ SLOT_WAIT_S = 60.0
 
 
 class SnapshotGoneError(HoldfastError):
-    """A snapshot cannot be read any more: the session that held it has ended, and its locks with it."""
+    """Loss of a snapshot by the end of its session.
+
+    The session's locks have ended with it.
+    """
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Snapshot:
     database_oid: int | None = None
 
     def to_json(self) -> str:
-        """Return what another process needs to read in the snapshot; holds no secret."""
+        """Return the snapshot as JSON for another process; it holds no secret."""
         return _SNAPSHOT.dump_json(self).decode()
 
     @classmethod
@@ -101,7 +104,9 @@ def enter_snapshot(session: Connection, snapshot: Snapshot) -> None:
 
 
 def try_sharing(address: Address) -> None:
-    """Make sure that one session can read in the snapshot of another, as it can without a pooler in between.
+    """Check that one session can read in the snapshot of another.
+
+    A pooler in between may prevent that.
 
     :raises HoldfastError: it reads in another one, or does not know the snapshot.
     :raises psycopg.Error: the snapshot cannot be exported.
@@ -135,14 +140,19 @@ def export_snapshot(address: Address, *, slot_wait: float = SLOT_WAIT_S) -> Iter
 
 @contextmanager
 def export_plain(address: Address) -> Iterator[Snapshot]:
-    """Export a snapshot without a slot, whose position is approximate, and keep it importable until the block ends."""
+    """Export a snapshot without a slot and keep it importable until the block ends.
+
+    Its position is approximate.
+    """
     with connect(address) as session:
         yield _by_transaction(session, "it was not asked for")
         session.execute("ROLLBACK")
 
 
 def why_not_exact(session: Connection) -> tuple[Obstacle, ...]:
-    """Return everything that keeps a backup's log position from being exact: no slot, or none to ask for it.
+    """Return the obstacles to an exact log position.
+
+    No slot can be made, or the role that logs in may not ask for one.
 
     Who logs in is asked for the right of replication, too, before it becomes another one by ALTER ROLE … SET role.
     """
@@ -157,7 +167,10 @@ def why_not_exact(session: Connection) -> tuple[Obstacle, ...]:
 
 
 def why_no_slot(session: Connection) -> tuple[Obstacle, ...]:
-    """Return everything that keeps a logical slot from being made, so that a backup's log position is approximate."""
+    """Return the obstacles to making a logical replication slot.
+
+    Without a slot a backup's log position is approximate.
+    """
     row = session.execute(
         "select current_setting('max_replication_slots')::int - (select count(*) from pg_catalog.pg_replication_slots)"
         ", current_setting('max_wal_senders')::int - (select count(*) from pg_catalog.pg_stat_replication)"
@@ -171,7 +184,7 @@ def why_no_slot(session: Connection) -> tuple[Obstacle, ...]:
 
 
 def why_no_decoding(session: Connection) -> tuple[Obstacle, ...]:
-    """Return everything that keeps changes from being read, also where there is a slot."""
+    """Return the obstacles to logical decoding, also with an existing slot."""
     row = session.execute(
         "select current_setting('wal_level'), pg_catalog.pg_is_in_recovery(), r.rolreplication or r.rolsuper "
         "from pg_catalog.pg_roles r where r.rolname = current_user"

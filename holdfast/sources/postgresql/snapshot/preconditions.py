@@ -1,4 +1,4 @@
-"""What makes a backup of a database be refused, all of it at once and before anything is read.
+"""Preconditions of a backup, all checked before anything is read.
 
 A backup and `holdfast source check` ask the same questions here, so that the one never finds what the
 other did not. PostgreSQL's own functions answer: they know of memberships, owners and superusers.
@@ -32,7 +32,7 @@ _NAMED = 20
 
 @dataclass(frozen=True)
 class Obstacle:
-    """One thing that stands in the way.
+    """One obstacle, with its remedy.
 
     :param what: is the matter.
     :param do: what to do about it.
@@ -47,7 +47,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class UnreadableTable:
-    """What the role may not read.
+    """Objects of a database that the role cannot read completely.
 
     :param schemas: it may not use, with something in them.
     :param relations: tables and sequences it may not read or reach, as `schema.name`.
@@ -94,7 +94,7 @@ order by 1
 
 
 def unreadable(session: Connection) -> UnreadableTable:
-    """Return what the session's role may not read of its database."""
+    """Return the objects of its database that the session's role cannot read completely."""
     forbidden = session.execute(_FORBIDDEN).fetchall()
     return UnreadableTable(
         schemas=tuple(sorted({schema for schema, _, usable in forbidden if not usable})),
@@ -104,7 +104,10 @@ def unreadable(session: Connection) -> UnreadableTable:
 
 
 def obstacles(session: Connection) -> Iterator[Obstacle]:
-    """Yield what would make a backup of the session's database be refused, whichever tables are chosen."""
+    """Yield the obstacles to any backup of the session's database.
+
+    They do not depend on the chosen tables.
+    """
     if session.info.server_version < OLDEST * 10000:
         yield Obstacle(
             f"the server is PostgreSQL {session.info.server_version // 10000}",
@@ -143,7 +146,7 @@ def _missing_rights(user: str, found: UnreadableTable) -> Iterator[Obstacle]:
 
 
 def choice_obstacles(catalog: Catalog, chosen: Sequence[Table], *, standby: bool) -> Iterator[Obstacle]:
-    """Yield what would make a backup of the rows of these tables be refused.
+    """Yield the obstacles to a backup of these tables' rows.
 
     :param standby: the server is one.
     """
@@ -164,7 +167,10 @@ def choice_obstacles(catalog: Catalog, chosen: Sequence[Table], *, standby: bool
 
 
 def table_obstacles(table: Table) -> Iterator[Obstacle]:
-    """Yield what would make a backup of a table's rows be refused, whatever else is backed up."""
+    """Yield the obstacles to a backup of one table's rows.
+
+    They do not depend on the other tables.
+    """
     try:
         check_keepable(table.columns)
     except UnkeepableTypeError as error:

@@ -1,4 +1,4 @@
-"""Read tables inside a held snapshot, in pieces that many sessions can share.
+"""Readers of tables in a held snapshot, in pieces that many sessions share.
 
 A piece is a range of a table's heap pages (a TID range scan, PostgreSQL 14 and later), the last one
 open-ended; tables without a heap are read whole.
@@ -38,7 +38,10 @@ _LOCK_NOT_AVAILABLE = "55P03"
 
 @dataclass(frozen=True)
 class Piece:
-    """Heap pages `first` up to `end` of a table; the last piece has no end, a whole table neither bound."""
+    """Range of a table's heap pages, from `first` up to `end`.
+
+    The last piece has no end. A whole table has neither bound.
+    """
 
     table: Table
     number: int
@@ -99,7 +102,7 @@ def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -
 
 
 class SnapshotTableReader:
-    """A session inside the snapshot."""
+    """Session that reads tables inside a snapshot."""
 
     def __init__(self, session: ArrowSession, address: Address, snapshot: Snapshot) -> None:
         self._session = session
@@ -107,7 +110,9 @@ class SnapshotTableReader:
         self._snapshot = snapshot
 
     def take(self, tables: Sequence[Table]) -> None:
-        """Lock these tables, and let go of those that were locked before: a server has room for some thousand locks.
+        """Lock these tables and release those locked before.
+
+        A server has room for some thousand locks.
 
         :raises BusyError: somebody waits to change one of them, and does not give way in QUEUE_WAIT_S.
         """
@@ -129,7 +134,9 @@ class SnapshotTableReader:
         session.execute("SET LOCAL lock_timeout = 0")
 
     def parts(self, pieces: Sequence[Piece], decoder: Decoder) -> Iterator[RowsOfPiece]:
-        """Yield the rows of pieces of tables with the same columns, in order of the pieces, as they go into Parquet.
+        """Yield the rows of several pieces, as they go into Parquet.
+
+        Tables of the pieces have the same columns. The rows come in order of the pieces.
 
         It is one query, since to the server and to us each costs as much as thousands of rows.
 
@@ -190,7 +197,7 @@ class SnapshotTableReader:
                 first = end
 
     def _row_name(self, piece: Piece, number: int) -> str:
-        """Say which row of a piece it is, as a ctid that psql takes."""
+        """Return the name of a piece's row, as a ctid that psql takes."""
         query = f"select ctid::text {_rows_of(piece)} offset {number} limit 1"
         with connect(self._address) as session:
             enter_snapshot(session, self._snapshot)

@@ -1,4 +1,4 @@
-"""One moment of a database, held still while many sessions read it.
+"""Snapshot of a database, held while many sessions read it.
 
 The rules come from failing runs: a TRUNCATE or a rewriting ALTER that commits between the export of a
 snapshot and the first read makes that read return *no rows without an error*; so a second session
@@ -55,7 +55,7 @@ Source: PostgreSQL manual, 'Parameter Key Words', tcp_user_timeout."""
 
 @dataclass(frozen=True)
 class HeldSnapshot:
-    """A snapshot, and a session in it."""
+    """Exported snapshot, and a session in it."""
 
     snapshot: Snapshot
     session: Connection
@@ -67,12 +67,14 @@ class HeldSnapshot:
 
     @cached_property
     def not_included(self) -> tuple[str, ...]:
-        """Name what a backup does not hold, each with its reason."""
+        """Return everything that a backup omits, each with its reason."""
         unread = (f"{each.label}: {each.failed}" for each in self.catalog.configuration if each.failed)
         return (*left_out(self.session), *unread)
 
     def check_labels(self, now: Connection) -> None:
-        """Make sure that values of enums were read as they are in the snapshot: the server shows today's labels.
+        """Check that no enum label was renamed since the snapshot.
+
+        Values are read with the server's labels of today.
 
         No lock keeps anybody from renaming one.
 
@@ -87,7 +89,10 @@ class HeldSnapshot:
             )
 
     def why_gone(self) -> str:
-        """Return why the session has ended, in libpq's words, and with it what it held; empty: it has not."""
+        """Return libpq's reason for the session's end; "" while it lives.
+
+        The snapshot and the locks that it held have ended with it.
+        """
         try:
             self.session.execute("select 1")
         except psycopg.Error as error:
@@ -99,7 +104,10 @@ _LABELS = "select oid::int8, enumlabel::text, enumtypid::regtype::text from pg_c
 
 
 class _TablesChangedError(Exception):
-    """A table was truncated, altered or renamed between the snapshot and its lock: take another snapshot."""
+    """Change of a table between the snapshot and its lock.
+
+    The table was truncated, altered or renamed: take another snapshot.
+    """
 
 
 @contextmanager
@@ -109,7 +117,9 @@ def hold_snapshot(
     slot_wait: float = SLOT_WAIT_S,
     after_export: Callable[[Snapshot], None] = lambda snapshot: None,
 ) -> Iterator[HeldSnapshot]:
-    """Export a snapshot, lock every table in it and prove that it can be read; hold it until the block ends.
+    """Export a snapshot, lock every table in it and hold it until the block ends.
+
+    That it can be read is proved first.
 
     One session holds it all: other ones, of other processes too, can read in the snapshot as long as it lives.
 
@@ -142,7 +152,9 @@ def hold_snapshot(
 
 @contextmanager
 def open_snapshot(address: Address, snapshot: Snapshot) -> Iterator[HeldSnapshot]:
-    """Read in a snapshot that another session holds, which proves that it still does.
+    """Open a session in a snapshot that another session holds.
+
+    That it can be entered proves that the other session still holds it.
 
     :raises SnapshotGoneError: it does not.
     :raises BusyError: somebody waits to change a table, and does not give way in QUEUE_WAIT_S.
@@ -213,7 +225,7 @@ where l.locktype = 'relation' and l.mode = 'AccessExclusiveLock' and l.granted =
 
 
 def locked_by_others(address: Address, waited: float) -> BusyError:
-    """Say who keeps a table locked.
+    """Return an error that names the sessions with locks on tables.
 
     :param waited: seconds.
     """
@@ -228,7 +240,10 @@ def locked_by_others(address: Address, waited: float) -> BusyError:
 
 
 def queued_behind(address: Address) -> BusyError:
-    """Say who waits to change a table that is being backed up, and so keeps the backup's own readers waiting."""
+    """Return an error that names the sessions waiting to change tables.
+
+    They wait for the backup, and keep its own readers waiting.
+    """
     with connect(address) as session:
         waiting = "; ".join(row[0] for row in session.execute(_LOCKED, (False,))) or "nobody any more"
     return BusyError(

@@ -16,7 +16,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def validity(array: pa.Array) -> Bools | None:
-    """Return which values are there, or None where all are."""
+    """Return the mask of present values; None where no value is NULL."""
     if not array.null_count:
         return None
     return bits(array.buffers()[0], array.offset, len(array))
@@ -36,7 +36,7 @@ def bitmap(mask: Bools) -> pa.Buffer:
 
 
 def numbers(array: pa.Array, kind: type[Number], width: int = 1) -> npt.NDArray[Number]:
-    """Return the values of a fixed-width array; what stands under a NULL is undefined.
+    """Return the values of a fixed-width array; those under a NULL are undefined.
 
     :param width: how many of `kind` make one value.
     """
@@ -45,7 +45,10 @@ def numbers(array: pa.Array, kind: type[Number], width: int = 1) -> npt.NDArray[
 
 
 def offsets(array: pa.Array) -> npt.NDArray[np.signedinteger]:
-    """Return where the values of a string or binary array start in its data, and where the last ends."""
+    """Return the offsets of a string or binary array's values in its data.
+
+    The last one is the end of the last value.
+    """
     large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     kind: type[np.signedinteger] = np.int64 if large else np.int32
     buffer = array.buffers()[1]
@@ -61,7 +64,7 @@ def data(array: pa.Array) -> UInt8s:
 
 
 class Sparse(NamedTuple):
-    """The values of a string array that is NULL nearly everywhere.
+    """Values of a string array that is NULL nearly everywhere.
 
     :param rows: where they are.
     :param codes: which of `texts` each is.
@@ -74,7 +77,7 @@ class Sparse(NamedTuple):
 
 
 def sparse(array: pa.Array) -> Sparse | None:
-    """Return the values of such an array, or None where there is none."""
+    """Return the values of a sparse string array; None if all are NULL."""
     if array.null_count == len(array):
         return None
     encoded = array.dictionary_encode()

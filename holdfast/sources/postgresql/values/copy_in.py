@@ -1,4 +1,4 @@
-"""Load rows with `COPY ... FROM STDIN`."""
+"""Loading of rows with `COPY ... FROM STDIN`."""
 
 from __future__ import annotations
 

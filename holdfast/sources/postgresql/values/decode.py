@@ -1,4 +1,4 @@
-"""From the batches a query returns to the batches that go into Parquet, without touching rows one by one."""
+"""Decoding of query batches into Parquet batches, without a loop over rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TIMES: Final = (0, sidecar.DAY_US - 1)
 
 
 class UnkeepableValueError(HoldfastError):
-    """One value cannot be kept.
+    """Value that cannot be kept.
 
     :param row: its number in the batch, from 0.
     :param why: and what to do about it.
@@ -54,11 +54,14 @@ class UnkeepableValueError(HoldfastError):
 
 
 class ValueTooLargeError(UnkeepableValueError):
-    """One value is larger than the limit."""
+    """Value above the size limit."""
 
 
 class NoTextError(UnkeepableValueError):
-    """What a type's output function gives is no text: nobody could read it again."""
+    """Output of a type that is no valid text.
+
+    PostgreSQL could not read it again.
+    """
 
 
 def max_value_bytes() -> int:
@@ -73,7 +76,7 @@ def max_value_bytes() -> int:
 
 
 class Decoder:
-    """How one table's rows are asked for and turned into Parquet's types.
+    """Query and decoder of one table's rows, into Parquet's types.
 
     It relies on the session settings of `VALUE_SETTINGS` and on the types of ADBC's PostgreSQL driver.
 
@@ -89,7 +92,7 @@ class Decoder:
         self._limit = max_value_bytes
 
     def select_list(self) -> str:
-        """Return what to select `from only <table>`."""
+        """Return the select list of the query, to be followed by `from only <table>`."""
         return ", ".join(each.read_expression() for each in self._stored) or "true"
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -132,7 +135,7 @@ def check_size(each: Stored, sizes: npt.NDArray[np.signedinteger], limit: int) -
 
 
 def check_text(each: Stored, array: pa.Array) -> None:
-    """Refuse what is no text among the values of a column that is kept as its type's output.
+    """Refuse values that are no valid text in a column kept as its type's output.
 
     PostgreSQL checks the encoding of text, not of what a type gives out: "char" is one byte before 15, any one.
 

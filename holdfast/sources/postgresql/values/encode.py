@@ -1,4 +1,4 @@
-"""From Parquet batches to what `COPY ... FROM STDIN` takes: its text format, for every type.
+"""Encoding of Parquet batches in COPY's text format, for every type.
 
 Fields are joined by Arrow, column by column; no row is touched on its own.
 """
@@ -37,12 +37,15 @@ def copy_statement(table: str, columns: Sequence[Column], *, binary: bool = Fals
 
 
 def loaded(columns: Sequence[Column]) -> tuple[Stored, ...]:
-    """Return the columns whose values go into COPY: all but generated ones."""
+    """Return the columns loaded by COPY: all but generated ones."""
     return tuple(each for each in layout(tuple(columns)) if not each.column.generated)
 
 
 def encode(columns: Sequence[Column], batch: pa.RecordBatch) -> memoryview:
-    """Return the rows of a batch in the Parquet schema of these columns, as COPY's text format."""
+    """Return a batch's rows in COPY's text format.
+
+    The batch is in the Parquet schema of these columns.
+    """
     fields = [_field(each, batch) for each in loaded(columns)]
     if not fields:
         return memoryview(b"\n" * batch.num_rows)

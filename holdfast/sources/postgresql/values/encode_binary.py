@@ -1,4 +1,6 @@
-"""From Parquet batches to COPY's binary format, which spares both sides the text of numbers and times.
+"""Encoding of Parquet batches in COPY's binary format.
+
+It spares both sides the text of numbers and times.
 
 A field is its length in four bytes and its value as the type's receive function takes it; NULL is
 the length -1 (PostgreSQL manual, COPY, Binary Format). Columns of fixed width that stand side by
@@ -41,12 +43,12 @@ _UUID_DIGITS: Final = np.flatnonzero(np.frombuffer(b"xxxxxxxx-xxxx-xxxx-xxxx-xxx
 
 
 def has_binary_form(columns: Sequence[Column]) -> bool:
-    """Say whether all columns that are loaded have a binary form that we can write."""
+    """Return whether all loaded columns have a supported binary form."""
     return all(each.form is not Form.OUTPUT or _is_text_like(each) or _is_uuid(each) for each in loaded(columns))
 
 
 def _is_text_like(each: Stored) -> bool:
-    """Say whether the receive function takes the type's text, but for a version byte of jsonb."""
+    """Return whether the receive function takes the type's text, but for a version byte of jsonb."""
     column = each.column
     return column.kind == "e" or (column.base_schema == "pg_catalog" and column.base in _TEXT_LIKE)
 
@@ -56,7 +58,10 @@ def _is_uuid(each: Stored) -> bool:
 
 
 def encode_binary(columns: Sequence[Column], batch: pa.RecordBatch) -> memoryview:
-    """Return the rows of a batch in the Parquet schema of these columns, as COPY's binary format."""
+    """Return a batch's rows in COPY's binary format.
+
+    The batch is in the Parquet schema of these columns.
+    """
     stored = loaded(columns)
     pieces: list[pa.Array] = []
     run: list[UInt8s] = [_big_endian(np.full(batch.num_rows, len(stored), np.int16))]
@@ -93,7 +98,10 @@ def _big_endian(values: npt.NDArray[Any]) -> UInt8s:
 
 
 def _pieces(each: Stored, batch: pa.RecordBatch) -> Iterator[UInt8s | pa.Array]:
-    """Yield a field: matrices of bytes where all rows have the same width, and arrays where not."""
+    """Yield the pieces of a field.
+
+    They are matrices of bytes where all rows have the same width, and arrays where not.
+    """
     array = batch.column(each.index)
     if each.form in (Form.TEXT, Form.BYTES) or (each.form is Form.OUTPUT and not _is_uuid(each)):
         yield from _content(each, array)
@@ -115,7 +123,7 @@ def _pieces(each: Stored, batch: pa.RecordBatch) -> Iterator[UInt8s | pa.Array]:
 
 
 def _content(each: Stored, array: pa.Array) -> Iterator[UInt8s | pa.Array]:
-    """Yield a field whose value is its bytes, behind their length."""
+    """Yield a field of variable length: the length, then the bytes."""
     lengths = np.diff(arrow.offsets(array))
     jsonb = each.column.base == "jsonb" and each.form is Form.OUTPUT
     prefix = _lengths(lengths + jsonb)

@@ -1,4 +1,6 @@
-"""The content hash of a table: the same number from the server and from our files, in any order of rows.
+"""Content hash of a table, equal for any order of its rows.
+
+The server and the files of an archive give the same number.
 
 Each value is brought to a normal form, PostgreSQL's own `hash_record_extended` makes 64 bits of the
 row, `hashint8extended(r, r)` mixes them, and all rows are summed without losing a bit. The mixing
@@ -53,7 +55,10 @@ _MINUS_ONE: Final = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True, slots=True)
 class ContentHash:
-    """How many rows, and the sum of their hashes as signed 64-bit numbers; parts add up."""
+    """Row count, and the sum of row hashes as signed 64-bit numbers.
+
+    Parts add up.
+    """
 
     rows: int = 0
     total: int = 0
@@ -108,7 +113,10 @@ def hash_select(source: str, columns: Sequence[Column], *, encoding: str = "UTF8
 
 
 def row_hash(columns: Sequence[Column], *, encoding: str = "UTF8") -> str:
-    """Return the SQL of one row's part of the sum, where these columns can be named: for RETURNING."""
+    """Return the SQL of one row's part of the sum.
+
+    It stands where these columns can be named, as in RETURNING.
+    """
     return f"(select {_MIXED} from ({_records(columns, encoding)}) h)"
 
 
@@ -122,7 +130,10 @@ def _records(columns: Sequence[Column], encoding: str, source: str = "") -> str:
 
 
 def kept_value(each: Stored, encoding: str = "UTF8") -> str:
-    """Return the SQL of a value before its normal form: text comes as bytes of another encoding's database."""
+    """Return the SQL of a value before its normal form.
+
+    In a database of another encoding than UTF8, text becomes its bytes in UTF-8.
+    """
     column = each.column
     if each.form is Form.TEXT and column.base != "bpchar":
         text = f"{ident(column.name)}::pg_catalog.text"
@@ -152,7 +163,10 @@ def _slots(each: Stored, value: str, encoding: str) -> list[str]:
 
 
 def _record_hash(slots: list[str]) -> str:
-    """Return the SQL of the hash of a record; too many slots are first hashed in groups."""
+    """Return the SQL of a record's hash.
+
+    Too many slots are first hashed in groups.
+    """
     if len(slots) > _RECORD_SLOTS:
         groups = range(0, len(slots), _RECORD_SLOTS)
         slots = [_record_hash(slots[first : first + _RECORD_SLOTS]) for first in groups]
@@ -165,7 +179,9 @@ def digest(columns: Sequence[Column], batch: pa.RecordBatch) -> ContentHash:
 
 
 def digests(columns: Sequence[Column], batch: pa.RecordBatch, starts: Int64s) -> list[ContentHash]:
-    """Return the content hash of each part of a batch: of many small ones it is much faster than one by one.
+    """Return the content hash of each part of a batch.
+
+    For many small parts this is much faster than one by one.
 
     :param starts: the first row of each part but the first, which starts at row 0; in order.
     """
@@ -174,7 +190,7 @@ def digests(columns: Sequence[Column], batch: pa.RecordBatch, starts: Int64s) ->
 
 
 def _row_hashes(columns: Sequence[Column], batch: pa.RecordBatch) -> Iterator[Int64s]:
-    """Yield what is summed of the rows, some thousand rows at a time."""
+    """Yield the mixed hashes of rows, some thousand rows at a time."""
     stored = layout(tuple(columns))
     for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
         rows = batch.slice(first, _ROWS_AT_ONCE)
@@ -272,7 +288,7 @@ def _hash_decimal(array: pa.Array) -> list[UInt64s]:
 
 
 def _hash_packed(array: pa.Array) -> list[UInt64s]:
-    """Do what `_hash_decimal` does where all digits fit one word."""
+    """Hash like `_hash_decimal` where all digits fit one word."""
     shape = NumericDigits.of(array.type)
     negative, digits = packed_digits_of(array)
     leading, trailing = np.zeros(len(digits), np.uint8), np.zeros(len(digits), np.uint8)

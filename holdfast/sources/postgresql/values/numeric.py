@@ -71,7 +71,7 @@ class NumericDigits(NamedTuple):
         return cls(whole, fraction, (before - 1) % 4 + 1 if whole else 4, (kind.scale - 1) % 4 + 1)
 
     def factor(self, power: int) -> int:
-        """Return by how much the digit at a power of 10000 moves what stands before it."""
+        """Return the multiplier of the digits before the one at a power of 10000."""
         return int(10**self.last) if power == -self.fraction else 10_000
 
 
@@ -108,7 +108,10 @@ def decode_numeric(sent: pa.Array, kind: pa.Decimal128Type) -> tuple[pa.Array, p
 
 
 def _decode_packed(words: Digits, at: Int64s, shape: NumericDigits, kind: pa.Decimal128Type, halves: UInt64s) -> Bools:
-    """Do what `_decode` does where all digits fit one word: they are read, and brought to their places, at once."""
+    """Decode like `_decode` where all digits fit one word.
+
+    They are read, and brought to their places, at once.
+    """
     sent = np.ndarray((len(words) - _HEADER - PACKED + 1,), "V16", words.data, strides=(2,))[at]
     header = sent.view(np.uint16).reshape(-1, _HEADER + PACKED)
     count, sign = header[:, 0], header[:, 2]
@@ -132,7 +135,10 @@ def _decode_packed(words: Digits, at: Int64s, shape: NumericDigits, kind: pa.Dec
 
 
 def _decode(words: Digits, at: Int64s, shape: NumericDigits, kind: pa.Decimal128Type, halves: UInt64s) -> Bools:
-    """Write the scaled values of some rows, whose words start at `at`; return which do not fit."""
+    """Write the scaled values of rows, and return a mask of those that do not fit.
+
+    The words of each row start at `at`.
+    """
     count = words[at].astype(np.int64)
     weight = words[at + 1].view(np.int16).astype(np.int64)
     sign = words[at + 2]
@@ -180,7 +186,10 @@ def _negate(low: UInt64s, high: UInt64s, which: Bools) -> tuple[UInt64s, UInt64s
 
 
 def packed_digits_of(decimals: pa.Array) -> tuple[Bools, UInt64s]:
-    """Return what `digits_of` returns where `Shape.width` is at most PACKED: 16 bits a digit, the first the lowest."""
+    """Return the result of `digits_of` with each value's digits packed in one word.
+
+    `NumericDigits.width` must be at most PACKED. A digit has 16 bits, and the first is the lowest.
+    """
     shape = NumericDigits.of(decimals.type)
     signed = arrow.numbers(decimals, np.int64, width=2)[::2]
     negative = signed < 0
@@ -197,7 +206,9 @@ def packed_digits_of(decimals: pa.Array) -> tuple[Bools, UInt64s]:
 
 
 def digits_of(decimals: pa.Array) -> tuple[Bools, Digits]:
-    """Return which values of a decimal128(p,s) array are negative, and all digits of their `NumericDigits`.
+    """Return a mask of negative values in a decimal128(p,s) array, and all digits.
+
+    The digits are those of `NumericDigits`.
 
     What stands under a NULL is undefined.
     """
@@ -239,7 +250,7 @@ def _divide(limbs: list[UInt64s], factor: np.uint64) -> UInt64s:
 
 
 def numeric_text(sent: bytes) -> str:
-    """Return the text of one value from its send form, whatever its size."""
+    """Return the text of one value of any size from its send form."""
     count, weight, sign, scale = struct.unpack_from(">HhHH", sent)
     if sign in _SPECIAL:
         return _SPECIAL[sign]

@@ -1,4 +1,4 @@
-"""PostgreSQL's hash functions over numpy arrays, value for value what the server computes.
+"""PostgreSQL's hash functions over numpy arrays, equal to the server's results.
 
 Bob Jenkins' lookup3 as in PostgreSQL's src/common/hashfn.c (`hash_bytes_extended`,
 `hash_uint32_extended`) on little-endian machines. Everything is modulo 2**32, on three vectors of
@@ -37,7 +37,10 @@ def hash_int8(values: Int64s) -> UInt64s:
 
 
 def hash_words(first: UInt32s, second: UInt32s | None, length: int | UInt32s) -> UInt64s:
-    """Return `hash_bytes_extended` of `length` bytes, at most 8, given as one or two words with zeros behind them."""
+    """Return `hash_bytes_extended` of at most 8 bytes, given as words.
+
+    There are `length` bytes, in one or two words with zeros behind them.
+    """
     start = np.uint32(_START) + np.asarray(length, np.uint32)
     a = first + start
     b = np.full_like(a, start) if second is None else second + start
@@ -45,7 +48,7 @@ def hash_words(first: UInt32s, second: UInt32s | None, length: int | UInt32s) ->
 
 
 def hash_self(values: UInt64s) -> UInt64s:
-    """Return `hashint8extended(value, value)`: the value is both what is hashed and the seed."""
+    """Return `hashint8extended(value, value)`, with the value as its own seed."""
     a = np.add((values >> _HALF).astype(np.uint32), np.uint32(_START + 4))
     b = np.add(values.astype(np.uint32), np.uint32(_START + 4))
     c = np.full_like(a, _START + 4)

@@ -1,4 +1,4 @@
-"""Bring the rows of a data file to the form that their table has by now.
+"""Schema evolution: rows of a data file in the table's present schema.
 
 Columns are told by their numbers, which a table's files keep as Parquet field ids, so that renames do not matter. A
 column that came later has in older rows what the catalog says of them, one that was dropped falls away, and a type
@@ -31,7 +31,10 @@ _BOOLS: Final = {"t": True, "f": False}
 
 
 def is_same_form(file_schema: pa.Schema, columns: Sequence[Column]) -> bool:
-    """Say whether a file's columns are these, whatever they are called: rows and content hashes can be taken over."""
+    """Return whether a file's columns are these, regardless of their names.
+
+    Its rows and content hashes can then be taken over.
+    """
     return _fields(file_schema) == _fields_of(tuple(columns))
 
 
@@ -92,7 +95,10 @@ def _repeated(one: pa.Array, rows: int) -> pa.Array:
 
 
 def _missing(each: Stored) -> tuple[pa.Array, str | None]:
-    """Return the value that rows older than the column have, as an array of one, and its exact text where needed."""
+    """Return a column's value in rows older than the column.
+
+    It is an array of one, with the exact text of the value where that is needed.
+    """
     text = each.column.missing
     if text is None:
         return pa.nulls(1, each.type), None

@@ -1,4 +1,4 @@
-"""In which form each column's values are kept: its Parquet type, and how a query reads it.
+"""Type mapping: each column's Parquet type, and its expression in queries.
 
 Common types have a Parquet type of their own. All others are kept as exactly the text their output
 function gives, which is what `COPY` writes and reads. It is asked for as `textin(<output>(x))` and
@@ -34,7 +34,7 @@ _MAX_PRECISION: Final = 38
 
 
 class Form(Enum):
-    """How a column's values are kept."""
+    """Storage form of a column's values."""
 
     BOOL = "bool"
     INTEGER = "integer"
@@ -71,7 +71,7 @@ _NATURAL: Final[dict[str, tuple[Form, pa.DataType]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A column as it stands in the files.
+    """Column as stored in the data files.
 
     :param index: of its field in the schema.
     :param exact: index of its sidecar; None for forms whose type holds every value.
@@ -84,7 +84,7 @@ class Stored:
     exact: int | None
 
     def read_expression(self) -> str:
-        """Return the SQL whose result the decoder turns into the field."""
+        """Return the SQL expression that the decoder turns into the field."""
         column = self.column
         if self.form is Form.OUTPUT:
             return output_text(column)
