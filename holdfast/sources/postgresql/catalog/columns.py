@@ -48,7 +48,7 @@ class Column:
     def holds_others(self) -> bool:
         """Return whether the column's values contain values of other types.
 
-        So do arrays, composite types, ranges and multiranges.
+        Arrays, composite types, ranges and multiranges do.
         """
         return self.is_array or self.kind in ("c", "r", "m")
 

@@ -154,7 +154,7 @@ class Table(CatalogRecord):
     def _has_large_values_of(self, before: Table) -> bool:
         """Return whether it is certain that ALTER TABLE did not rewrite the rows.
 
-        That gives large values another table; TRUNCATE, VACUUM FULL and CLUSTER do not (ATRewriteTables() and
+        Such a rewrite gives large values another table; TRUNCATE, VACUUM FULL and CLUSTER do not (ATRewriteTables() and
         copy_table_data() of PostgreSQL's source).
         """
         return self.toast != 0 and self.toast == before.toast

@@ -104,8 +104,8 @@ class Address:
 
         Sessions begin with these settings.
 
-        They notice that the server is gone without a word. The address's own `options`, or else PGOPTIONS, come before
-        ours, which win: no statement, not even one that a driver or program sends by itself, runs under others.
+        Sessions notice that the server is gone without a word. The address's own `options`, or else PGOPTIONS, come
+        before ours, which win: no statement, not even one that a driver or program sends by itself, runs under others.
         Source: PostgreSQL manual, 'Message Formats', StartupMessage.
         """
         parts = urlsplit(self.url)

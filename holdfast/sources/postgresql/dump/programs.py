@@ -94,8 +94,8 @@ def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Cal
 
     The yielded function waits for it and returns the warnings.
 
-    It works under the settings of our own sessions: pg_dump leaves to the role and the database how it writes names and
-    constants, and a default or a bound would silently be another one where it was written under others.
+    The program works under the settings of our own sessions: pg_dump leaves to the role and the database how it writes
+    names and constants, and a default or a bound would silently be another one where it was written under others.
 
     A program that is still running when the block ends is killed.
     """

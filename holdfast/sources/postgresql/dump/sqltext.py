@@ -101,7 +101,7 @@ def statements(text: str) -> Iterator[Sequence[Token]]:
 def _end_of_comment(text: str, start: int) -> int:
     """Return the end of a comment, nested ones included.
 
-    That of its first character where it is never closed.
+    It is the end of its first character where the comment is never closed.
     """
     depth = 0
     for edge in _COMMENT_EDGE.finditer(text, start):

@@ -1,4 +1,7 @@
-"""From the messages about one table to rows of its change files, all of a batch at once."""
+"""Rows of change files, made from the messages about one table.
+
+All rows of a batch are made at once.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _INSERT, _UPDATE, _DELETE, _TRUNCATE = b"IUDT"
 
 
 def change_rows(messages: Messages, rows: Int64s, form: ChangeForm, limit: int) -> pa.RecordBatch:
-    """Return the rows that some messages become, in the order of their commits and numbers.
+    """Return the change rows of some messages, in order of commits and numbers.
 
     :param rows: numbers of messages, each a change of this table.
     :param limit: bytes of the largest value that is kept.
@@ -62,7 +65,7 @@ class _Side(NamedTuple):
 
 
 class _Changes:
-    """One group of messages on its way."""
+    """Group of messages while it becomes rows."""
 
     def __init__(self, messages: Messages, rows: Int64s, form: ChangeForm, limit: int) -> None:
         self._messages = messages
@@ -120,7 +123,10 @@ class _Changes:
         return whole.take(pa.array(order))
 
     def _split(self, pair: Int64s) -> Bools:
-        """Say which new rows take the place of an old one that has to be removed for itself."""
+        """Return the mask of updates that become a deletion and an insertion.
+
+        Their new row takes the place of an old one that has to be removed for itself.
+        """
         if not self._form.key:
             if (self._updates & (pair < 0)).any():
                 raise ProtocolError(f"updates of {self._form.label} that do not tell the old row")
@@ -192,7 +198,10 @@ class _Changes:
     def _put_together(
         self, rows: Int64s, second: Bools, letters: UInt8s, values: list[pa.Array], unchanged: pa.Array
     ) -> pa.RecordBatch:
-        """:param second: which are the second half of a split update."""
+        """Return the rows with their positions, numbers and operations.
+
+        :param second: which are the second half of a split update.
+        """
         count = len(rows)
         seq = 2 * self._messages.number[rows] + second
         edges = np.arange(count + 1, dtype=np.int32)
@@ -216,7 +225,7 @@ def _same_text(text: TextDecoder, one: Cells, other: Cells) -> Bools:
 
 
 def _unchanged(columns: Sequence[tuple[int, Bools]], count: int) -> pa.Array:
-    """Return for each row the numbers of the columns that did not change and are not told."""
+    """Return each row's column numbers with unchanged, unknown values."""
     if not columns:
         return pa.nulls(count, pa.list_(pa.int32()))
     rows, places = np.nonzero(np.stack([which for _, which in columns], axis=1))

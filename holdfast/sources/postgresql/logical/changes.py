@@ -1,4 +1,4 @@
-"""Read a window of a slot's changes: rows for the change files, transactions, marks.
+"""Windows of a slot's changes, read as rows, transactions and marks.
 
 Nothing is held of the rows but the batch at hand, however large a transaction is: a batch has the size
 of ADBC's, or of the largest message.
@@ -55,7 +55,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class WindowRequest:
-    """What to read.
+    """Request for a window of changes.
 
     :param start: position: transactions whose commit record starts before it are left out, by a copy of the slot, so
         that others can be read at the same time; None: where the slot is.
@@ -81,7 +81,10 @@ class WindowRequest:
 
 
 class ChangeBatch(NamedTuple):
-    """Rows of one form in its Parquet schema, in order; `first` and `last` are positions of commits."""
+    """Rows of one form in its Parquet schema, in order.
+
+    `first` and `last` are positions of commits.
+    """
 
     form: ChangeForm
     rows: pa.RecordBatch
@@ -90,7 +93,7 @@ class ChangeBatch(NamedTuple):
 
 
 class SeenMark(NamedTuple):
-    """A restore point that somebody has set.
+    """Mark (named restore point) found in the log.
 
     :param position: just behind the transaction that set it.
     """
@@ -102,7 +105,7 @@ class SeenMark(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """What was read, beside rows.
+    """Result of reading a window, beside its rows.
 
     :param to_position: every transaction whose commit record starts before it was read, as far back as the slot's.
     :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
@@ -125,7 +128,7 @@ class Window:
 
 
 def read_window(session: ArrowSession, address: Address, request: WindowRequest) -> WindowReader:
-    """Begin to read a window; iterate over what is returned.
+    """Begin to read a window; iterate over the returned reader.
 
     :param session: to read in; its settings are made here.
     :param address: of the same database, for questions beside.
@@ -154,7 +157,10 @@ _TOO_LARGE: Final = re.compile(
 
 @contextmanager
 def _decoding(slot: str) -> Iterator[None]:
-    """Say what to do where the server cannot decode what is in the log: it could not the next time, either."""
+    """Raise UndecodableError where the server cannot decode a row of the log.
+
+    It could not the next time, either.
+    """
     try:
         yield
     except (BrokenOffError, SessionError, psycopg.Error) as error:
@@ -171,7 +177,7 @@ def _decoding(slot: str) -> Iterator[None]:
 
 @dataclass
 class _Seen:
-    """What is known of the window so far."""
+    """Findings about the window so far."""
 
     transactions: list[pa.RecordBatch] = field(default_factory=list)
     marks: list[SeenMark] = field(default_factory=list)
@@ -183,7 +189,7 @@ class _Seen:
 
 
 class WindowReader:
-    """Iterates over the changes of a window, whose `end` is known afterwards.
+    """Iterator over the changes of a window; its `end` is known afterwards.
 
     :param batches: of messages, in one binary column.
     """
@@ -202,7 +208,9 @@ class WindowReader:
         self._said: list[_Said] = []
 
     def __iter__(self) -> Generator[ChangeBatch, None, None]:
-        """Yield the changes of followed tables; to be closed where it is not read to its end.
+        """Yield the changes of followed tables.
+
+        It must be closed where it is not read to its end.
 
         :raises ProtocolError: there is something in the stream that this release does not know.
         :raises UnkeepableValueError: a value cannot be kept.
@@ -230,7 +238,7 @@ class WindowReader:
 
     @property
     def end(self) -> Window:
-        """What was read; complete once the iteration has ended."""
+        """Return the result of reading; complete once the iteration has ended."""
         seen, most = self._seen, self._request.most_changes
         upto = parse_position(self._request.upto)
         bounded = most is not None and seen.messages >= most
@@ -265,7 +273,10 @@ class WindowReader:
         return ChangeBatch(form, changed, int(lsn[0]), int(lsn[-1]))
 
     def _comes_and_goes(self, oid: int) -> bool:
-        """Say whether a published table was made and dropped here, such as a partition of one that is followed."""
+        """Return whether a published table was made and dropped within the window.
+
+        A partition of a followed table may be, for example.
+        """
         return self._recorded is not None and oid not in self._recorded
 
     def _note_columns(self, form: ChangeForm, position: int) -> None:
@@ -298,7 +309,7 @@ class WindowReader:
                 self._seen.uncertain.add(form.oid)
 
     def _finish(self, messages: Messages, touching: list[Int64s], said: list[_Said]) -> None:
-        """Note which of the transactions that ended in this batch count, and what they said."""
+        """Record the ended transactions that count, with their marks and definition changes."""
         commits, ended = messages.commits, len(messages.commits.rows)
         touched = np.zeros(ended + 1, np.bool_)  # the last one goes on in the next batch
         touched[0] = self._touched
@@ -328,7 +339,7 @@ _NO_LABELS: Final = pa.array([], pa.string())
 
 
 class _Labels(NamedTuple):
-    """What became of enums.
+    """Changes of enum labels between two catalogs.
 
     :param new: by type, the labels that were added.
     :param known: by type, as a catalog names it, the labels that it has now.
@@ -341,7 +352,10 @@ class _Labels(NamedTuple):
 
 
 def _labels(before: Catalog | None, after: Catalog | None) -> _Labels | None:
-    """Return what became of enums between two catalogs; None: nothing."""
+    """Return the changes of enum labels between two catalogs.
+
+    None where there are none, or where a catalog is not known.
+    """
     if before is None or after is None:
         return None
     added, gone = after.types_since(before).labels, before.enums.keys() - after.enums.keys()
@@ -366,7 +380,7 @@ class _Elements(NamedTuple):
 
 
 def _elements(arrays: pa.Array) -> _Elements:
-    """Return the labels that are in arrays of an enum, in the order in which they come."""
+    """Return the labels in arrays of an enum, in order of appearance."""
     first: dict[str, str] = {}
     for text in pc.unique(arrays).to_pylist():
         for quoted, plain in _ELEMENT.findall(text):
@@ -376,7 +390,10 @@ def _elements(arrays: pa.Array) -> _Elements:
 
 
 def _recorded(before: Catalog | None, after: Catalog | None) -> frozenset[int] | None:
-    """Return the oids of the tables that one of two catalogs tells of; None: one is not known."""
+    """Return the oids of the tables in either of two catalogs.
+
+    None where a catalog is not known.
+    """
     if before is None or after is None:
         return None
     return frozenset(table.oid for table in (*before.tables, *after.tables))
@@ -393,7 +410,10 @@ class _Said(NamedTuple):
 
 
 def _ours(messages: Iterable[LogicalMessage]) -> Iterator[_Said]:
-    """Yield what logical messages say to us; anybody may write others under our prefixes."""
+    """Yield Holdfast's own logical messages.
+
+    Anybody may write others under its prefixes.
+    """
     for message in messages:
         if message.prefix == ddl_triggers.PREFIX:
             yield _Said(message.row, None)

@@ -1,4 +1,6 @@
-"""Letting a database's log tell when definitions change: by event triggers, with their owner's consent.
+"""Event triggers that record changes of definitions in the log.
+
+They need their owner's consent.
 
 The log tells of rows. Without this it is only known that definitions were changed between two backups, and not when.
 Only a superuser can make event triggers, and one that fails makes every change of a definition fail: what these do is
@@ -78,7 +80,7 @@ having count(*) = {len(LOG_TRIGGERS)}
 
 
 def told(session: Connection) -> str:
-    """Return what makes the log tell of every change of a definition; "" where nothing does.
+    """Return the version of the DDL event triggers; "" where they are not in force.
 
     Where it is the same at two moments, all changes between them are told.
     """
@@ -87,7 +89,7 @@ def told(session: Connection) -> str:
 
 
 def left(session: Connection) -> bool:
-    """Say whether there is anything of it."""
+    """Return whether any part of the event triggers exists."""
     row = session.execute(
         "select exists (select from pg_catalog.pg_event_trigger where evtname = any(%s)) "
         "or exists (select from pg_catalog.pg_namespace where nspname = %s)",
@@ -97,7 +99,7 @@ def left(session: Connection) -> bool:
 
 
 def without_event_triggers(address: Address) -> Address:
-    """Return the address for sessions in which the database's event triggers are off, where server and role can.
+    """Return the address with the database's event triggers off, where possible.
 
     That is PostgreSQL 17 and newer, by a superuser or who may set `event_triggers`. Else a `login` trigger runs as
     whoever connects. Where it cannot be had, or nobody can connect, the address is returned as it is; and where they

@@ -1,4 +1,7 @@
-"""A moment of a server, for the end of a backup of changes, and whether definitions have changed since another."""
+"""Positions (LSN) in a server's log, and fingerprints of its definitions.
+
+They are for the end of an incremental backup, and for finding changes of definitions between two moments.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ _URGE_S = 0.5
 
 
 def flush_position(session: Connection) -> tuple[datetime, str]:
-    """Return the server's clock, and a position of its log on disk before which all lies that was committed by then.
+    """Return the server's clock and a flushed position (LSN) of its log.
+
+    All that was committed by then lies before the position.
 
     That holds also for commits that did not wait for the disk (synchronous_commit = off).
 
@@ -53,7 +58,7 @@ def flush_position(session: Connection) -> tuple[datetime, str]:
 
 
 def _flushed(session: Connection, inserted: str, page: int) -> str:
-    """Return the end of what was inserted, once it is on disk; "" before.
+    """Return the end of the inserted log once it is on disk; "" before.
 
     Where the last record filled its page, who inserts next begins behind the next page's header, which is not written
     yet: the log then ends on the page's first byte.
@@ -67,7 +72,10 @@ def _flushed(session: Connection, inserted: str, page: int) -> str:
 
 
 def insert_position(session: Connection) -> str:
-    """Return a position of the log at which the next record is written, or before."""
+    """Return the log's insert position (LSN).
+
+    The next record is written there, or behind it.
+    """
     row = session.execute("select pg_catalog.pg_current_wal_insert_lsn()::text").fetchone()
     if row is None:
         raise HoldfastError("the server did not tell the end of its log")
@@ -75,7 +83,9 @@ def insert_position(session: Connection) -> str:
 
 
 def emit(session: Connection, prefix: str, content: str) -> tuple[str, datetime]:
-    """Write a message into the log, in a transaction of its own, and wait until that is on disk.
+    """Write a logical message into the log, and wait until it is on disk.
+
+    It has a transaction of its own.
 
     :return: a position just behind that transaction, and the server's clock then.
     """
@@ -113,7 +123,9 @@ union all select 1, pg_catalog.hashtextextended(concat_ws(' ', oid, subname, sub
 
 
 def schema_fingerprint(session: Connection) -> str:
-    """Return a text that changes whenever definitions of the session's database have changed by a commit.
+    """Return a text that changes with every committed change of definitions.
+
+    The definitions are those of the session's database.
 
     The same after ANALYZE, VACUUM and changes of rows; temporary tables change it while they are there. Two are
     comparable where the same role asked.

@@ -1,4 +1,4 @@
-"""From the text of values to the arrays that go into Parquet, column by column.
+"""Decoding of text values into arrays for Parquet, column by column.
 
 The same value gives the same array as `decode.Decoder` makes of it, sidecar included: text is what a
 stream of changes holds, written under the settings of `VALUE_SETTINGS`.
@@ -36,7 +36,7 @@ _LARGE_BYTES: Final = 64 << 10
 
 
 class TextDecoder:
-    """Turns the text of values in one buffer into arrays.
+    """Decoder of the text values in one buffer.
 
     :param buffer: of all values; `octets` is the same.
     :param limit: bytes of the largest value that is kept.
@@ -48,7 +48,9 @@ class TextDecoder:
         self._limit = limit
 
     def decode(self, each: Stored, cells: Cells) -> tuple[pa.Array, ...]:
-        """Return the values of a column, NULL where there is no text, and its sidecar where it has one.
+        """Return the values of a column, and its sidecar where it has one.
+
+        A value is NULL where there is no text.
 
         :param cells: in the order in which they stand in the buffer.
         :raises UnkeepableValueError: naming column and row.
@@ -160,7 +162,10 @@ def _with_nulls(values: pa.Buffer, valid: Bools, kind: pa.DataType) -> pa.Array:
 
 
 def _strange_date(octets: UInt8s, cells: Cells, each: Stored) -> Bools:
-    """Dates of four-digit years after Christ have ten letters; no other date, and no infinity, has."""
+    """Return the mask of dates for the sidecar.
+
+    Dates of four-digit years after Christ have ten letters; no other date, and no infinity, has.
+    """
     strange: Bools = cells.text & (cells.length != len("2000-01-01"))
     return strange
 
@@ -178,7 +183,10 @@ def _strange_time(octets: UInt8s, cells: Cells, each: Stored) -> Bools:
 
 
 def _strange_decimal(octets: UInt8s, cells: Cells, each: Stored) -> Bools:
-    """NaN, and what has not just the digits behind the point that its type says."""
+    """Return the mask of decimals for the sidecar.
+
+    These are NaN, and values with another number of digits behind the point than their type has.
+    """
     usual = _DIGITS[_from_end(octets, cells, 1)]
     if each.type.scale:
         usual &= _from_end(octets, cells, each.type.scale + 1) == _DOT

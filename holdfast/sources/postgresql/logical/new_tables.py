@@ -1,4 +1,6 @@
-"""Publishing new tables in the transaction that makes them: by an event trigger, with the owner's consent.
+"""Event trigger that publishes new tables in the transaction of their creation.
+
+It needs the owner's consent.
 
 Without this a new table has no rows at moments before the first backup that finds it. With it, the log has them from
 the first on. What the trigger publishes has a primary key, since PostgreSQL refuses UPDATE and DELETE of what has none,
@@ -113,19 +115,21 @@ order by 2, 3
 
 
 def in_force(session: Connection) -> bool:
-    """Say whether new tables are published, and nobody but superusers can say that they were."""
+    """Return whether new tables are published, in a record that only superusers write."""
     row = session.execute(_IN_FORCE.encode()).fetchone()
     return bool(row and row[0])
 
 
 def left(session: Connection) -> bool:
-    """Say whether there is anything of it."""
+    """Return whether any part of the event trigger exists."""
     row = session.execute(_LEFT.encode()).fetchone()
     return bool(row and row[0])
 
 
 def published(session: Connection, publication: int) -> list[tuple[int, str, str, int, int]]:
-    """Return the tables that were published before they had a row; none where that cannot be relied on.
+    """Return the tables published before their first row.
+
+    There are none where that cannot be relied on.
 
     :param publication: its oid.
     :return: of each its oid, schema and name, the id of the transaction that made it, without its epoch, and the

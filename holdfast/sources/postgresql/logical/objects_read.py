@@ -1,4 +1,4 @@
-"""What a source's objects are at a moment of now, with their definitions as pg_dump writes them."""
+"""Present objects of a source, with their definitions as pg_dump writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at what a slot has decoded, without moving it.
+"""Reading of a slot's decoded changes, without moving the slot.
 
 PostgreSQL 18 leaves changes out where the publication is not there at the point of the log that is
 decoded, and says so in a WARNING alone, which ADBC's driver throws away; up to 17 that is an error. A
@@ -69,7 +69,7 @@ _NO_SLOT_FREE: Final = "53400"
 
 
 class SkippedChangesError(RefusedError):
-    """The server may have left changes out of the stream: what it gives must not be kept."""
+    """Possible gap in the stream of changes: its content must not be kept."""
 
 
 def peek_query(
@@ -90,7 +90,7 @@ def peek_query(
 
 
 def in_use(session: Connection, slot: str) -> BusyError:
-    """Return the error that says who reads a slot."""
+    """Return the error that names the reader of a slot."""
     row = session.execute(
         "select format('pid %%s (%%s of %%s)', a.pid, coalesce(nullif(a.application_name, ''), '?'), a.usename) "
         "from pg_catalog.pg_replication_slots s join pg_catalog.pg_stat_activity a on a.pid = s.active_pid "
@@ -102,7 +102,9 @@ def in_use(session: Connection, slot: str) -> BusyError:
 
 
 def wait_until_free(session: Connection, slot: str) -> None:
-    """Wait while somebody reads a slot, such as what a killed job of ours has left on the server.
+    """Wait until no session reads a slot.
+
+    A killed job may have left one on the server.
 
     :raises BusyError: still after FREE_WAIT_S; names them.
     """
@@ -115,13 +117,15 @@ def wait_until_free(session: Connection, slot: str) -> None:
 
 
 def count_copies(session: Connection, slot: str, publication: str) -> int:
-    """Return how many copies of a slot `copy_slot` can make now that are worth it."""
+    """Return the number of copies of a slot that are worth making now."""
     row = session.execute(_COPIES.encode(), {"slot": slot, "publication": publication}).fetchone()
     return max(row[0], 0) if row else 0
 
 
 def copy_slot(session: ArrowSession, slot: str, start: str) -> str:
-    """Copy a slot, so that changes from a position on can be looked at while its owner stays where it is.
+    """Copy a slot, to read changes from a position on.
+
+    The slot itself stays at its position.
 
     :param session: the copy is its alone, and goes when it ends.
     :param start: position; transactions whose commit record starts before it are left out.
@@ -159,7 +163,7 @@ def copy_slot(session: ArrowSession, slot: str, start: str) -> str:
 def check_nothing_is_skipped(
     address: Address, slot: str, publication: str, upto: str, query: str, *, waits: bool = True
 ) -> None:
-    """Make sure that the server leaves nothing out of what `query` reads.
+    """Refuse a query of changes where the server may skip some.
 
     Where the publication's row in the catalog is younger than what the slot may still decode, all is decoded once
     more than needed, by a client that sees what the server says beside.

@@ -1,4 +1,6 @@
-"""The messages of the output plugin pgoutput, read by the batch: no row is touched on its own.
+"""Messages of the output plugin pgoutput, read in batches.
+
+No row is touched on its own.
 
 Protocol version 1 without streaming, text values, logical messages: PostgreSQL manual, 'Logical
 Replication Message Formats'. What spans batches, the open transaction and the relations that were
@@ -56,7 +58,7 @@ class RelationColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class RelationMessage:
-    """What a Relation message says; two with equal contents are equal.
+    """Content of a Relation message, compared by value.
 
     :param identity: pg_class.relreplident: d(efault), n(othing), f(ull) or i(ndex).
     """
@@ -74,14 +76,14 @@ class RelationMessage:
 
 
 class TypeName(NamedTuple):
-    """What a Type message says: the type below all domains, as it was named then."""
+    """Content of a Type message: the type below all domains, as it was named then."""
 
     type_schema: str
     name: str
 
 
 class LogicalMessage(NamedTuple):
-    """What `pg_logical_emit_message` wrote in a transaction.
+    """Content written by `pg_logical_emit_message` in a transaction.
 
     :param row: its number in the batch.
     """
@@ -143,7 +145,7 @@ _EPOCH_US: Final = 946_684_800_000_000
 
 
 class MessageReader:
-    """Reads a stream batch by batch.
+    """Reader of a stream, batch by batch.
 
     :param types: what Type messages have said, by oid.
     """
@@ -156,7 +158,7 @@ class MessageReader:
 
     @property
     def inside(self) -> bool:
-        """Say whether a transaction has begun and not ended."""
+        """Return whether a transaction has begun and not ended."""
         return self._open is not None
 
     def relation(self, oid: int) -> RelationMessage | None:
@@ -211,7 +213,7 @@ class MessageReader:
     def _transactions(
         self, octets: UInt8s, starts: Int64s, kinds: UInt8s, begins: Int64s, commits: Int64s
     ) -> tuple[Int64s, Int64s, Commits]:
-        """Return the commit's position and the number in the transaction of each message, and who ended."""
+        """Return each message's commit position and number, and the ended transactions."""
         carried = self._open
         at = starts[begins] + 1
         lsn, time, xid = integers(octets, at, 8), integers(octets, at + 8, 8), integers(octets, at + 16, 4)
@@ -248,7 +250,10 @@ class MessageReader:
 
     @staticmethod
     def _refuse_outside(octets: UInt8s, starts: Int64s, kinds: UInt8s, inside: npt.NDArray[np.bool_]) -> None:
-        """Only what was written by `pg_logical_emit_message(false, …)` comes between transactions."""
+        """Refuse changes outside of a transaction.
+
+        Only messages of `pg_logical_emit_message(false, …)` come between transactions.
+        """
         outside = np.flatnonzero(~inside)
         if len(outside):
             allowed = (kinds[outside] == _MESSAGE) & (octets[starts[outside] + 1] & _TRANSACTIONAL == 0)
@@ -295,7 +300,7 @@ def _check(kinds: UInt8s, sizes: Int64s) -> None:
 
 
 def _alternate(opened: Int64s, commits: Int64s) -> bool:
-    """Say whether each transaction ends before the next begins."""
+    """Return whether each transaction ends before the next begins."""
     if len(opened) - len(commits) not in (0, 1):
         return False
     closed = opened[: len(commits)]

@@ -1,4 +1,6 @@
-"""Rows in messages of pgoutput: where the text of each value stands, column by column over many rows.
+"""Rows in messages of pgoutput, as positions of their values in the buffer.
+
+They are read column by column over many rows.
 
 Source: PostgreSQL manual, 'Logical Replication Message Formats', TupleData.
 """
@@ -20,7 +22,10 @@ _NULL, _UNCHANGED, _TEXT = b"nut"
 
 
 class ProtocolError(HoldfastError):
-    """The stream holds what this release does not understand: nothing of it may be kept."""
+    """Content of the stream that this release does not understand.
+
+    Nothing of the stream may be kept.
+    """
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -33,7 +38,10 @@ _BIG: Final = {2: ">u2", 4: ">u4", 8: ">i8"}
 
 
 def integers(octets: UInt8s, at: Int64s, width: int) -> Int64s:
-    """Return the big-endian integers of 2, 4 (without sign) or 8 bytes (with one) that begin at `at`."""
+    """Return the big-endian integers that begin at `at`.
+
+    They have 2 or 4 bytes without a sign, or 8 with one.
+    """
     if not len(at):
         return np.zeros(0, np.int64)
     everywhere: npt.NDArray[np.generic] = np.ndarray((len(octets) - width + 1,), _BIG[width], octets, strides=(1,))

@@ -1,4 +1,4 @@
-"""The publication of a source's changes: which tables are in it, and keeping it so.
+"""Publication of a source's changes: its tables, and their upkeep.
 
 It names its tables one by one, and only such as may be published without harm to their owner (`publishable`); what
 has become harmful leaves it. Of a partitioned table the root enters where it has a key, which every partition to come
@@ -41,7 +41,7 @@ _OPTIONS = "publish = 'insert, update, delete, truncate', publish_via_partition_
 
 @dataclass(frozen=True)
 class PublicationPlan:
-    """What a publication lacks, and what it has too much.
+    """Missing and surplus tables of a publication.
 
     :param tables: it was made for.
     :param missing: to add.
@@ -60,7 +60,7 @@ class PublicationPlan:
     owned: bool
 
     def statements(self, missing: Sequence[PublishableRelation] | None = None) -> tuple[str, ...]:
-        """Return the SQL that does it.
+        """Return the SQL that carries out the plan.
 
         :param missing: only these of the missing ones.
         """
@@ -85,7 +85,7 @@ def _list(relations: Sequence[PublishableRelation]) -> str:
 def plan_publication(
     session: Connection, publication: str, tables: Sequence[Table], *, full: Collection[int] = ()
 ) -> PublicationPlan:
-    """Work out what a publication must hold so that the changes of tables can be followed.
+    """Plan the content of a publication for the changes of tables.
 
     :param tables: all that are backed up of this source; not only those of one backup.
     :param full: oids of those that will have REPLICA IDENTITY FULL by then.
@@ -112,7 +112,7 @@ def plan_publication(
 
 
 class _Choice:
-    """Which relations are to be published, so that the changes of the chosen tables can be followed."""
+    """Choice of the relations to publish for the chosen tables."""
 
     def __init__(self, version: int, relations: Mapping[int, PublishableRelation], tables: Sequence[Table]) -> None:
         self.relations = relations
@@ -124,7 +124,7 @@ class _Choice:
                 self._parts.setdefault(relation.parent, []).append(relation)
 
     def reasons(self) -> Iterator[tuple[str, str]]:
-        """Yield the chosen tables that cannot be followed, each with the reason and what to do."""
+        """Yield the chosen tables that cannot be followed, each with reason and remedy."""
         for oid, label in self._chosen.items():
             relation = self.relations.get(oid)
             if relation is None:
@@ -139,7 +139,7 @@ class _Choice:
         return f"{lacks}: {relation.remedy(self._version)}" if lacks else ""
 
     def wanted(self, entries: Mapping[int, int]) -> dict[int, None]:
-        """Return the oids of what is to be published, in order.
+        """Return the oids of the relations to publish, in order.
 
         :param entries: oids of what is published now.
         """
@@ -167,7 +167,7 @@ class _Choice:
             yield from self._below(part)
 
     def _enters(self, root: PublishableRelation, is_in: bool) -> bool:
-        """Say whether the root of partitions is to be published.
+        """Return whether the root of partitions is to be published.
 
         :param is_in: it is already, and stays also where a partition has come meanwhile that nobody could choose.
         """
@@ -181,7 +181,7 @@ class _Choice:
 
 
 def reconcile(session: Connection, plan: PublicationPlan) -> Mapping[str, str]:
-    """Make a publication what it must be, as far as the session's role may.
+    """Bring a publication up to date, as far as the session's role may.
 
     The plan is made anew while the tables that enter are locked.
 
@@ -216,7 +216,7 @@ def reconcile(session: Connection, plan: PublicationPlan) -> Mapping[str, str]:
 
 
 def not_followed(session: Connection, plan: PublicationPlan) -> Mapping[str, str]:
-    """Return the tables of a plan whose changes a publication does not give now, each with the reason."""
+    """Return a plan's tables missing from the publication now, with reasons."""
     found = read_publication(session, plan.name)
     given = found.followed if found else {}
     missing = (table for table in plan.tables if table.kind == "r" and table.oid not in given)
@@ -304,7 +304,9 @@ def read_publication(session: Connection, name: str) -> Publication | None:
 
 
 def followed(session: Connection, publication: str) -> tuple[int, Mapping[int, int]] | None:
-    """Return a publication's oid and the tables whose changes it gives; None: there is no such publication.
+    """Return a publication's oid and its followed tables.
+
+    None where there is no such publication.
 
     The tables are leaves, by oid, each with what it comes by: the oid of its own entry (pg_publication_rel), or a
     number for the entry of the nearest root above it and how it is attached to that: a detached one is not published.
@@ -389,6 +391,6 @@ def _whole_id(xid: int, now: int) -> int:
 
 
 def _entries(session: Connection, oid: int) -> Mapping[int, int]:
-    """Return what is published by name, by oid; each with the oid of its entry."""
+    """Return the relations published by name: their oids, with those of the entries."""
     query = "select prrelid::int8, oid::int8 from pg_catalog.pg_publication_rel where prpubid = %s"
     return dict(session.execute(query, (oid,)).fetchall())

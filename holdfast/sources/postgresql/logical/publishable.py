@@ -1,4 +1,6 @@
-"""Which tables may be published without PostgreSQL refusing their owner's UPDATE and DELETE.
+"""Tables that may be published without harm to their owner.
+
+PostgreSQL refuses the owner's UPDATE and DELETE of others.
 
 It does so where a published table has no usable replica identity, also where only the root of its partitions is
 published, and since version 18 where the identity has a generated column that is not published.
@@ -28,7 +30,7 @@ _REFUSES_GENERATED = 180000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishableRelation:
-    """A table, or the root of partitions, as far as publishing it is concerned.
+    """Table, or root of partitions, with its facts for publishing it.
 
     :param kind: pg_class.relkind: r or p.
     :param ours: it is neither PostgreSQL's own nor an extension's.
@@ -66,7 +68,7 @@ class PublishableRelation:
         return qualified(self.table_schema, self.name)
 
     def why_never(self) -> str:
-        """Return why the table is in no publication, whatever its identity; "" if it may be."""
+        """Return the reason against publishing the table at all; "" if there is none."""
         if not self.ours:
             return "it belongs to an extension or to PostgreSQL itself"
         if self.persistence != "p":
@@ -74,7 +76,9 @@ class PublishableRelation:
         return ""
 
     def why_no_identity(self, version: int) -> str:
-        """Return why PostgreSQL would refuse UPDATE and DELETE of the published table; "" if it would not.
+        """Return the reason for a lack of a usable identity; "" if it has one.
+
+        PostgreSQL would refuse UPDATE and DELETE of the published table, or would not send the identity whole.
 
         :param version: the server's, as libpq writes it.
         """
@@ -96,7 +100,7 @@ class PublishableRelation:
         return "it has no primary key" if self.indexed is False else "its primary key is deferrable"
 
     def remedy(self, version: int) -> str:
-        """Return what gives the table a usable identity."""
+        """Return a remedy that gives the table a usable identity."""
         if self.identity in "fn" and self.indexed and not self.generated:
             return f"alter table {self.sql} replica identity default"  # that is its primary key
         if self._unbearable(version):
@@ -104,7 +108,7 @@ class PublishableRelation:
         return f"alter table {self.sql} replica identity full, or give it a key"
 
     def full_helps(self, version: int) -> bool:
-        """Say whether the table lacks a usable identity, and REPLICA IDENTITY FULL would be one."""
+        """Return whether the table lacks a usable identity, and REPLICA IDENTITY FULL would be one."""
         lacks = self.kind == "r" and not self.why_never() and self.why_no_identity(version)
         return bool(lacks) and not self._unbearable(version)
 

@@ -1,4 +1,6 @@
-"""Which columns the rows in a stream of changes have: a Relation message names them, and tells no numbers.
+"""Column numbers of the rows in a stream of changes.
+
+A Relation message names its columns, without their numbers.
 
 The numbers are what all that can have happened between two catalogs gives them, that of before the changes and that of
 after them. Of a column that may be one or another of the table's, nobody knows where its values belong.
@@ -42,13 +44,16 @@ _TIMES: Final = frozenset({("pg_catalog", "timestamp"), ("pg_catalog", "timestam
 
 
 def change_schema(columns: Sequence[Column]) -> pa.Schema:
-    """Return the Parquet schema of changes of a table with these columns; only the field ids are fixed."""
+    """Return the Parquet schema of changes of a table with these columns.
+
+    Only the field ids are fixed.
+    """
     return with_extra(schema_of(columns), *_CHANGE_FIELDS)
 
 
 @dataclass(frozen=True)
 class ChangeForm:
-    """How the changes of a table are kept between two changes of its definition.
+    """Relation schema of a table's changes between two changes of its definition.
 
     :param columns: as they stand in the rows; generated ones are not among them. A number below zero is that of a
         column that neither catalog tells: it means nothing outside of its file.
@@ -73,23 +78,23 @@ class ChangeForm:
 
     @property
     def keeps_old_rows(self) -> bool:
-        """Say whether the log holds the whole old row of every change."""
+        """Return whether the log holds the whole old row of every change."""
         return self.identity == _FULL
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The Parquet schema of its changes."""
+        """Return the Parquet schema of the table's changes."""
         return change_schema(self.columns)
 
     @cached_property
     def key_places(self) -> tuple[int, ...]:
-        """Where the key's columns stand among all."""
+        """Return the positions of the key's columns among all."""
         places = {column.number: place for place, column in enumerate(self.columns)}
         return tuple(places[number] for number in self.key)
 
 
 class TypeFacts(NamedTuple):
-    """What `Column` tells of a type."""
+    """Facts about a type, as in `Column`."""
 
     type: str
     base: str
@@ -137,7 +142,7 @@ _Name = tuple[str, str]
 
 
 class Types:
-    """What the server says of types, asked when it is needed, each once.
+    """Facts about types, read from the server when needed, each once.
 
     :param address: where a session of its own is opened.
     """
@@ -158,7 +163,7 @@ class Types:
         return [self._known[each] or _gone(named.get(each[0])) for each in wanted]
 
     def may_have_been(self, facts: TypeFacts, column: Column) -> bool:
-        """Say whether a column can have had a type at some time without its table being written anew.
+        """Return whether a column may once have had a type, without a table rewrite since.
 
         Types that are not PostgreSQL's own may have had other names.
         """
@@ -200,7 +205,7 @@ def _gone(name: TypeName | None) -> TypeFacts:
 
 
 class Forms:
-    """Finds the form of each relation that is announced.
+    """Finder of the schema of each announced relation.
 
     :param before, after: the catalog as it was recorded before the changes, and as it is now; None: there is none.
     """
@@ -240,7 +245,10 @@ class Forms:
         )
 
     def _numbers(self, facts: Sequence[TypeFacts], told: _TwoCatalogs) -> list[frozenset[int]]:
-        """Return for each column the numbers that it may have; nothing limits those of a table that is gone."""
+        """Return the possible numbers of each column.
+
+        For a table that is gone, each has all the recorded ones.
+        """
         if told.slots is None:
             return [frozenset(told.before)] * len(facts)
 
@@ -251,16 +259,25 @@ class Forms:
         return candidates(len(facts), told.slots, may_be)
 
     def _has_other_key(self, oid: int, key: tuple[int, ...]) -> bool:
-        """Say whether a table had another key than it has now, and had before."""
+        """Return whether a table's key in the stream differs from the recorded one.
+
+        The record is the later catalog's, or the earlier one's where the table is gone.
+        """
         now = self._after.get(oid) or self._before.get(oid)
         return now is not None and set(key) != set(now.key_numbers)
 
     def shown(self, form: ChangeForm) -> Shown:
-        """Return what tells whether a table was altered: of the columns that it is announced with."""
+        """Return the names and types of the announced columns.
+
+        They show whether a table was altered.
+        """
         return tuple(_shown(column, self._enums[1]) for column in form.columns)
 
     def recorded(self, oid: int) -> Shown | None:
-        """Return this of a table's columns as they were recorded before the changes, if it was there."""
+        """Return the names and types of a table's recorded columns.
+
+        They are those of the catalog before the changes; None where the table was not there.
+        """
         table = self._before.get(oid)
         return None if table is None else tuple(_shown(column, self._enums[0]) for column in _published(table))
 
@@ -274,7 +291,7 @@ def _shown(column: Column, enums: Mapping[str, int]) -> tuple[str, str | int, bo
 
 
 class _TwoCatalogs:
-    """What two catalogs tell of the columns of one table."""
+    """Columns of one table in two catalogs."""
 
     def __init__(self, before: Table | None, after: Table | None) -> None:
         self.before = {column.number: column for column in _published(before)}
@@ -282,11 +299,11 @@ class _TwoCatalogs:
         self.slots = None if after is None else slots(before, after)
 
     def known(self, number: int) -> list[Column]:
-        """Return what is recorded of a number."""
+        """Return the recorded columns of a number."""
         return [each[number] for each in (self.before, self.after) if number in each]
 
     def number(self, possible: frozenset[int], name: str, place: int) -> int:
-        """Return the number of a column; below zero where nobody knows it.
+        """Return the number of a column; below zero where it is unknown.
 
         Of one that is gone its name is enough: it is asked for where the schema of before is taken for a moment at
         which it was perhaps not any more, and that is said.
@@ -324,7 +341,7 @@ def _published(table: Table | None) -> tuple[Column, ...]:
 def _key(
     relation: RelationMessage, columns: Sequence[Column], before: Table | None, after: Table | None
 ) -> tuple[int, ...]:
-    """Return the numbers of the columns that tell rows apart.
+    """Return the numbers of the columns that identify rows.
 
     Where the log has whole old rows, it is the primary key, if that was the same one all the time: of a table that was
     made in between nobody knows which one it had at first.

@@ -1,4 +1,4 @@
-"""The stream of a source's changes: a logical replication slot, and the publication that it reads.
+"""Stream of a source's changes: a replication slot and its publication.
 
 The slot keeps the server's log until its changes are archived, so that none is missed, and so the disk may fill up
 where nobody archives them. What becomes of it between two backups (dropped, made anew, advanced by somebody else,
@@ -73,7 +73,7 @@ _FAILOVER = 170000
 
 
 class Seen(NamedTuple):
-    """What makes later changes of a source's objects known, as of when these were looked at.
+    """Point of reference for finding later changes of a source's objects.
 
     :param snapshot: `oldest:next:`, whole transaction ids: all before the first had ended, and the second was not given
         yet, so that from there on each transaction is committed behind every position that had been reached.
@@ -94,7 +94,10 @@ from pg_catalog.pg_current_snapshot() s
 
 
 def seen(session: Connection) -> Seen:
-    """Return this for the session's snapshot, whose transaction is to have begun behind what was read before."""
+    """Return the point of reference of the session's snapshot.
+
+    The snapshot's transaction must have begun behind everything that was read before.
+    """
     row = session.execute(_SEEN).fetchone()
     if row is None:
         return Seen("", told(session))
@@ -111,7 +114,9 @@ def stream_name(archive_id: str, source: str) -> str:
 
 
 def open_stream(address: Address, name: str, tables: Sequence[Table], *, wait: float = SLOT_WAIT_S) -> StreamState:
-    """Begin a stream: make its publication what it must be, and then its slot, which is to find that.
+    """Begin a stream: first its publication, then its slot.
+
+    The slot is to find the publication as it must be.
 
     A slot of the name that is there already is replaced: what was read of it cannot be known.
 
@@ -135,7 +140,7 @@ def open_stream(address: Address, name: str, tables: Sequence[Table], *, wait: f
 
 
 def keep(session: Connection, name: str, tables: Sequence[Table]) -> StreamState:
-    """Make the publication of a stream that is there what it must be now, and return what the stream is.
+    """Bring a stream's publication up to date, and return the stream's state.
 
     :param tables: all that are backed up of this source; not only those of one backup.
     :raises RefusedError: only the tables' owner may: names the SQL.
@@ -153,7 +158,7 @@ def _state(session: Connection, name: str, tables: Sequence[Table]) -> StreamSta
 
 
 def check_unchanged(session: Connection, name: str, publication_oid: int, position: str) -> None:
-    """Make sure that what was just read of a stream was read by the publication that was meant, and from a position on.
+    """Check that a stream was read by the expected publication, from a position on.
 
     PostgreSQL 18 skips changes where there is no publication, and tells it by a warning only. A server that crashes
     forgets that a slot was advanced, so that what is archived already is read again.
@@ -208,7 +213,9 @@ def _open_transactions(session: Connection) -> str:
 
 
 def advance(session: Connection, name: str, position: str) -> None:
-    """Say that changes up to a position are archived, so that the server may remove its log of them.
+    """Confirm that changes up to a position are archived.
+
+    The server may then remove its log of them.
 
     A slot that is there already, or further on, stays where it is.
 
@@ -257,7 +264,9 @@ def drop_slot(session: Connection, name: str) -> None:
 
 
 def drop_stream(session: Connection, name: str) -> None:
-    """Drop a stream's slot and, in the session's database, its publication; what is not there is no failure.
+    """Drop a stream's slot and its publication in the session's database.
+
+    Missing ones are no failure.
 
     :raises BusyError: somebody reads the slot; names them.
     :raises psycopg.Error: the role may not.

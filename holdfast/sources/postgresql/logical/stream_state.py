@@ -1,4 +1,7 @@
-"""What a stream of changes is now, whether an archive can be continued by it, and how near it is to being lost."""
+"""State of a stream of changes, compared with an archive.
+
+It shows whether the archive can be continued by the stream, and how near the stream is to being lost.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ MAX_RETAINED_BYTES = 10 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class StreamState:
-    """What a stream is now.
+    """Present state of a stream.
 
     :param name: of its slot and its publication.
     :param plugin: the slot's, or what it is instead.
@@ -97,7 +100,7 @@ select (select system_identifier::text from pg_catalog.pg_control_system()), pg_
 
 
 def look(session: Connection, name: str) -> StreamState | None:
-    """Return what a stream is now; None: there is no slot of its name on the server."""
+    """Return the present state of a stream; None where its slot is missing."""
     row = session.execute(_SLOT, (name,)).fetchone()
     system = session.execute(_SYSTEM).fetchone()
     if row is None or system is None:
@@ -146,7 +149,7 @@ _NEAR = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedStream:
-    """What the archive's last block says of a source's stream.
+    """State of a source's stream in the archive's last block.
 
     :param position: the archive's end: changes from there on are wanted.
     :param publication_version: None where the archive does not tell.
@@ -163,13 +166,16 @@ class ExpectedStream:
 
 
 def system_identifier(session: Connection) -> str:
-    """Return what tells a server, with its standbys, from all others."""
+    """Return the identifier of a server, shared with its standbys."""
     row = session.execute("select system_identifier::text from pg_catalog.pg_control_system()").fetchone()
     return str(row[0]) if row else ""
 
 
 def database_oid(session: Connection) -> int:
-    """Return the oid of the session's database, which tells it from a later one of its name."""
+    """Return the oid of the session's database.
+
+    It differs from that of a later database of the same name.
+    """
     row = session.execute(
         "select oid::int8 from pg_catalog.pg_database where datname = pg_catalog.current_database()"
     ).fetchone()
@@ -177,7 +183,9 @@ def database_oid(session: Connection) -> int:
 
 
 def why_broken(expected: ExpectedStream, state: StreamState | None, system: str | None = None) -> str:
-    """Return why changes from the archive's end on cannot be joined with it; "" if they can.
+    """Return the reason that changes cannot be joined to the archive; "" if they can.
+
+    The changes are those from the archive's end on.
 
     A slot that is behind the archive's end is not broken: a crash came before it was advanced.
 
@@ -233,7 +241,10 @@ def _other_server(expected: ExpectedStream, state: StreamState) -> Iterator[str]
 
 
 def lost_tables(expected: ExpectedStream, state: StreamState) -> Mapping[int, str]:
-    """Return the tables, by oid, some of whose changes a stream may not have although it is whole, with the reason."""
+    """Return the tables that may miss changes although the stream is whole.
+
+    They are given by oid, with the reason.
+    """
     reasons = {}
     for oid, entry in expected.followed.items():
         now = state.followed.get(oid)
@@ -245,7 +256,9 @@ def lost_tables(expected: ExpectedStream, state: StreamState) -> Mapping[int, st
 
 
 def retention_warning(state: StreamState, limit_bytes: int = MAX_RETAINED_BYTES) -> str:
-    """Return what to say before the log that a slot keeps fills the disk, or before the server gives it up; or "".
+    """Return a warning about the log that a slot keeps; "" where none is due.
+
+    It comes before the log fills the disk, or before the server gives the slot up.
 
     :param limit_bytes: `max_retained_wal` of archives.yaml.
     """

@@ -138,7 +138,7 @@ class SnapshotTableReader:
 
         Tables of the pieces have the same columns. The rows come in order of the pieces.
 
-        It is one query, since to the server and to us each costs as much as thousands of rows.
+        All are read by one query, since to the server and to us each costs as much as thousands of rows.
 
         :param decoder: of the columns of each.
         :raises UnkeepableValueError: naming table, column and row.

@@ -1,4 +1,7 @@
-"""Rows of extensions put back into a target, in place of those that the extensions made there."""
+"""Configuration rows of extensions, put back into a target.
+
+They take the place of the rows that the extensions made there.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ where c.relkind = 'r'
 
 
 def restore_configuration(session: Connection, tables: Sequence[Configuration]) -> dict[str, str]:
-    """Put rows of extensions back, once, in place of those of the user that an extension itself makes.
+    """Put configuration rows back, once, in place of the extensions' own ones.
+
+    These are the rows that an extension itself makes as the user's.
 
     All of it is done together, or else table by table what can be.
 
@@ -87,7 +92,10 @@ def _ordered(
 
 
 def _refused(session: Connection, tables: Sequence[Configuration], conditions: Mapping[_Key, str]) -> str:
-    """Replace the rows of tables; return why that is refused, and then nothing of it is done."""
+    """Replace the rows of tables; return the reason if it is refused.
+
+    Nothing of it is done then.
+    """
     try:
         with session.transaction():
             for each in reversed(tables):

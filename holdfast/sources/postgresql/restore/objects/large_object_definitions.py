@@ -1,4 +1,7 @@
-"""Large objects in a target: made with owner, privileges and comment, as far as who restores may give these."""
+"""Large objects created in a target, with owner, privileges and comment.
+
+The restoring role gives these as far as it may.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def _define(session: Connection, group: LargeObjectGroup, oids: Sequence[int]) -
 
 
 def _definition(group: LargeObjectGroup, oids: Sequence[int], creator: str) -> dict[str, list[str]]:
-    """Return the statements that define objects, by what they are for."""
+    """Return the statements that define objects, by purpose."""
     owner = [f"alter large object {oid} owner to {ident(group.owner)}" for oid in oids if group.owner != creator]
     privileges = []
     if group.grants is not None:

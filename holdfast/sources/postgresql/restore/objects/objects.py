@@ -1,6 +1,6 @@
-"""Create the objects of a plan: those that rows need first, the others when the rows are there.
+"""Creation of a plan's objects, before and after the rows.
 
-Each step is done once, whoever tries it again (`ledger.once`), so a restore that was ended goes on from any point.
+Each step is done once, whoever tries it again (`plan.progress.once`), so a restore that was ended goes on from any point.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ def create_tables(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, .
 
 
 def _give_once_more(session: Connection, left: NotRestored) -> NotRestored | None:
-    """Give a thing to an owner who got the right to create in its schema only behind it; return what is still left."""
+    """Give an object to its owner once more; return it if that is refused again.
+
+    The owner may have got the right to create in its schema only behind it.
+    """
     if not left.what.startswith(_OWNER):
         return left
     step = f"again: {left.what}"
@@ -119,7 +122,10 @@ def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]
 
 
 def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry, left: list[NotRestored]) -> None:
-    """Create an entry, or as much of it as the server allows: without its owner, or not at all unless it is a table."""
+    """Create an entry as far as the server allows.
+
+    It may stay without its owner. If it is no table, it may be left out.
+    """
     try:
         with session.transaction():
             _run(session, plan, entry)
@@ -151,7 +157,9 @@ def _create_beside(session: Connection, plan: RestorePlan, entries: Sequence[Dum
 
 
 def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Create indexes, constraints and whatever else follows the rows, but for what hides rows or acts on us.
+    """Create the entries that follow the rows, such as indexes and constraints.
+
+    Those that hide rows or act on the restore itself are not among them.
 
     Rows are right by now, so what the server refuses is left out, with what needs it, and returned with its words:
     unless the plan is strict. A foreign key that rows break is there then, but `NOT VALID`, so that new ones are
@@ -173,12 +181,17 @@ def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...
 
 
 def hide_rows(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Let policies apply, also to owners who are to obey them: nobody may read all rows from then on."""
+    """Enable row-level security, so that policies hide rows.
+
+    It applies to owners, too, where they are to obey it. Nobody may read all rows from then on.
+    """
     return tuple(filter(None, sessions.run(hiding(plan.entries), partial(_create_once, plan), at_once=1)))
 
 
 def finish(session: Connection, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Remove what was ours from the target and, in the same transaction, create what may act on what is done there.
+    """Remove the restore's own objects from the target, and create its event triggers.
+
+    Both are done in one transaction: event triggers may act on everything that is done in the target.
 
     :return: what of it the server refused.
     """
@@ -235,7 +248,10 @@ def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> No
 
 
 def _not_checked(session: Connection, plan: RestorePlan, entry: DumpEntry, step: str) -> NotRestored:
-    """Create a foreign key that a cast of the source would check: not with the rights of whoever restores."""
+    """Create a foreign key as NOT VALID if a cast of the source would check it.
+
+    Such a cast must not run with the rights of the restoring role.
+    """
     refused = RefusedError("a cast of the source compares its columns: let nobody validate it who is a superuser")
     if plan.is_strict:
         raise RefusedError(f"{entry.label} could not be created: {refused}") from refused
@@ -250,7 +266,9 @@ where contype = 'f' and conparentid = 0 and not convalidated
 
 
 def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: HoldfastError) -> NotRestored:
-    """Create a foreign key that new rows must satisfy, and those that are there need not; else leave it out.
+    """Create a foreign key as NOT VALID, or else leave it out.
+
+    New rows must satisfy it, and existing ones need not.
 
     :param refused: what the server said to the key as it was.
     """
@@ -271,7 +289,7 @@ def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: Holdfa
 
 
 def _noted(session: Connection, step: str) -> NotRestored | None:
-    """Return what an earlier try of the restore has noted of a step."""
+    """Return an earlier attempt's record of a step."""
     result = read_result(session, step)
     return NotRestored.from_dict(json.loads(result)) if result else None
 

@@ -1,4 +1,4 @@
-"""Put sequences where they stood.
+"""Values of sequences, set in the target.
 
 What a backup recorded is never overridden by a guess. Rows tell little of a sequence: one number that somebody wrote
 by hand would put it at its end, or beyond. Only where two backups contradict each other may rows add something.
@@ -28,7 +28,7 @@ _STEP = "sequences"
 
 @dataclass(frozen=True)
 class _Definition:
-    """What a sequence is in the target.
+    """Definition of a sequence in the target.
 
     :param owner: oid of the table and name of the whole-number column that it belongs to; None where there is none.
     """
@@ -43,7 +43,7 @@ class _Definition:
         return self.least <= reading.last_value <= self.most
 
     def is_ahead(self, reading: Reading, other: Reading) -> bool:
-        """Say whether a reading is farther on its way than another one."""
+        """Return whether a reading is farther on its way than another one."""
         way = 1 if self.increment > 0 else -1
         return (way * reading.last_value, reading.is_called) > (way * other.last_value, other.is_called)
 
@@ -75,7 +75,9 @@ from unnest(%s::text[], %s::int8[], %s::bool[]) s (name, value, is_called)
 
 
 def find_places(session: Connection, values: Sequence[SequenceValue]) -> None:
-    """Find out where each sequence stood, once, while all rows may be read: `set_sequences` puts it there.
+    """Find the value of each sequence, once, while all rows may be read.
+
+    `set_sequences` sets it.
 
     It is never outside of its bounds.
 
@@ -91,7 +93,7 @@ def find_places(session: Connection, values: Sequence[SequenceValue]) -> None:
 
 
 def set_sequences(session: Connection) -> tuple[NotRestored, ...]:
-    """Put sequences where they stood; return those of which that is not known."""
+    """Set the values of sequences; return the sequences of uncertain value."""
     put, unknown = json.loads(read_result(session, _STEP))
     session.execute(_SET, tuple(list(each) for each in zip(*put, strict=True)) if put else ([], [], []))
     return tuple(map(NotRestored.from_dict, unknown))
@@ -100,7 +102,7 @@ def set_sequences(session: Connection) -> tuple[NotRestored, ...]:
 def _places(
     session: Connection, values: Sequence[SequenceValue]
 ) -> tuple[list[tuple[str, int, bool]], list[NotRestored]]:
-    """Return where sequences are to stand, and those of which that is not known."""
+    """Return the values of sequences, and the sequences of uncertain value."""
     names = [qualified(value.sequence_schema, value.name) for value in values]
     put: list[tuple[str, int, bool]] = []
     unknown = []
@@ -142,7 +144,10 @@ def _why_unknown(definition: _Definition, value: SequenceValue) -> str:
 
 
 def _farthest(session: Connection, name: str, definition: _Definition, value: SequenceValue) -> Reading:
-    """Return the farthest that is known of a sequence, within its bounds; where nothing is, how it was created."""
+    """Return the farthest known value of a sequence, within its bounds.
+
+    Where none is known, it is the value at its creation.
+    """
     known: list[Reading | None] = [value, value.earlier if isinstance(value, SequenceBetween) else None]
     if not definition.cycles:
         known += _of_rows(session, definition)

@@ -1,4 +1,7 @@
-"""What everything is called in the target: where maps send it, and names of a table's own that are free."""
+"""Names of objects in the target.
+
+Maps give them. A table's own objects, such as indexes, get names that are free.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ _NOT_IN_SCHEMAS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "DEFAULT ACL", 
 def name_everything(
     selection: Selection, created: Sequence[DumpEntry], maps: Maps
 ) -> tuple[Names, list[tuple[str, str]]]:
-    """Return all new names, and those of a table's own objects that had to change, for people.
+    """Return all new names, and the changed ones of tables' own objects.
+
+    The latter are for people.
 
     Indexes, sequences and statistics follow their table's schema. Where the table gets another name, a name
     that begins with the old one begins with the new one; a name that is taken gets a number.
@@ -56,7 +61,10 @@ def name_everything(
 
 
 def _mapped(selection: Selection, maps: Maps) -> dict[Name, Name]:
-    """Return what maps say of relations, types, functions and operators, whether they are created or there."""
+    """Return the mapped names of relations, types, functions and operators.
+
+    They may be created, or exist already.
+    """
     objects: dict[Name, Name] = {}
     for entry in selection.entries:
         if not entry.schema or entry.kind in _NOT_IN_SCHEMAS:
@@ -72,7 +80,10 @@ def _mapped(selection: Selection, maps: Maps) -> dict[Name, Name]:
 
 
 def _own_name(entry: DumpEntry) -> str:
-    """Return the name that an entry takes beside tables or statistics of its schema; "" if it takes none."""
+    """Return the name that an entry takes in its schema; "" if it takes none.
+
+    It is a name among tables or among statistics.
+    """
     if entry.kind in ("INDEX", "SEQUENCE", "STATISTICS"):
         return entry.name
     if entry.kind != "CONSTRAINT":

@@ -1,4 +1,7 @@
-"""The plan of a restore that chooses or renames: made before anything is changed, from what is known by then."""
+"""Plan of a restore, made before anything is changed.
+
+It is made from everything that is known by then.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """A table that will be created, and loaded where it has rows of its own.
+    """Table to create, and to load where it has rows of its own.
 
     :param source: as it is in the archive.
     :param target: as it will be called; its columns name types as they will be called.
@@ -50,25 +53,28 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class NotRestored:
-    """What will not be restored, and why; `statement` would add it later, where that can be."""
+    """Object that is not restored, with the reason.
+
+    `statement` would add it later, where that can be.
+    """
 
     what: str
     reason: str
     statement: str = ""
 
     def describe(self) -> dict[str, str]:
-        """Return it for scripts."""
+        """Return the object for scripts."""
         return {"object": self.what, "reason": self.reason, "statement": self.statement}
 
     @classmethod
     def from_dict(cls, told: Mapping[str, str]) -> NotRestored:
-        """Return what `describe` described."""
+        """Return the object that `describe` described."""
         return cls(told["object"], told["reason"], told["statement"])
 
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """All that a restore will do to its target, and what it will not.
+    """All changes of a restore to its target, and its omissions.
 
     :param entries: what is created, with its SQL as it will run, in this order.
     :param borrowed: numbers of those that rows may not satisfy: foreign keys that lead to tables the target has
@@ -107,18 +113,21 @@ class RestorePlan:
 
     @cached_property
     def by_id(self) -> Mapping[int, DumpEntry]:
-        """The entries by their numbers."""
+        """Return the entries by their numbers."""
         return {entry.id: entry for entry in self.entries}
 
     @cached_property
     def digest(self) -> str:
-        """Return what tells it from a plan that creates anything else, or in another order."""
+        """Return a digest of the entries in their order.
+
+        Another plan has another one, also if only the owner of the rows' tables differs while they are loaded.
+        """
         texts = ((entry.id, entry.settings, entry.sql) for entry in self.entries)
         owned = ["owned by a log-in meanwhile"] if self.is_loaded_apart else []
         return hashlib.sha256(json.dumps([*texts, *owned]).encode()).hexdigest()
 
     def sql_of(self, entry: DumpEntry) -> str:
-        """Return what is run of an entry."""
+        """Return the SQL to run for an entry."""
         return self.runs.get(entry.id, entry.sql)
 
     def to_analyze(self) -> list[Name]:
@@ -142,7 +151,10 @@ class RestorePlan:
 
     @cached_property
     def _above_foreign(self) -> tuple[Table, ...]:
-        """The tables, as they are created, that foreign ones are partitions of or inherit from."""
+        """Return the created tables with foreign ones below them.
+
+        Foreign tables are partitions of them, or inherit from them.
+        """
         parents = {each.source.oid: each.source.parents for each in self.tables}
         found: set[int] = set()
         waiting = [parent for each in self.tables if each.source.kind == "f" for parent in each.source.parents]
@@ -298,7 +310,10 @@ def _check_extensions(created: Sequence[DumpEntry], maps: Maps, target: Target) 
 
 
 def _is_worth_naming(entry: DumpEntry) -> bool:
-    """Say whether something that the target has is named for itself, and not with its table or all that is in it."""
+    """Return whether an existing object is named on its own.
+
+    Others are named with their table, or with all that is in them.
+    """
     return entry.kind == "SEQUENCE" or entry.kind not in ATTACHED | {"SCHEMA"}
 
 
@@ -308,7 +323,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _table_of(selection: Selection, entry: DumpEntry) -> tuple[str, str] | None:
-    """Return the old name of the table that an entry belongs to, through whatever lies between."""
+    """Return the old name of the table that an entry belongs to.
+
+    It may belong to it through other entries.
+    """
     owner = entry
     while (above := selection.owner(owner)) is not None:
         owner = above
@@ -322,7 +340,10 @@ def _renamed(selection: Selection, entry: DumpEntry, names: Names) -> DumpEntry:
 def _without_unused_schemas(
     selection: Selection, created: Sequence[DumpEntry], names: Names, *, whole: bool
 ) -> list[DumpEntry]:
-    """Leave out the schema of a table that goes to another one, where nothing else is in it."""
+    """Return the created entries without schemas that stay empty.
+
+    The only table of such a schema goes to another one.
+    """
     used = {_place(entry, names)[0] for entry in created}
     needed = {each for entry in created if entry.kind == "EXTENSION" for each in entry.needs}
     unused = {
@@ -403,7 +424,10 @@ def _views(catalog: Catalog, created: Iterable[DumpEntry], names: Names) -> Iter
 
 
 def _roles(catalog: Catalog, entries: Iterable[DumpEntry]) -> tuple[str, ...]:
-    """Return the roles that own or may use what is created."""
+    """Return the recorded roles that the entries name.
+
+    They own or may use created objects.
+    """
     wanted = set(catalog.roles)
     named = {token.identifier for entry in entries for token in tokens(entry.sql)} if wanted else set()
     return tuple(sorted(wanted & named))
@@ -428,7 +452,10 @@ _OWNED_BY_SUPERUSERS = re.compile(
 
 
 def without_superusers(plan: RestorePlan) -> RestorePlan:
-    """Return a plan in which what only superusers may own belongs to whoever restores, where no other is one."""
+    """Return a plan without owners of objects for superusers only.
+
+    Such objects then belong to the restoring role. It is for a server on which no other role is a superuser.
+    """
     entries = tuple(replace(entry, sql=_OWNED_BY_SUPERUSERS.sub("", entry.sql)) for entry in plan.entries)
     return replace(plan, entries=entries)
 

@@ -1,4 +1,6 @@
-"""What a restore notes in its target while it runs: which one it is, what is done, and what can be taken back.
+"""Progress of a restore, recorded in its target (the ledger).
+
+The ledger identifies the restore, its finished steps, and the objects that an undo drops.
 
 A note is made in the transaction that does what it says, so it is true after a crash at any point, and a step that is
 tried twice is done once.
@@ -98,7 +100,9 @@ where contype = 'f' and conparentid = 0 and (conrelid, 1259) in (select object, 
 
 @dataclass(frozen=True)
 class TargetClaim:
-    """Which restore a target is unfinished of. Two are the same where one can go on with the other.
+    """Identity of the unfinished restore in a target.
+
+    Two are the same where one can go on with the other.
 
     :param archive: its id.
     :param block: id of the full backup.
@@ -119,16 +123,19 @@ class TargetClaim:
 
     @property
     def is_undoable(self) -> bool:
-        """Say whether it notes what it creates: other things may be in its target."""
+        """Return whether the restore records the objects that it creates.
+
+        Other things may be in its target then.
+        """
         return bool(self.tables or self.maps)
 
     @property
     def at(self) -> str:
-        """Return the moment as `--at` takes it."""
+        """Return the recovery target in the syntax of `--at`."""
         return f"lsn:{self.position}" if self.position else f"commit:{self.commit}"
 
     def difference(self, left: TargetClaim) -> str:
-        """Return, in words, why this restore cannot go on with what another one has left; "" where it can."""
+        """Return the reason against resuming another restore; "" if there is none."""
         if self.archive != left.archive:
             return "this one is from another archive"
         if (self.block, self.position) != (left.block, left.position):
@@ -136,14 +143,14 @@ class TargetClaim:
         return "" if self == left else "this one is of other tables or names"
 
     def describe(self) -> str:
-        """Return which restore it is, for people."""
+        """Return a description of the restore for people."""
         where = f", position {self.position}" if self.position else ""
         return f"an unfinished restore of commit {self.commit}{where} (run {self.run})"
 
 
 @dataclass(frozen=True)
 class UnfinishedRestore:
-    """What a restore that has not come to its end left in its target.
+    """Remains of an unfinished restore in its target.
 
     :param plan: digest of what it creates.
     :param found: what the target had before it.
@@ -186,7 +193,7 @@ def _create_loaders_part(session: Connection) -> None:
 
 
 def let_write(session: Connection, login: str) -> None:
-    """Let a log-in note what it loads, and keep tables in the ledger's schema."""
+    """Let a log-in record its loads, and keep tables in the ledger's schema."""
     session.execute(
         f"grant usage, create on schema {LEDGER} to {login};"
         f"grant select on all tables in schema {LEDGER} to {login};"
@@ -196,7 +203,9 @@ def let_write(session: Connection, login: str) -> None:
 
 
 def note_powerful(session: Connection, found: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Note the owners whose things are another's while rows come in, and return those of the restore's first try.
+    """Record the powerful owners, and return those of the restore's first attempt.
+
+    Their objects belong to another role while rows come in.
 
     :param found: the roles that may do more than own things, with whether they see what policies hide.
     """
@@ -208,7 +217,7 @@ def note_powerful(session: Connection, found: Mapping[str, bool]) -> Mapping[str
 
 
 def read_ledger(session: Connection) -> UnfinishedRestore | None:
-    """Return what an unfinished restore left; None where there is none.
+    """Return the remains of an unfinished restore; None where there is none.
 
     :raises RefusedError: there is a schema of this name that is something else.
     """
@@ -239,20 +248,26 @@ def read_ledger(session: Connection) -> UnfinishedRestore | None:
 
 
 def read_steps(session: Connection) -> Mapping[str, str]:
-    """Return the steps that are done, by the restore and by who loads for it, each with what came of it."""
+    """Return the finished steps, each with its result.
+
+    They are those of the restore itself, and of the log-in that loads for it.
+    """
     query = "select step, coalesce(result, '') from"
     loaded = session.execute(f"{query} {LEDGER}.loaded".encode()).fetchall()
     return {**dict(loaded), **dict(session.execute(f"{query} {LEDGER}.done".encode()).fetchall())}
 
 
 def read_result(session: Connection, step: str) -> str:
-    """Return what came of a step that the session's own side has done; "" where nothing was noted."""
+    """Return the recorded result of a step; "" where there is none.
+
+    The step is one that the session's own side has done: the restore, or the log-in that loads.
+    """
     row = session.execute(f"select result from {_noted_in(session)} where step = %s".encode(), (step,)).fetchone()
     return str(row[0] or "") if row else ""
 
 
 def note_result(session: Connection, step: str, result: str) -> None:
-    """Note what comes of a step, in the transaction that does it."""
+    """Record the result of a step, in the transaction that does it."""
     session.execute(f"update {_noted_in(session)} set result = %s where step = %s".encode(), (result, step))
 
 
@@ -272,19 +287,25 @@ def _noted_in(session: Connection) -> str:
 
 
 def end_ledger(session: Connection) -> None:
-    """Mark the restore as done where the schema cannot be dropped: nobody goes on with it, or takes it back."""
+    """Mark the restore as done where its schema cannot be dropped.
+
+    It can then be neither resumed nor undone.
+    """
     session.execute(f"delete from {LEDGER}.restore")
 
 
 def drop_ledger(session: Connection) -> None:
-    """Remove it: all that was to be restored is there."""
+    """Drop the ledger of a restore that is complete, or undone."""
     with unnoticed(session):
         session.execute(f"drop schema {LEDGER} cascade")
 
 
 @contextmanager
 def unnoticed(session: Connection) -> Iterator[None]:
-    """Do what is our own business in one transaction, where the role may without the target's event triggers."""
+    """Change own objects in one transaction, without the target's event triggers.
+
+    They fire all the same where the role may not turn them off.
+    """
     with session.transaction():
         changed = _without_event_triggers(session)
         yield
@@ -293,7 +314,7 @@ def unnoticed(session: Connection) -> Iterator[None]:
 
 
 def _without_event_triggers(session: Connection) -> dict[str, str]:
-    """Turn them off in the transaction; return what it takes to turn them on again.
+    """Turn event triggers off in the transaction; return the setting that restores them.
 
     From PostgreSQL 17 on there is a setting for it; before that, a session that replicates fires none. Both are for
     superusers, and for whom they have granted them to.
@@ -311,7 +332,9 @@ def _without_event_triggers(session: Connection) -> dict[str, str]:
 
 @contextmanager
 def once(session: Connection, step: str) -> Iterator[bool]:
-    """Do a step in one transaction, which notes it; yields whether it is still to be done.
+    """Do a step in one transaction that records it.
+
+    Yields whether the step is still to be done.
 
     A second attempt waits here for the transaction of the first one, so that they can never both do it.
     """
@@ -321,7 +344,7 @@ def once(session: Connection, step: str) -> Iterator[bool]:
 
 @contextmanager
 def noted(session: Connection) -> Iterator[None]:
-    """Note what the block creates; it runs in the session's transaction.
+    """Record the objects that the block creates, in the session's transaction.
 
     Other sessions create objects meanwhile, and a new table marks its parents' rows as changed: ours is
     what this transaction wrote and what was not there before.
@@ -336,7 +359,9 @@ def noted(session: Connection) -> Iterator[None]:
 
 
 def undo(session: Connection) -> tuple[str, ...]:
-    """Drop what an unfinished restore has created, and nothing else, in one transaction. Returns what was dropped.
+    """Drop the objects of an unfinished restore, and nothing else, in one transaction.
+
+    Returns what was dropped.
 
     :raises RefusedError: something that the restore has not made uses it by now.
     :raises BusyError: somebody reads or writes it, perhaps what is left of the restore itself.

@@ -1,4 +1,6 @@
-"""Conditions that give way to rows: found by what a server says of them, dropped, named, added again where that works.
+"""Relaxed constraints: dropped for rows, reported, and added again where possible.
+
+They are found by the server's errors.
 
 Beside other things, only what the restore itself has made gives way.
 """
@@ -122,7 +124,7 @@ where a.attname <> all (%(kept)s)
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition that rows break.
+    """Condition that rows break.
 
     :param what: it is, for people.
     :param on: what it belongs to, as ALTER names it.
@@ -141,7 +143,7 @@ class _Condition:
 
 @dataclass(frozen=True)
 class Dropped:
-    """What was dropped since a table did not take its rows otherwise.
+    """Condition or formula that was dropped so that a table takes its rows.
 
     :param not_restored: what it is, why, and the statement that adds it again.
     :param not_valid: the statement that adds it for new rows only, and `validate` the one that then checks the others;
@@ -155,13 +157,16 @@ class Dropped:
     column: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """Return what another process needs of it."""
+        """Return the values for another process."""
         more = {"not_valid": self.not_valid, "validate": self.validate, "column": self.column}
         return {**self.not_restored.describe(), **more}
 
     @classmethod
     def from_dict(cls, told: Mapping[str, str]) -> Dropped:
-        """Return what `to_dict` described; an earlier release did not say all of it."""
+        """Return the object that `to_dict` described.
+
+        An earlier release did not record all of it.
+        """
         more = (told.get(name, "") for name in ("not_valid", "validate", "column"))
         return cls(NotRestored.from_dict(told), *more)
 
@@ -169,7 +174,7 @@ class Dropped:
 def drop_condition(
     session: Connection, table: str, rows: str, error: psycopg.Error, reason: str = ""
 ) -> Dropped | None:
-    """Drop the condition that rows of a table break; None where there is none that gives way.
+    """Drop the condition that a table's rows break; None if none gives way.
 
     Where a server does not say which one it is, since a function of one failed, the bound of a partition goes if it is
     what fails, or else the first condition that asks functions.
@@ -186,7 +191,9 @@ def drop_condition(
 
 
 def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Error | None:
-    """Return why it cannot be said which rows belong to a partition: a function of a key fails; None where it can.
+    """Return the error that keeps rows from being assigned to a partition.
+
+    A function of a key fails. None where none does.
 
     :param table: may be no partition, to which any row belongs.
     :param rows: the table that they are in.
@@ -203,7 +210,9 @@ def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Erro
 
 
 def detach(session: Connection, table: str, error: psycopg.Error) -> Dropped | None:
-    """Make a table of its own of a partition; None where it is none, or was there before.
+    """Detach a partition from its table.
+
+    None where it is no partition, or was there before.
 
     :param error: why.
     """
@@ -228,7 +237,9 @@ def _drop(session: Connection, table: str, condition: _Condition, reason: str) -
 
 
 def drop_expression(session: Connection, table: str, kept: Sequence[str], error: psycopg.Error) -> Dropped | None:
-    """Make an ordinary column of a stored generated one whose functions may fail; None where there is none.
+    """Drop the expression of a stored generated column, if its functions may fail.
+
+    The column becomes an ordinary one. None where there is no such column.
 
     :param kept: names of those that are so already.
     """
@@ -244,7 +255,9 @@ def drop_expression(session: Connection, table: str, kept: Sequence[str], error:
 
 
 def add_again(session: Connection, dropped: Dropped) -> NotRestored | None:
-    """Add a condition that was dropped, where rows satisfy it by now; for new rows only where they do not.
+    """Add a dropped condition again, where rows satisfy it by now.
+
+    Where they do not, it is added for new rows only.
 
     :return: what is to be told of it; None where it is as it was.
     """
@@ -260,7 +273,7 @@ def add_again(session: Connection, dropped: Dropped) -> NotRestored | None:
 
 
 def refusal_of(session: Connection, statement: str) -> psycopg.Error | None:
-    """Run a statement in a transaction of its own within the session's; return why the server refuses it."""
+    """Run a statement in a subtransaction; return the server's refusal, if any."""
     try:
         with session.transaction():
             session.execute(statement.encode())
@@ -272,7 +285,10 @@ def refusal_of(session: Connection, statement: str) -> psycopg.Error | None:
 
 
 def _asking(session: Connection, table: str) -> _Condition | None:
-    """Return a condition that asks functions or operators: one of the table itself, or of a domain."""
+    """Return a condition that calls functions or operators.
+
+    It is one of the table itself, or of a domain.
+    """
     if (row := session.execute(_ASKING, {"table": table}).fetchone()) is not None:
         return _check(session, table, row[0])
     if (row := session.execute(_ASKING_DOMAIN, {"table": table}).fetchone()) is not None:
@@ -309,7 +325,10 @@ def _not_null(session: Connection, table: str, name: str | None) -> _Condition |
 
 
 def _bound(session: Connection, table: str) -> _Condition | None:
-    """Return what makes a table a partition, whose rows need not be within a bound without that."""
+    """Return the condition that makes a table a partition.
+
+    Without it, rows need not be within a bound.
+    """
     row = session.execute(_BOUND, {"table": table}).fetchone()
     if row is None:
         return None

@@ -1,4 +1,4 @@
-"""Other names for what is restored: `--map`, and SQL of pg_dump rewritten to them.
+"""New names of restored objects (`--map`), and pg_dump's SQL rewritten to them.
 
 pg_dump writes SQL for an empty search_path: whatever is not PostgreSQL's own is written `schema.name`. So names
 are found as tokens, and nothing else is touched: not the text of functions, not values.
@@ -45,7 +45,7 @@ _RESERVED = re.compile(r"pg_.*|information_schema|holdfast_restore")
 
 @dataclass(frozen=True)
 class Maps:
-    """What `--map` asks for.
+    """Mapped names, as given by `--map`.
 
     :param schemas: of every object in them.
     :param tables: of single tables, which wins over their schema's.
@@ -58,11 +58,11 @@ class Maps:
         return bool(self.schemas or self.tables)
 
     def of(self, schema: str, name: str) -> Name:
-        """Return where an object that is no chosen table goes."""
+        """Return the new name of an object that is no chosen table."""
         return self.schemas.get(schema, schema), name
 
     def of_table(self, schema: str, name: str) -> Name:
-        """Return what a table is called in the target."""
+        """Return the new name of a table."""
         return self.tables.get((schema, name)) or self.of(schema, name)
 
     @classmethod
@@ -110,7 +110,10 @@ def _unquoted(part: str) -> str:
 
 
 def free_name(wanted: str, taken: Container[str]) -> str:
-    """Return `wanted`, or with the least number behind it that makes it free; never longer than PostgreSQL keeps."""
+    """Return `wanted`, with the least number behind it that makes it free.
+
+    There is no number where it is free. The name is never longer than PostgreSQL keeps.
+    """
     number = 0
     while (found := _fit(wanted, str(number or ""))) in taken:
         number += 1
@@ -141,7 +144,7 @@ _OPERATOR = frozenset("+-*/<>=~!@#%^&|`?")
 
 @dataclass(frozen=True)
 class Names:
-    """Old names to new ones; what is not in it keeps its name.
+    """Old names mapped to new ones; all others stay.
 
     :param objects: of everything whose name stands after a schema: relations, types, functions, operators.
     :param statistics: of extended statistics, which may be called like a table.
@@ -154,11 +157,11 @@ class Names:
     indexes: Mapping[Name, Mapping[str, str]] = field(default_factory=dict)
 
     def of(self, name: Name) -> Name:
-        """Return what a relation, type or function is called in the target."""
+        """Return the new name of a relation, type or function."""
         return self.objects.get(name, name)
 
     def of_type(self, name: Name) -> Name:
-        """Return what a type is called; an array's is called after its element's."""
+        """Return the new name of a type; an array's follows its element's."""
         if name in self.objects:
             return self.objects[name]
         if name[1].startswith("_"):
@@ -185,7 +188,7 @@ class Names:
 
 
 class _Rewriter:
-    """Renames in one entry."""
+    """Rewriter of names in one entry's SQL."""
 
     def __init__(self, names: Names, entry: DumpEntry, table: Name | None) -> None:
         self._names = names
@@ -232,7 +235,7 @@ class _Rewriter:
             self._out[place] = ident(self._names.of(self._table)[1])
 
     def _needs_alias(self, behind: int) -> bool:
-        """Say whether the query goes on to call the table by its old name alone."""
+        """Return whether the query goes on to call the table by its old name alone."""
         if self._kind not in _WITH_QUERIES or not self._in_query:
             return False
         if not (self._words[1] in _BEFORE_SOURCE or self._last in (",", "(")):
@@ -269,7 +272,10 @@ class _Rewriter:
 
 
 def mentions(entry: DumpEntry, maps: Maps, names: Names) -> bool:
-    """Say whether a text inside an entry, which is never rewritten, may speak of something that is mapped."""
+    """Return whether texts of an entry may mention mapped names.
+
+    These texts are never rewritten.
+    """
     words = {*maps.schemas, *(name for schema, name in maps.tables)}
     sought = re.compile(rf"(?<![\w$])(?:{'|'.join(re.escape(word) for word in sorted(words))})(?![\w$])")
     found = list(tokens(entry.sql))
@@ -288,13 +294,16 @@ _WITH_BODIES = frozenset({"FUNCTION", "PROCEDURE", "TRIGGER"})
 
 
 def _is_object(found: Sequence[Token], place: int) -> bool:
-    """Say whether a constant stands for an object, as in `'public.numbers'::regclass`."""
+    """Return whether a constant stands for an object, as in `'public.numbers'::regclass`."""
     behind = found[place + 1 : place + 3]
     return len(behind) == 2 and behind[0].kind == CAST and behind[1].text.startswith("reg")
 
 
 def multiranges(entry: DumpEntry) -> Iterable[Name]:
-    """Yield the multirange type that a range type brings with it; the dump has no entry of its own for it."""
+    """Yield the name of a range type's multirange type.
+
+    The dump has no entry of its own for it.
+    """
     found = [token for token in tokens(entry.sql) if token.kind != SPACE]
     for place, token in enumerate(found):
         if token.kind == NAME and token.text == "multirange_type_name" and place + 2 < len(found):
@@ -304,7 +313,9 @@ def multiranges(entry: DumpEntry) -> Iterable[Name]:
 
 
 def check_routines(entries: Iterable[DumpEntry], maps: Maps) -> None:
-    """Refuse what cannot be told apart by its name alone.
+    """Refuse a function with the name of a mapped table.
+
+    Its name alone could not tell it from the table.
 
     :raises RefusedError: a function is called like a table that is mapped.
     """

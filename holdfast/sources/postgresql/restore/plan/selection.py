@@ -1,4 +1,7 @@
-"""Which entries of a dump come with chosen tables, which of them the target has, and which must stay out, and why."""
+"""Selection of a dump's entries for chosen tables.
+
+Some exist in the target already; some are left out, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ _STAYS_OUT = {
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Something that will not be restored.
+    """Entry that is not restored, with the reason.
 
     :param reason: in words.
     :param add_later: its SQL can be run later, once that is wanted.
@@ -79,7 +82,9 @@ class LeftOut:
 
 @dataclass
 class Selection:
-    """The choice, as it grows. `created`, `existing` and `left_out` hold entries by their number.
+    """Selection of entries, as it grows.
+
+    `created`, `existing` and `left_out` hold entries by their number.
 
     :param chosen: oids of the tables.
     :param whole: everything of the database, not just what the tables need.
@@ -112,7 +117,7 @@ class Selection:
         return self._owners.get(entry.id)
 
     def run(self) -> None:
-        """Choose."""
+        """Select the entries."""
         for entry in self.entries:
             if self._is_root(entry):
                 self._take(entry, hard=True)
@@ -129,7 +134,10 @@ class Selection:
         return self.is_table(entry) and entry.oid in self.chosen
 
     def _is_of_the_database(self, entry: DumpEntry) -> bool:
-        """Say whether it would act on what is in the target already: wanted only where the source comes as it was."""
+        """Return whether an entry would act on existing objects of the target.
+
+        It is wanted only where the source comes as it was.
+        """
         if not self.maps:
             return False
         if entry.kind == "DEFAULT ACL":
@@ -138,7 +146,10 @@ class Selection:
 
     @staticmethod
     def is_table(entry: DumpEntry) -> bool:
-        """Say whether an entry is a table, so that its oid is one of our catalog record."""
+        """Return whether an entry is a table.
+
+        Its oid is then one of the catalog record.
+        """
         return entry.class_oid == PG_CLASS and entry.kind in TABLES
 
     def _may_follow(self, entry: DumpEntry) -> bool:
@@ -148,7 +159,9 @@ class Selection:
         return owner is not None and owner.id in self.created
 
     def _take(self, entry: DumpEntry, *, hard: bool) -> bool:
-        """Take an entry with what it needs, or leave it out with the reason. Returns whether it was taken.
+        """Take an entry with its dependencies, or leave it out with the reason.
+
+        Returns whether it was taken.
 
         :param hard: tables and views that it needs come, too.
         """
@@ -182,7 +195,7 @@ class Selection:
         return any(self.is_table(other) and other.oid in parents for other in self.created.values())
 
     def _gather(self, entry: DumpEntry, hard: bool, found: dict[int, DumpEntry], there: dict[int, DumpEntry]) -> str:
-        """Collect an entry and what it needs; returns what is missing, in words."""
+        """Collect an entry and its dependencies; return the missing one, in words."""
         found[entry.id] = entry
         for other in self._needed(entry):
             if other.id in self.created or other.id in found:
@@ -203,7 +216,7 @@ class Selection:
         return ""
 
     def _needed(self, entry: DumpEntry) -> Iterator[DumpEntry]:
-        """Yield what an entry cannot be created without."""
+        """Yield the entries that an entry cannot be created without."""
         for each in self._raw_needs(entry):
             if (other := self._by_id.get(each)) is not None and not self._only_for_order(entry, other):
                 yield other
@@ -225,7 +238,7 @@ class Selection:
         return entry.kind in _BY_INDEX and other.kind in _BY_INDEX  # of the partitioned table
 
     def _exists(self, entry: DumpEntry) -> bool:
-        """Say whether the target has an object and it is left as it is."""
+        """Return whether the target has an object and it is left as it is."""
         if self.is_table(entry) and (self.whole or entry.oid in self.chosen):
             return False
         owner = self.owner(entry)
@@ -273,7 +286,7 @@ class Selection:
         return self.is_table(entry) and entry.id not in self.created
 
     def _tell_what_stays(self) -> None:
-        """Name what uses the chosen tables and does not come."""
+        """Record the entries that use the chosen tables and are left out."""
         used = {entry.id for entry in self.created.values() if entry.is_relation}
         for entry in self.entries:
             if entry.id in self.created or entry.id in self.left_out:

@@ -1,4 +1,7 @@
-"""In which order, and what of it at once, a dump's entries are created when the rows are there."""
+"""Stages of creating a dump's entries after the rows, in order.
+
+Entries of some stages are created in parallel.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,19 @@ FOREIGN_KEY = "FK CONSTRAINT"
 
 @dataclass(frozen=True)
 class Stage:
-    """Entries that need nothing of a later stage; those of a parallel one take time, all others are quick."""
+    """Entries that need nothing of a later stage.
+
+    Those of a parallel one take time, all others are quick.
+    """
 
     entries: tuple[DumpEntry, ...]
     is_parallel: bool
 
 
 def stages(entries: Sequence[DumpEntry]) -> tuple[Stage, ...]:
-    """Return the stages of a dump's post-data: indexes, what stands before foreign keys, those, and what is left.
+    """Return the stages of a dump's post-data section.
+
+    They are indexes and keys, entries before foreign keys, foreign keys, and all others.
 
     Whatever is quick keeps the dump's order and is done alone: attaching an index locks two tables in an order of
     its own. What hides rows, or acts on what a restore does, is not among them: `hiding` and `acting`.
@@ -46,18 +54,26 @@ def stages(entries: Sequence[DumpEntry]) -> tuple[Stage, ...]:
 
 
 def hiding(entries: Sequence[DumpEntry]) -> tuple[DumpEntry, ...]:
-    """Return what lets policies hide rows, from the owner of a table, too: it comes when no row is read any more."""
+    """Return the entries that enable row-level security.
+
+    They come when no row is read any more: policies may hide rows from the owner of a table, too.
+    """
     return tuple(entry for entry in entries if entry.kind == "ROW SECURITY")
 
 
 def acting(entries: Sequence[DumpEntry]) -> tuple[DumpEntry, ...]:
-    """Return event triggers, and what is said of them: they come last, so that they see nothing a restore does."""
+    """Return the event triggers, and the entries about them.
+
+    They come last, so that they see nothing a restore does.
+    """
     triggers = {entry.id for entry in entries if entry.kind == "EVENT TRIGGER"}
     return tuple(entry for entry in entries if entry.id in triggers or triggers.intersection(entry.needs))
 
 
 def keys_of(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
-    """Return the numbers of the foreign keys that lead from or to tables, or to what these are partitions of.
+    """Return the foreign keys from and to the partition trees of tables, by number.
+
+    A table without partitions is a tree of its own.
 
     :param tables: their oids in the source.
     """
@@ -69,7 +85,9 @@ def keys_of(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[
 
 
 def built_on(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
-    """Return the numbers of the indexes and keys of tables, and of everything that needs one of these.
+    """Return the indexes and keys of tables, with everything that needs them.
+
+    They are given by number.
 
     :param tables: their oids in the source.
     """
@@ -82,7 +100,9 @@ def built_on(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset
 
 
 def as_partitions(entries: Sequence[DumpEntry], tables: Collection[int]) -> frozenset[int]:
-    """Return the numbers of the entries that fail where tables are no partitions any more, as their bounds gave way.
+    """Return the entries that fail where tables are no partitions any more.
+
+    They are given by number. The tables' bounds gave way.
 
     They attach its indexes to those of the partitioned table, or enable and disable what is a copy of its triggers.
 
@@ -97,7 +117,10 @@ def as_partitions(entries: Sequence[DumpEntry], tables: Collection[int]) -> froz
 
 
 def _built(entries: Sequence[DumpEntry]) -> set[int]:
-    """Return the indexes that need nothing but other ones: not those of a view that is created late."""
+    """Return the indexes and constraints that need nothing but other ones.
+
+    Those of a view that is created late are not among them.
+    """
     there = {entry.id for entry in entries}
     built: set[int] = set()
     for entry in entries:
@@ -107,7 +130,7 @@ def _built(entries: Sequence[DumpEntry]) -> set[int]:
 
 
 def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
-    """Return, by an entry's place in its stage, the places of those that must be done before it.
+    """Return the predecessors of each entry of a stage, by their places in it.
 
     Those are what it needs and whoever locks a table in a way that conflicts: two sessions that lock the same
     tables in another order would deadlock. An index lets others be built on its table; a key or constraint does not.
@@ -136,14 +159,17 @@ def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
 
 
 def _locked(entry: DumpEntry, trees: Mapping[int, int]) -> set[int]:
-    """Return what an index, a constraint or a foreign key locks; the last one with all partitions."""
+    """Return the tables that an index, a constraint or a foreign key locks.
+
+    A foreign key locks all partitions, too.
+    """
     if entry.kind == FOREIGN_KEY:
         return {trees.get(each, each) for each in entry.needs}
     return {each for each in entry.needs if each in trees}
 
 
 def _trees(entries: Iterable[DumpEntry]) -> dict[int, int]:
-    """Return the numbers of all relations, each with one that stands for the partitioned table it belongs to."""
+    """Return a representative of each relation's partition tree, by number."""
     above: dict[int, int] = {}
 
     def top(each: int) -> int:

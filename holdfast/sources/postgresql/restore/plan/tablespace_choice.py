@@ -1,4 +1,7 @@
-"""Tablespaces that a restore's tables and indexes are to be in: taken from the dump, checked in the target, or left."""
+"""Tablespaces of a restore's tables and indexes.
+
+They are taken from the dump, checked in the target, or dropped.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def leave_tablespaces(entries: Iterable[DumpEntry]) -> tuple[DumpEntry, ...]:
 
 
 def check_tablespaces(session: Connection, address: Address, names: Sequence[str]) -> None:
-    """Make sure that the session's role can create something in each of these.
+    """Check that the session's role can create something in each tablespace.
 
     :raises RefusedError: names those in which it cannot.
     """

@@ -1,4 +1,4 @@
-"""What a database that is restored into has already."""
+"""Existing objects of a database that is restored into."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ union all select 'CAST', '', format('CAST (%s AS %s)', pg_catalog.format_type(ca
 
 @dataclass(frozen=True)
 class Target:
-    """What is there, as (class, schema, name)."""
+    """Existing objects, as (class, schema, name)."""
 
     objects: frozenset[tuple[str, str, str]] = frozenset()
 
     def has(self, kind: str, schema: str, name: str) -> bool:
-        """Say whether there is an object of a dump's kind with this name."""
+        """Return whether there is an object of a dump's kind with this name."""
         return (_CLASSES.get(kind, kind), schema, name) in self.objects
 
     def names(self, kind: str, schema: str) -> Collection[str]:
@@ -78,5 +78,8 @@ class Target:
 
 
 def read_target(session: Connection) -> Target:
-    """Read what the session's database has. The session's search_path is empty, as connect() leaves it."""
+    """Read the existing objects of the session's database.
+
+    The session's search_path is empty, as connect() leaves it.
+    """
     return Target(frozenset((str(kind), str(schema), str(name)) for kind, schema, name in session.execute(_QUERY)))

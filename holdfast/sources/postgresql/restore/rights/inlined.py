@@ -1,7 +1,9 @@
-"""Functions in SQL whose text a server reads as it creates a table, and that find nothing there without a search_path.
+"""SQL functions that the server inlines as it creates a table.
 
-It puts their text into a partition key, or into the formula of a generated column, and has to understand that for it.
-One that has a setting of its own is left as it is. (Source: inline_function() of PostgreSQL's optimizer.)
+They find nothing there without a search_path.
+
+The server puts their text into a partition key, or into the formula of a generated column, and has to understand that
+for it. One that has a setting of its own is left as it is. (Source: inline_function() of PostgreSQL's optimizer.)
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> None:
-    """Give functions a search_path until the restore has come to its end, if a table cannot be created otherwise.
+    """Give functions a search_path if a table cannot be created otherwise.
+
+    They have it until the restore has come to its end.
 
     :param session: in the transaction that is to create the entry.
     :param entries: of the plan, by their numbers.
@@ -41,7 +45,7 @@ def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, Du
 
 
 def _needed(entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> Iterator[DumpEntry]:
-    """Yield what an entry needs, and what operators among that do."""
+    """Yield the entries that an entry needs, with those of its operators."""
     for each in entry.needs:
         if (needed := entries.get(each)) is not None:
             yield needed
@@ -56,7 +60,10 @@ def _is_read(entry: DumpEntry) -> bool:
 
 
 def _can_be_created(session: Connection, entry: DumpEntry) -> bool:
-    """Try it without its owner, in a transaction that is taken back."""
+    """Return whether a table can be created, in a transaction that is taken back.
+
+    It is tried without its owner.
+    """
     sql = entry.sql
     for statement, _ in owner_statements(sql):
         sql = sql.replace(statement, "", 1)

@@ -1,4 +1,4 @@
-"""Who owns what while code of the source may run, in a restore that a superuser makes.
+"""Ownership of objects while code of the source may run, in a superuser's restore.
 
 Rows come in by a log-in of the restore's own that has no superuser's rights (`restricted_login`). It is a member of the
 owners, so that it may do what they may. What belongs to a role that may do more than own things (a superuser above all)
@@ -91,7 +91,7 @@ where not pg_catalog.has_function_privilege(%(login)s, oid, 'EXECUTE')
 
 @dataclass(frozen=True)
 class LoadingRole:
-    """What a log-in that loads has in the meantime.
+    """Log-in that loads, with the objects that it holds in the meantime.
 
     :param login: its name.
     :param handed_over: what gives each thing to its owner in the end, with what it is.
@@ -105,7 +105,9 @@ class LoadingRole:
 
 
 def check_namesakes(session: Connection, plan: RestorePlan, recorded: Roles | None) -> None:
-    """Make sure that nothing of an ordinary role of the source comes to a superuser that has its name here.
+    """Refuse superusers of the target with the names of ordinary roles of the source.
+
+    Objects of these roles would come to them.
 
     :param recorded: with the backup; None where that was made by a release that did not record them.
     :raises RefusedError: names such roles.
@@ -121,7 +123,11 @@ def check_namesakes(session: Connection, plan: RestorePlan, recorded: Roles | No
 
 
 def prepare(session: Connection, plan: RestorePlan, login: str) -> tuple[RestorePlan, LoadingRole]:
-    """Make a log-in a member of the owners, and plan that it has meanwhile what is of others.
+    """Make a log-in a member of the owners, and plan the objects that it holds.
+
+    Meanwhile it holds the objects of owners that may do more than own things.
+
+    Meanwhile it has the objects of the roles that it may not be a member of.
 
     :param session: a superuser's. All roles are there by now.
     :return: the plan, and what is to be handed over in the end.
@@ -155,7 +161,7 @@ def prepare(session: Connection, plan: RestorePlan, login: str) -> tuple[Restore
 
 
 def lend(session: Connection, plan: RestorePlan, role: LoadingRole) -> None:
-    """Give a log-in the rights that owners lack: what it loads they need not be able to load.
+    """Give a log-in the rights that it needs to load and that owners may lack.
 
     Whatever must be known before code of the source can run is noted, too.
 
@@ -179,7 +185,7 @@ def lend(session: Connection, plan: RestorePlan, role: LoadingRole) -> None:
 
 
 def hand_over(sessions: Sessions, role: LoadingRole) -> tuple[NotRestored, ...]:
-    """Give what a log-in has to the owners, with the privileges that these have given.
+    """Give a log-in's objects to their owners, with the owners' privileges.
 
     :return: what the server does not take: of things that could not be created.
     """
@@ -207,7 +213,10 @@ def _one_by_one(session: Connection, some: Sequence[tuple[str, str]]) -> Iterato
 
 
 def _powerful(session: Connection, names: Sequence[str]) -> Mapping[str, bool]:
-    """Return the roles that may do more than own things, with whether they see what policies hide."""
+    """Return the roles that may do more than own things.
+
+    Each comes with whether it sees the rows that policies hide.
+    """
     return note_powerful(session, dict(session.execute(_POWERFUL, (list(names),)).fetchall()))
 
 
@@ -218,7 +227,10 @@ def _with_owner(sql: str, given: Sequence[tuple[str, str]], login: str) -> str:
 
 
 def _without_grants_of(sql: str, roles: Collection[str]) -> str:
-    """Return statements without those that are about the rights of the owner, which is another one yet."""
+    """Return the statements that are not about the rights of these owners.
+
+    The owner is another one yet.
+    """
     return "\n".join(_others(sql, roles))
 
 

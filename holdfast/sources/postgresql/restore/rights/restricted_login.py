@@ -1,4 +1,4 @@
-"""Log-ins without a superuser's rights, for what runs code of a source.
+"""Log-ins without superuser rights, for sessions that run code of a source.
 
 A table's conditions and generated columns call functions of its owner, which run as whoever loads; so does what a view
 calls, as whoever asks. Neither SET ROLE nor SET SESSION AUTHORIZATION keeps one from a superuser's rights: the function
@@ -54,7 +54,7 @@ _EVENT_TRIGGERS_SETTING = 170000
 
 
 def make_loader(session: Connection, address: Address, schemas: Sequence[str] = ()) -> Address:
-    """Make a log-in for a server that is gone afterwards, and return the same database's address for it.
+    """Make a log-in for a temporary server, and return the database's address for it.
 
     It is a member of all roles that are there, so that it may do what any owner may.
 
@@ -72,7 +72,7 @@ def make_loader(session: Connection, address: Address, schemas: Sequence[str] = 
 
 @contextmanager
 def temporary_login(session: Connection, address: Address) -> Iterator[Address]:
-    """Have a log-in for a database that is gone afterwards, and yield the address for it.
+    """Provide a temporary log-in for a database, and yield the address for it.
 
     Nobody but this process and its tasks knows its password. Where things belong to it, or notes name it, it stays, and
     can log in no more; the next one for this database takes them over.
@@ -92,7 +92,10 @@ def temporary_login(session: Connection, address: Address) -> Iterator[Address]:
 
 @contextmanager
 def asking_login(address: Address) -> Iterator[Address]:
-    """Yield an address for sessions that ask what a restored database holds, and never have a superuser's rights."""
+    """Yield an address for queries of a restored database.
+
+    Its sessions never have a superuser's rights.
+    """
     with connect(address) as session:
         if session.info.parameter_status("is_superuser") != "on":
             yield address
@@ -104,7 +107,9 @@ def asking_login(address: Address) -> Iterator[Address]:
 
 
 def drop_login(session: Connection) -> str:
-    """Drop the log-in that loads into a database, if there is one; return its name where things belong to it.
+    """Drop the log-in that loads into a database, if there is one.
+
+    Returns its name where things belong to it: it then stays, and cannot log in.
 
     :param session: a superuser's, in the database.
     """
@@ -116,7 +121,7 @@ def drop_login(session: Connection) -> str:
 
 
 def _is_dropped(session: Connection, name: str) -> bool:
-    """Drop a role to which nothing belongs; return False where something does."""
+    """Drop a role that owns nothing; return False where it owns something."""
     if session.execute(_OWNS, (name,)).fetchone() is not None:
         return False
     _of_all_databases(session, f"drop owned by {name}")  # nothing but its privileges
@@ -125,7 +130,10 @@ def _is_dropped(session: Connection, name: str) -> bool:
 
 
 def _of_all_databases(session: Connection, statement: str) -> None:
-    """Run a statement that changes what restores into other databases change, too: a server lets one of them fail."""
+    """Run a statement on objects of the whole server, and repeat it after a conflict.
+
+    Restores into other databases change the same objects, and a server lets one of them fail.
+    """
     for left in reversed(range(_TRIES)):
         try:
             session.execute(statement.encode())
@@ -142,7 +150,10 @@ def _name(session: Connection) -> str:
 
 
 def _lock_out(address: Address) -> None:
-    """Let a log-in log in no more; drop it, unless notes of an unfinished restore name it, which may be undone yet."""
+    """Bar a log-in from logging in, and drop it where nothing is to be undone.
+
+    It stays where notes of an unfinished restore name it: that may be undone yet.
+    """
     with connect(address) as session:
         is_begun = session.execute(f"select pg_catalog.to_regclass('{LEDGER}.detached')").fetchone() != (None,)
         if is_begun and session.execute(f"select from {LEDGER}.detached limit 1").fetchone() is not None:
@@ -152,7 +163,10 @@ def _lock_out(address: Address) -> None:
 
 
 def _make(session: Connection, address: Address, name: str, more: str) -> Address:
-    """Make a log-in, or give it another password: the server is told only what it takes to check that."""
+    """Make a log-in, or give it another password.
+
+    The server is sent only a verifier of the password.
+    """
     password = secrets.token_urlsafe(24)
     check = session.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
     if session.execute(_EXISTS, (name,)).fetchone() is None:

@@ -1,4 +1,4 @@
-"""Create what runs code of a source while it is created, with no more rights than its owner has.
+"""Creation of objects that run code of a source, with no more rights than their owner's.
 
 A server works out what is constant in the formula of a generated column or in the key of partitions, the bounds of a
 partition, the first value of an aggregate, constants of types with a condition, and asks a condition that comes late
@@ -95,7 +95,7 @@ where srvname = any(%(named)s) and not pg_catalog.has_server_privilege(%(role)s,
 
 
 def runs_code(session: Connection, entry: DumpEntry) -> bool:
-    """Say whether creating an entry may run functions of the source."""
+    """Return whether creating an entry may run functions of the source."""
     if entry.kind == "CHECK CONSTRAINT" or (entry.kind == "AGGREGATE" and "INITCOND" in entry.sql):
         return True
     if entry.kind == "TABLE ATTACH":
@@ -107,7 +107,10 @@ def runs_code(session: Connection, entry: DumpEntry) -> bool:
 
 
 def is_compared_by_code(session: Connection, key: DumpEntry) -> bool:
-    """Say whether functions of the source may compare the columns of a foreign key, as whoever creates it."""
+    """Return whether functions of the source may compare a foreign key's columns.
+
+    They would run as the role that creates the key.
+    """
     return session.execute(_CASTING, (qualified(*_main(key)),)).fetchone() is not None
 
 
@@ -146,7 +149,10 @@ def _role(session: Connection, plan: RestorePlan, entry: DumpEntry) -> str:
 
 @contextmanager
 def _lent(session: Connection, role: str, entry: DumpEntry) -> Iterator[None]:
-    """Lend a role what it lacks to create an entry: it was a superuser of the source, perhaps, who has created it."""
+    """Lend a role the rights that it lacks to create an entry.
+
+    Perhaps a superuser of the source has created it.
+    """
     named = {name for chain in (*_chains(entry.sql), *_in_strings(entry.sql)) for name in chain[:1]}
     named |= {token.identifier for token in tokens(entry.sql) if entry.kind == "FOREIGN TABLE" and token.is_identifier}
     asked = {"named": sorted(named), "role": role, "schema": _main(entry)[0]}
@@ -159,7 +165,10 @@ def _lent(session: Connection, role: str, entry: DumpEntry) -> Iterator[None]:
 
 
 def _main(entry: DumpEntry) -> tuple[str, str]:
-    """Return what an entry creates or alters, as it is called here: that comes first."""
+    """Return the name of the object that an entry creates or alters.
+
+    It is the name in the target, and comes first in the SQL.
+    """
     schema, name = next(_chains(entry.sql))[:2]
     return schema, name
 
@@ -170,14 +179,20 @@ def _chains(sql: str) -> Iterator[tuple[str, ...]]:
 
 
 def _in_strings(sql: str) -> Iterator[tuple[str, ...]]:
-    """Yield the names that strings may be, such as that of a sequence which a default asks for its next value."""
+    """Yield the names that strings may be.
+
+    One is that of a sequence, in a default that asks it for its next value.
+    """
     for token in tokens(sql):
         if token.kind == STRING and (text := string_value(token)) is not None:
             yield parse_name(text)
 
 
 def _types_of_constants(sql: str) -> set[tuple[str, ...]]:
-    """Return the types of constants, but for PostgreSQL's own, whose names need no schema."""
+    """Return the types of constants, without PostgreSQL's own.
+
+    The names of those need no schema.
+    """
     if "'::" not in sql:
         return set()
     found = list(tokens(sql))

@@ -1,4 +1,4 @@
-"""Roles at the target of a restore: there already, or made where that is wanted.
+"""Roles at the target of a restore: existing ones, or created on request.
 
 A role belongs to a whole server, so one that is there is never changed, and one that was made stays, whatever
 becomes of the restore.
@@ -49,7 +49,7 @@ _ELEMENT = re.compile(r'"(?P<quoted>(?:[^"]|"")*)"|(?P<bare>[^,\s]+)')
 
 @dataclass(frozen=True)
 class RolePlan:
-    """What will be done about roles.
+    """Planned changes of roles.
 
     :param created: those that the target lacks.
     :param granted: memberships of theirs, or in them.
@@ -87,7 +87,9 @@ def plan_roles(
     harmless: bool = False,
     owners: Collection[str] = (),
 ) -> RolePlan:
-    """Make sure that the roles are there that own or may use what is restored, or plan to make them.
+    """Check that the roles of a restore exist, or plan to create them.
+
+    They own or may use restored objects.
 
     :param names: of those that must be there.
     :param owners: those of them that own something.
@@ -126,13 +128,19 @@ def plan_roles(
 
 
 def _grantable(session: Connection, membership: Membership) -> Membership:
-    """Return a membership without what who makes a role has by that, and may not grant itself: from 16 on, ADMIN."""
+    """Return a membership without the ADMIN option that a creator cannot grant itself.
+
+    From PostgreSQL 16 on, the creator of a role has that option already.
+    """
     has_it = membership.member == session.info.user and session.info.server_version >= 160000
     return membership.model_copy(update={"admin": False}) if has_it else membership
 
 
 def _may_not_give(session: Connection) -> tuple[str, ...]:
-    """Return the attributes that the session's role may not give to a new one: before 16, a superuser only may them."""
+    """Return the attributes that the session's role may not give to a new one.
+
+    Before PostgreSQL 16 only a superuser may give them, except CREATEDB.
+    """
     row = session.execute(_ATTRIBUTES_OF_MINE).fetchone()
     if row is None or row[0]:
         return ()

@@ -1,4 +1,6 @@
-"""Functions that need a search_path: lent to them while rows are loaded, where these are refused without it.
+"""Search paths lent to functions while rows are loaded.
+
+Rows are refused where such a function has none.
 
 A session of ours has none, as pg_restore's has none, so that no name means anything else than what it says. Functions
 that conditions and generated columns ask may have been called under one that the application had set. It is set on the
@@ -91,7 +93,7 @@ where exists (select from pg_catalog.unnest(p.proconfig) s where s like 'search_
 
 
 def asked_by(session: Connection, tables: Collection[Table]) -> Mapping[int, Sequence[tuple[str, str]]]:
-    """Return the functions that rows of tables meet on their way in, and that have no search_path of their own.
+    """Return the functions without a search_path that rows of tables meet when loaded.
 
     :return: by the table's oid, as the server writes them, each with the path to try.
     """
@@ -135,7 +137,10 @@ def lend_by(session: Connection, altered: str, path: str) -> None:
 
 
 def note_own(session: Connection) -> None:
-    """Note, before any code of the source can run, which functions have a search_path of their own: they keep it."""
+    """Record the functions that have a search_path of their own: they keep it.
+
+    This comes before any code of the source can run.
+    """
     with once(session, _OWN) as is_new:
         if is_new:
             steps = read_steps(session)
@@ -144,7 +149,7 @@ def note_own(session: Connection) -> None:
 
 
 def take_back(session: Connection, routines: Collection[str]) -> None:
-    """Take from functions what was lent to them."""
+    """Reset the search_path that was lent to functions."""
     for routine in routines:
         with session.transaction():
             if forget_step(session, f"{LENT}{routine}"):
@@ -152,7 +157,7 @@ def take_back(session: Connection, routines: Collection[str]) -> None:
 
 
 def give_back(session: Connection) -> tuple[NotRestored, ...]:
-    """Take from all functions what was lent to them, once, and say that they need it.
+    """Reset all search_paths that were lent, once, and report that functions need them.
 
     :param session: of whoever has lent it. Code of the source may have been able to note other functions: whoever runs
         this may alter no more of them than that code, and those that had one before are left alone.

@@ -1,4 +1,6 @@
-"""What the role of a restore may not do in its target, found out before anything is written.
+"""Missing rights of a restore's role in its target.
+
+They are found out before anything is written.
 
 A managed cloud gives nobody a superuser, and what its administrator may do instead differs from one to the next. So the
 server is asked: by its own functions where these tell, and else by trying, in a transaction that is taken back.
@@ -49,7 +51,9 @@ select extname::text from pg_catalog.pg_extension where not pg_catalog.pg_has_ro
 
 
 def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> RestorePlan:
-    """Return a plan that leaves out what the session's role may not do, and names it.
+    """Return a plan without the parts that the session's role may not do.
+
+    The plan names these parts.
 
     :raises RefusedError: it is strict, and there is something.
     """
@@ -70,14 +74,14 @@ def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> Re
 
 
 def owners_of(plan: RestorePlan) -> set[str]:
-    """Return the roles that what a plan creates is given to."""
+    """Return the roles that own the objects of a plan."""
     owners = {owner for entry in plan.entries for _, owner in owner_statements(entry.sql)}
     return owners | {group.owner for group in plan.large_objects}
 
 
 @lru_cache(maxsize=1 << 17)  # asked several times of each entry of a dump
 def owner_statements(sql: str) -> tuple[tuple[str, str], ...]:
-    """Return the statements of an entry that give what it creates to a role, each with that role."""
+    """Return the `ALTER … OWNER TO` statements of an entry, each with its role."""
     found = []
     for statement in statements(sql):
         words_of = [each for each in statement if each.kind not in (SPACE, COMMENT)]
@@ -87,7 +91,7 @@ def owner_statements(sql: str) -> tuple[tuple[str, str], ...]:
 
 
 class _Asked:
-    """Answers what a role may not do; asks the server once for each kind of thing."""
+    """Answers about missing rights; the server is asked once for each kind."""
 
     def __init__(self, session: Connection, entries: Sequence[DumpEntry]) -> None:
         self._session = session
@@ -101,7 +105,10 @@ class _Asked:
         self._out: set[int] = set()
 
     def denied(self, entry: DumpEntry) -> Iterator[tuple[DumpEntry, str, NotRestored | None]]:
-        """Yield what of an entry's SQL is not run, and what is to be told of it; None where it is so already."""
+        """Yield the parts of an entry's SQL that are not run, each with its report.
+
+        The report is None where the target is so already.
+        """
         if reason := self._why_not(entry):
             self._out.add(entry.id)
             yield entry, entry.sql, NotRestored(entry.label, reason, entry.sql)
@@ -134,7 +141,10 @@ class _Asked:
         return ""
 
     def _try(self, statement: str) -> str:
-        """Return why the server does not let the role do something; "" where it does, or fails for another reason."""
+        """Return the server's denial of a statement to the role; "" where there is none.
+
+        Another failure is no denial.
+        """
         if statement not in self._tried:
             self._tried[statement] = self._why(statement)
         return self._tried[statement]
@@ -152,13 +162,16 @@ class _Asked:
 
 
 def has_words(sql: str, *wanted: str) -> bool:
-    """Say whether words stand in a statement, one after the other."""
+    """Return whether words stand in a statement, one after the other."""
     found = [token.word for token in tokens(sql) if token.kind not in (SPACE, COMMENT)]
     return any(tuple(found[place : place + len(wanted)]) == wanted for place in range(len(found)))
 
 
 def settings_of(sql: str) -> Iterator[str]:
-    """Yield the SET clauses of a routine: pg_dump writes each on a line of its own, before the routine's text."""
+    """Yield the SET clauses of a routine.
+
+    pg_dump writes each on a line of its own, before the routine's text.
+    """
     found = list(tokens(sql))
     for place, token in enumerate(found):
         if token.word == "AS" or token.word in ("BEGIN", "RETURN"):

@@ -1,4 +1,6 @@
-"""What belongs to a log-in while rows come in must be what it was, before it is given to others: superusers, above all.
+"""Objects of a log-in while rows come in: recorded, and compared before hand-over.
+
+They must be the same when they are given to others: superusers, above all.
 
 Code of the source runs as that log-in, and may do all to it that an owner may: write another text for a function that
 is called with its owner's rights from then on, add a trigger or a rule to a table, or grant rights to it.
@@ -86,7 +88,10 @@ join pg_catalog.pg_roles r on r.oid = s.usesysid where r.rolname = %s
 
 
 def note_held(session: Connection, login: str) -> None:
-    """Note, before any code of the source can run as a log-in, what belongs to that."""
+    """Record the objects that belong to a log-in.
+
+    This comes before any code of the source can run as the log-in.
+    """
     with once(session, _STEP) as is_new:
         if is_new:
             session.execute(f"insert into {LEDGER}.held {_NOW}".encode(), {"login": login})
@@ -94,7 +99,9 @@ def note_held(session: Connection, login: str) -> None:
 
 
 def check_unchanged(session: Connection, login: str, *, is_built: bool = False) -> None:
-    """Make sure that nothing has changed what belongs to a log-in. Its sessions end: one of a task may be left over.
+    """Refuse changed objects of a log-in.
+
+    Its sessions end: one of a task may be left over.
 
     :param session: a superuser's.
     :param is_built: there is more by now that the restore has made, and the search_paths of functions are their own.

@@ -1,4 +1,6 @@
-"""Apply the net changes of a table to its rows as they were loaded: staged by COPY, applied by a few statements.
+"""Net changes of a table, applied to its loaded rows.
+
+They are staged by COPY, and applied by a few statements.
 
 Every row that goes or comes is hashed, so that what the table must hold afterwards is known without trusting the
 target: `Applied.after`. Stored generated columns are not in changes: the target computes them anew. Where a table has
@@ -36,7 +38,7 @@ _OPS: Final = {True: {EMPTIED, INSERTED, UPDATED, DELETED}, False: {EMPTIED, INS
 
 @dataclass(frozen=True)
 class Applied:
-    """What applying changes did to a table.
+    """Result of applying changes to a table.
 
     :param emptied: all rows of the base went first, unhashed.
     :param deleted: rows of the base that went one by one, those before an update among them.
@@ -50,7 +52,7 @@ class Applied:
     plain: Applied | None = None
 
     def to_json(self) -> str:
-        """Return what another process needs of it."""
+        """Return the result as JSON for another process."""
         return json.dumps(self._described())
 
     def _described(self) -> dict[str, Any]:
@@ -59,7 +61,7 @@ class Applied:
 
     @classmethod
     def from_json(cls, text: str) -> Applied:
-        """Return what `to_json` described."""
+        """Return the result that `to_json` described."""
         return cls._of(json.loads(text))
 
     @classmethod
@@ -74,7 +76,9 @@ class Applied:
 
 
 def apply_net(session: Connection, table: Table, key: tuple[int, ...], batches: Iterable[pa.RecordBatch]) -> Applied:
-    """Apply net changes in the caller's transaction, which gets settings of its own for this.
+    """Apply net changes in the caller's transaction.
+
+    The transaction gets settings of its own for this.
 
     The table is as COPY has left it: no index, key, trigger or rule is there yet.
 
@@ -94,7 +98,7 @@ def apply_net(session: Connection, table: Table, key: tuple[int, ...], batches: 
 
 @dataclass
 class _Staged:
-    """What the staged changes are.
+    """Summary of the staged changes.
 
     :param inserted: hash of the complete rows.
     :param unchanged: numbers of columns that stay in some row.
@@ -110,7 +114,7 @@ class _Staged:
 
 
 class _Net:
-    """Applies the changes of one table."""
+    """Application of one table's changes."""
 
     def __init__(self, session: Connection, table: Table, key: tuple[int, ...]) -> None:
         self._session = session
@@ -144,7 +148,7 @@ class _Net:
         )
 
     def _stage(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of changes in the schema of the staged columns, and note what is in it."""
+        """Return a batch of changes in the staged schema, and record its contents."""
         width = len(schema_of(self._columns))
         if not is_same_form(pa.schema(list(batch.schema)[:width]), self._columns):
             raise HoldfastError(f"the changes of {self._table.label} do not have the columns of the table")
@@ -167,7 +171,7 @@ class _Net:
             raise HoldfastError(f"the changes of {self._table.label} are of an unknown kind: {unknown}")
 
     def _note_updates(self, batch: pa.RecordBatch, ops: pa.Array, unchanged: pa.Array) -> pa.Array:
-        """Return the numbers of columns that stay, as text between commas."""
+        """Record updates, and return the numbers of unchanged columns as text between commas."""
         staged = self._staged
         staged.inserted += digest(self._columns, batch.filter(pc.equal(ops, INSERTED)))
         staged.updates += pc.sum(pc.equal(ops, UPDATED)).as_py() or 0
@@ -192,7 +196,10 @@ class _Net:
                 raise self._misfit(f"{staged.updates - found} of {staged.updates} rows to be updated are missing")
 
     def _delete(self) -> tuple[ContentHash, ContentHash]:
-        """Return the hashes of all columns, and of those which changes have."""
+        """Delete rows, and return the hashes of all columns and of ordinary ones.
+
+        Changes have only the ordinary columns, none that is generated.
+        """
         rows, total, plain, updated = self._numbers(self._statements.delete())
         if updated > self._staged.updates:
             raise self._misfit(f"{self._staged.updates} rows to be updated are there {updated} times")

@@ -1,4 +1,4 @@
-"""The statements that apply staged changes to a table.
+"""Statements that apply staged changes to a table.
 
 No index is there yet, so each of them joins the whole table and the staged changes by hash.
 """
@@ -38,7 +38,7 @@ class _Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class NetStatements:
-    """The statements of one table.
+    """Statements of one table.
 
     Staged columns have names that the table's have not, so that no name needs to say where it is from; and the types
     below domains, since a row that goes is NULL but for its key.
@@ -54,7 +54,7 @@ class NetStatements:
 
     @cached_property
     def plain(self) -> tuple[Column, ...]:
-        """The columns whose values changes have."""
+        """Return the columns that changes have: all but generated ones."""
         return tuple(column for column in self.table.columns if not column.generated)
 
     @cached_property
@@ -63,7 +63,7 @@ class NetStatements:
 
     @cached_property
     def values(self) -> tuple[Column, ...]:
-        """The staged columns of `plain`."""
+        """Return the staged columns of `plain`."""
         return tuple(replace(column, name=self._unused(f"c{column.number}")) for column in self.plain)
 
     @cached_property
@@ -72,7 +72,11 @@ class NetStatements:
 
     @cached_property
     def more(self) -> Column:
-        """Which columns stay, as `,3,5,`; or how many copies of the row there are."""
+        """Return the staged column of unchanged columns or of copies.
+
+        It holds the numbers of columns that stay, as `,3,5,`; or, without a key, the number of copies of the
+        row.
+        """
         return _column(self._unused("unchanged"), "text") if self.key else _column(self._unused("copies"), "int8")
 
     @cached_property
@@ -115,7 +119,7 @@ class NetStatements:
         return f"{ident(self.op.name)} = '{op}'"
 
     def complete(self, unchanged: Collection[int]) -> str:
-        """Take values that did not change from the rows that are updated."""
+        """Return the SQL that takes unchanged values from the rows to update."""
         pairs = [pair for pair in self.pairs if pair.own.column.number in unchanged]
         kept = [self._kept_or_staged(pair) for pair in pairs]
         values = ", ".join(kept) or f"{ident(self.op.name)} = {ident(self.op.name)}"  # all that stay were dropped
@@ -129,9 +133,10 @@ class NetStatements:
         return f"{staged} = case when {is_kept} then {own} else {staged} end"
 
     def delete(self) -> str:
-        """Delete every row of the base that changes touch.
+        """Return the SQL that deletes every row of the base that changes touch.
 
-        Returns how many were to be updated, and the hashes of all columns and of those which changes have.
+        It returns how many rows go, how many of them were to be updated, and the hashes of all columns and of
+        ordinary ones.
         """
         place = ident(self._unused("place"))
         if self.key:
@@ -145,12 +150,18 @@ class NetStatements:
         )
 
     def _hashes(self) -> str:
-        """Return the SQL of a row's hash, of all columns, and of those which changes have: 0 where these are all."""
+        """Return the SQL of a row's hashes, of all columns and of ordinary ones.
+
+        The second one is 0 where there are no other columns.
+        """
         plain = row_hash(self.plain, encoding=self.encoding) if self.has_generated else "0"
         return f"{row_hash(self.table.columns, encoding=self.encoding)}, {plain}"
 
     def _surplus(self) -> str:
-        """Select where the rows are that go, as many of each as are to: rows are equal if their text is."""
+        """Return the SQL of the rows that go, as many of each as are to.
+
+        Rows are equal if their text is.
+        """
         there = f"select ctid as place, {self._row('own')} as content from only {self.name}"
         gone = (
             f"select {self._row('staged')} as content, sum({ident(self.more.name)}) as copies from {STAGE} "
@@ -171,14 +182,17 @@ class NetStatements:
         return hash_select(f"{STAGE} where {self._has_op(UPDATED)}", self.values, encoding=self.encoding)
 
     def insert(self) -> str:
-        """Insert every complete row."""
+        """Return the SQL that inserts every complete row."""
         own, staged = (", ".join(ident(column.name) for column in columns) for columns in (self.plain, self.values))
         into = f"{self.name} ({own}) overriding system value" if own else self.name
         copies = "" if self.key else f" cross join lateral pg_catalog.generate_series(1, {ident(self.more.name)})"
         return f"insert into {into} select {staged} from {STAGE}{copies} where not {self._has_op(DELETED)}"
 
     def insert_and_hash(self) -> str:
-        """Insert every complete row; returns the hash of all columns, and that of those which changes have."""
+        """Return the SQL that inserts every complete row, and returns their hashes.
+
+        They are those of all columns, and of ordinary ones.
+        """
         return (
             f"with came (whole, plain) as ({self.insert()} returning {self._hashes()}) "
             "select count(*), coalesce(sum(whole), 0), coalesce(sum(plain), 0) from came"
@@ -193,7 +207,7 @@ def _column(name: str, base: str) -> Column:
 
 
 def _comparable(each: Stored) -> str:
-    """Return the SQL of a key's value by which rows are joined.
+    """Return the SQL of a key's value for joining rows.
 
     Text is compared byte by byte, whatever its collation, and types that nobody knows by their text: changes are told
     apart by it, and their own operators may be anywhere or missing.

@@ -1,4 +1,6 @@
-"""Stored generated columns: a target computes them anew, and may come to other values than the source has kept.
+"""Stored generated columns, computed again by a target.
+
+The target may come to other values than the source has kept.
 
 A function that was replaced, a dictionary or a library of another version leaves the rows in the source as they were.
 So a table whose contents differ is compared without these columns before it is said to be another one.
@@ -34,7 +36,7 @@ Apart = dict[str, ContentHash]
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What differs in tables whose other columns are as they were.
+    """Generated columns that differ in a table with equal other columns.
 
     :param columns: those of which it is known that their values differ.
     """
@@ -43,7 +45,7 @@ class Recomputed:
     columns: tuple[Column, ...]
 
     def name(self) -> tuple[NotRestored, ...]:
-        """Name each of the columns, and why it differs."""
+        """Return each of the columns, with the reason for its difference."""
         return tuple(self._named(column) for column in self.columns)
 
     def _named(self, column: Column) -> NotRestored:
@@ -58,12 +60,12 @@ class Recomputed:
 
 
 def has_stored(table: Table) -> bool:
-    """Say whether a table has stored generated columns."""
+    """Return whether a table has stored generated columns."""
     return any(column.generated == "s" for column in table.columns)
 
 
 def column_sets(table: Table) -> Mapping[str, tuple[Column, ...]]:
-    """Return the columns that are compared apart, by what `Apart` calls them."""
+    """Return the columns that are compared apart, by their keys in `Apart`."""
     plain = tuple(column for column in table.columns if not column.generated)
     return {_PLAIN: plain} | {column.name: (column,) for column in table.columns if column.generated == "s"}
 
@@ -92,12 +94,15 @@ def sum_apart(parts: Iterable[Apart]) -> Apart:
 
 
 def with_changes(base: Apart, plain: Applied | None) -> Apart | None:
-    """Return the hashes of rows after changes, which have no generated columns; None where they are not known."""
+    """Return the hashes of rows after changes; None where they are not known.
+
+    Changes have no generated columns.
+    """
     return None if plain is None else {_PLAIN: plain.after(base[_PLAIN])}
 
 
 def recomputed(table: Table, wanted: Apart, found: Apart) -> Recomputed | None:
-    """Return what differs, where it is only in generated columns.
+    """Return the differences, if there are some in generated columns only.
 
     :param wanted: of the archive; of generated columns, where that is known.
     :param found: in the target.

@@ -1,4 +1,4 @@
-"""Bring rows back: into an empty database, each file exactly once, compared with the archive at the end."""
+"""Rows loaded into a target, each file exactly once, and compared with the archive."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def hold_target(address: Address) -> Iterator[Connection]:
 
 
 def check_target(session: Connection, address: Address, catalog: Catalog) -> None:
-    """Make sure that a target can take what comes from this source, whatever of it is chosen.
+    """Refuse a target that cannot take objects of this source.
+
+    The chosen objects do not matter.
 
     :raises RefusedError: it is older, or has another encoding.
     """
@@ -155,7 +157,10 @@ def load_file(
 
 
 class _Brought:
-    """Brings batches to a table's form; hashes those for which there is something to do."""
+    """Converter of batches to a table's form.
+
+    It hashes those that it has to convert.
+    """
 
     def __init__(self, table: Table) -> None:
         self._columns = table.columns
@@ -197,7 +202,9 @@ group by 1
 def refresh_views(
     sessions: Sessions, views: Sequence[NamedRelation], kept_empty: Collection[tuple[str, str]] = ()
 ) -> tuple[NotRestored, ...]:
-    """Fill the materialised views that were filled, one after the other: those that others read come first.
+    """Fill the materialised views that were filled, one after the other.
+
+    Those that others read come first.
 
     What they hold is not in the archive. Where their query fails, or a unique index of theirs does not take what comes,
     they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
@@ -237,7 +244,7 @@ def _reaching(session: Connection, names: Sequence[str]) -> dict[str, str]:
 
 
 def _refresh(session: Connection, name: str) -> str:
-    """Fill a materialised view; returns what is in the way."""
+    """Fill a materialised view; return the reason if that is refused."""
     try:
         with once(session, f"refresh {name}") as is_new:
             if is_new:
@@ -269,7 +276,10 @@ def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[N
 
 
 def _gather(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRestored]:
-    """Do it once: another try may come when functions of the source would run with their owner's rights."""
+    """Gather statistics of relations, once.
+
+    Another try may come when functions of the source would run with their owner's rights.
+    """
     step = f"analyze from {qualified(*names[0])}"
     with once(session, step) as is_new:
         if is_new and (left := _refused(session, names)):
@@ -292,7 +302,9 @@ def _refused(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotR
 
 
 def content_hash(session: Connection, table: Table, columns: Sequence[Column] | None = None) -> ContentHash:
-    """Return a table's row count and content hash, computed by the server; a partitioned one's with its partitions.
+    """Return a table's row count and content hash, computed by the server.
+
+    Those of a partitioned table include its partitions.
 
     :param columns: of these alone; None: of all.
     """
@@ -307,7 +319,7 @@ def content_hash(session: Connection, table: Table, columns: Sequence[Column] | 
 
 @dataclass(frozen=True)
 class Difference:
-    """What is not as the archive says.
+    """Difference between restored rows and the archive.
 
     :param tables: whose rows are compared together: one, or partitions that were loaded through one root.
     """
@@ -326,7 +338,9 @@ class Difference:
 def differences(
     sessions: Sessions, expected: Mapping[int, ContentHash], tables: Sequence[Table]
 ) -> tuple[Difference, ...]:
-    """Compare every table with what the archive says of it; what went through one root is compared there, as a whole.
+    """Compare every table with the archive, and return the differences.
+
+    Tables that were loaded through one root are compared there, as a whole.
 
     :param expected: content hash by table oid.
     """
@@ -352,5 +366,8 @@ def check_equal(different: Sequence[Difference]) -> None:
 
 
 def hashes_apart(session: Connection, table: Table) -> Apart:
-    """Return the hashes of a table that has stored generated columns, without these and of each of them."""
+    """Return the content hashes of a table's ordinary and stored generated columns.
+
+    There is one without the generated columns, and one of each of them.
+    """
     return {name: content_hash(session, table, columns) for name, columns in column_sets(table).items()}

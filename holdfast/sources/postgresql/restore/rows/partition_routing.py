@@ -1,4 +1,6 @@
-"""Hash partitions whose rows belong elsewhere in another database: they are loaded through the table that has them.
+"""Hash partitions with rows that belong elsewhere in another database.
+
+They are loaded through the table that has them.
 
 An enum's values are hashed by the oids of its labels, which each database makes anew, and so is what has some in it;
 names such as regclass by what they stand for; text of a collation that is not deterministic by a library's version,
@@ -71,10 +73,10 @@ where not exists (select from pg_catalog.pg_partition_tree(h.root) t join pg_cat
 
 
 def through_roots(session: Connection, tables: Sequence[Table], *, same_encoding: bool) -> Mapping[int, Table]:
-    """Return what rows of partitions are loaded into where not into the partition itself, by the partition's oid.
+    """Return the tables that partitions' rows are loaded through, by the partition's oid.
 
-    That is called as the highest table that hashes its rows in a way of this database's own, and has the columns of the
-    partition, in the order of that table.
+    Partitions that are loaded themselves are not among them. Such a table is called as the highest table that hashes
+    its rows in a way of this database's own, and has the columns of the partition, in the order of that table.
 
     :param session: of the target, in which all tables are.
     :param tables: as they are called there.

@@ -1,4 +1,6 @@
-"""Tables whose rows of a snapshot do not fit what they are at a later moment: brought to that moment aside.
+"""Staging tables for rows of a snapshot that do not fit their table yet.
+
+They are brought to the recovery target there.
 
 A CHECK, NOT NULL, the condition of a domain or the bound of a partition may have come once changes had made all rows
 fit it. So the older rows and their changes come together in a table that has none of these; the rows that are left
@@ -68,11 +70,11 @@ _COMPUTED = "computed"
 
 
 class MisfitError(RefusedError):
-    """A table does not take rows: they break a condition, or what it computes of them fails."""
+    """Refusal of rows by a table, for a broken condition or a failed computation."""
 
 
 def not_taken(session: Connection, what: str, error: psycopg.Error) -> NoReturn:
-    """Say that a table did not take rows.
+    """Raise the error of a table that did not take rows.
 
     :param what: happened.
     :raises MisfitError: it never will, as they and the table are now.
@@ -86,7 +88,10 @@ def not_taken(session: Connection, what: str, error: psycopg.Error) -> NoReturn:
 
 
 def aside(table: Table, steps: Mapping[str, str]) -> Table:
-    """Return the table that takes the rows in the meantime; it computes nothing where the ledger says so."""
+    """Return the staging table of a table.
+
+    It computes nothing where the ledger says so.
+    """
     update: dict[str, Any] = {"table_schema": LEDGER, "name": f"{ROWS_ASIDE}{table.oid}", "kind": "r"}
     if _keeps_computed(table, steps):
         update["columns"] = tuple(
@@ -100,22 +105,28 @@ def _keeps_computed(table: Table, steps: Mapping[str, str]) -> bool:
 
 
 def step_of(table: Table, file: str) -> str:
-    """Return what the ledger calls a file of a table: another one where its rows go aside first."""
+    """Return the ledger's name for a file of a table.
+
+    It is another one where the rows go to a staging table first.
+    """
     return f"{file} aside" if table.table_schema == LEDGER else file
 
 
 def is_loaded(table: Table, file: str, steps: Mapping[str, str]) -> bool:
-    """Say whether a file's rows are in, as the ledger says: where they belong, or aside."""
+    """Return whether a file's rows are in their table or in its staging table.
+
+    The ledger says so.
+    """
     return step_of(aside(table, steps), file) in steps if is_aside(table, steps) else file in steps
 
 
 def is_aside(table: Table, steps: Collection[str]) -> bool:
-    """Say whether a table's rows go aside first, as the ledger says."""
+    """Return whether a table's rows go to a staging table first, as the ledger says."""
     return _moved(table) in steps
 
 
 def is_back(table: Table, steps: Collection[str]) -> bool:
-    """Say whether they are where they belong."""
+    """Return whether the rows are back in their table."""
     return _returned(table) in steps
 
 
@@ -127,7 +138,9 @@ def set_aside(
     keep_computed: Collection[int] = (),
     is_begun: bool = True,
 ) -> None:
-    """Begin anew, aside, with a table, or with all whose rows go through the same root.
+    """Start over in staging tables, with one table or with all of one root.
+
+    All of one root are the tables that have their rows loaded through it.
 
     Their files are noted as loaded, so that nobody who is late loads one into the table itself.
 
@@ -144,7 +157,7 @@ def set_aside(
 
 
 def _set_aside(session: Connection, table: Table, files: Iterable[str], *, is_kept: bool) -> bool:
-    """Make what takes a table's rows in the meantime; return False where that was done before."""
+    """Create a table's staging table; return False where that was done before."""
     with once(session, _moved(table)) as is_new:
         if is_new:
             if is_kept:
@@ -168,7 +181,9 @@ def _create_aside(session: Connection, table: Table, there: Table) -> None:
 
 
 def leave_root(session: Connection, tables: Sequence[Table]) -> None:
-    """Detach partitions whose root cannot tell where rows belong, since a function of its key fails.
+    """Detach partitions if their root cannot assign rows to them.
+
+    A function of its key fails.
 
     Their rows then go back into each of them, as they were in the source.
 
@@ -190,7 +205,7 @@ def leave_root(session: Connection, tables: Sequence[Table]) -> None:
 
 
 def bring_back(session: Connection, table: Table, *, reason: str | None = None) -> None:
-    """Put the rows of the moment where they belong.
+    """Move the rows from the staging table into their table.
 
     :param reason: conditions of the table that they break are dropped, and noted with this, or else with what the
         server says; None: there are none that give way.
@@ -231,7 +246,7 @@ def _insert(target: str, source: str, columns: Iterable[str]) -> str:
 
 
 def put_conditions_back(session: Connection, table: Table) -> None:
-    """Give a table again what was dropped when its rows came back, once those of others are there, too.
+    """Add the dropped conditions of a table again, once rows of others are there, too.
 
     What these rows still break is added `NOT VALID`, so that new rows are checked; what cannot be is left out.
     """
@@ -248,7 +263,10 @@ def _read_dropped(noted: str | None) -> list[Dropped]:
 
 
 def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
-    """Return what is not as it was of a table's conditions, the last one first that was dropped."""
+    """Return the conditions of a table that are not as they were.
+
+    The last one dropped comes first.
+    """
     if (put_back := steps.get(_conditions(table))) is not None:
         return [NotRestored.from_dict(each) for each in json.loads(put_back or "[]")]
     noted = json.loads(steps.get(_returned(table)) or "[]")
@@ -256,7 +274,10 @@ def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
 
 
 def _give_way(session: Connection, table: Table, rows: str, error: psycopg.Error, reason: str) -> Dropped | None:
-    """Drop what does not take a row: a condition of the table, or of one of the partitions that rows go on to."""
+    """Drop a condition that refuses a row.
+
+    It is one of the table, or of one of the partitions that rows go on to.
+    """
     for name in _refusing(session, table, error):
         if (condition := drop_condition(session, name, rows, error, reason)) is not None:
             return condition
@@ -264,7 +285,10 @@ def _give_way(session: Connection, table: Table, rows: str, error: psycopg.Error
 
 
 def _refusing(session: Connection, table: Table, error: psycopg.Error) -> Iterator[str]:
-    """Yield the names of the tables that may not take a row: of several partitions the server may tell which one."""
+    """Yield the names of the tables that may have refused a row.
+
+    Of several partitions the server may name the one.
+    """
     name, diag = qualified(table.table_schema, table.name), error.diag
     if table.has_rows:
         yield name
