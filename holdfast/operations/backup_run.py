@@ -28,6 +28,7 @@ from holdfast.common.errors import (
     sentence,
 )
 from holdfast.common.lsn import parse_position
+from holdfast.common.words import named
 from holdfast.operations.backup_decision import Postponed, decide, newest_with_stream
 from holdfast.operations.executor_choice import choose_executor, run_chosen
 from holdfast.operations.job_process import DECISION_VARIABLE, SNAPSHOT_VARIABLE
@@ -35,7 +36,6 @@ from holdfast.replication.work.replica_backup import await_quorum, source_taken
 from holdfast.sources.postgresql.connection import outages
 from holdfast.sources.postgresql.connection.session import connect, server_error
 from holdfast.sources.postgresql.logical.stream import advance, flush_position
-from holdfast.sources.postgresql.snapshot.preconditions import named
 from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from locking.store import StoreError
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.maintenance.consolidation import moment_of
 from holdfast.common.errors import RefusedError
+from holdfast.common.words import named
 from holdfast.point_in_time.recovery_target import catalog_of, history_of
 from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

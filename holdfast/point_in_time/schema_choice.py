@@ -13,8 +13,8 @@ from holdfast.archive.history.timeline import from_of, to_of
 from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
+from holdfast.common.words import named
 from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, read_parts
-from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

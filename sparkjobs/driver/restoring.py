@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.model import iso
 from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
+from holdfast.common.words import named
 from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
 from holdfast.sources.postgresql.catalog.large_objects import check_comparable
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
@@ -39,7 +40,6 @@ from holdfast.sources.postgresql.restore.rights.search_paths import give_back
 from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, within_rights
 from holdfast.sources.postgresql.restore.rights.unchanged import check_unchanged
 from holdfast.sources.postgresql.restore.rows import load, staging_tables
-from holdfast.sources.postgresql.snapshot.preconditions import named
 from sparkjobs.driver.loading import Loading, files_of
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from holdfast.archive.format.resume import BegunBlock, FinishedPiece
 from holdfast.archive.format.runs import read_unfinished
 from holdfast.archive.history.table_bases import not_selected
 from holdfast.common.errors import DamagedError, UsageError, sentence
+from holdfast.common.words import named
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.connection.session import connect
@@ -26,7 +27,6 @@ from holdfast.sources.postgresql.dump.schema_digest import schema_digest
 from holdfast.sources.postgresql.logical.stream import Seen, schema_fingerprint
 from holdfast.sources.postgresql.logical.stream import seen as look_at
 from holdfast.sources.postgresql.snapshot.export import Snapshot
-from holdfast.sources.postgresql.snapshot.preconditions import named
 from holdfast.sources.postgresql.snapshot.read import cut
 from holdfast.sources.postgresql.snapshot.snapshot import open_snapshot
 from holdfast.sources.postgresql.values.decode import max_value_bytes

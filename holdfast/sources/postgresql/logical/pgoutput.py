@@ -111,7 +111,7 @@ class Commits:
 class Messages:
     """One batch, taken apart.
 
-    Per message: `lsn` and `xid` of its transaction, and its `number` among the transaction's changes, from 0.
+    Per message: `lsn` of its transaction, and its `number` among the transaction's changes, from 0.
 
     :param buffer: all bytes; `starts` and `ends` say which are a message's.
     :param passed: every transaction whose commit record starts before it had come by then; 0 where only commits tell.

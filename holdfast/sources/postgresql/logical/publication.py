@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import acting
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.logical import new_tables
 from holdfast.sources.postgresql.logical.publishable import PublishableRelation, read_relations
-from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

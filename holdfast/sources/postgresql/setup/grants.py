@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.catalog import USER_SCHEMA
 from holdfast.sources.postgresql.connection.session import acting, connect
 from holdfast.sources.postgresql.connection.sql import ident, literal
@@ -27,7 +28,6 @@ from holdfast.sources.postgresql.setup.stream_rights import (
     stream_names,
     taken_back,
 )
-from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError, UsageError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.session import acting, connect
 from holdfast.sources.postgresql.logical.publication import plan_publication
 from holdfast.sources.postgresql.logical.stream_state import look, retention_warning, system_identifier, why_broken
 from holdfast.sources.postgresql.setup.readiness import Readiness
 from holdfast.sources.postgresql.snapshot.export import why_no_decoding, why_no_slot
-from holdfast.sources.postgresql.snapshot.preconditions import Obstacle, named
+from holdfast.sources.postgresql.snapshot.preconditions import Obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

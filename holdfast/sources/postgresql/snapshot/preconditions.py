@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.catalog import NO_EXTENSION, USER_SCHEMA
 from holdfast.sources.postgresql.catalog.keepable import UnkeepableTypeError, check_keepable
 from holdfast.sources.postgresql.connection.session import acting
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 OLDEST = 14
 """Major version of the oldest server: hash functions, `pg_read_all_data` and settings are used that came with it."""
-
-_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -176,12 +175,6 @@ def table_obstacles(table: Table) -> Iterator[Obstacle]:
     except UnkeepableTypeError as error:
         what, _, do = str(error).rpartition(": ")
         yield Obstacle(f"{table.label}: {what}", do)
-
-
-def named(names: Sequence[str]) -> str:
-    """Return names for a sentence: the first twenty, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _column(session: Connection, query: str) -> tuple[str, ...]:

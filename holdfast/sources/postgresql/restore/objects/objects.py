@@ -1,6 +1,7 @@
 """Creation of a plan's objects, before and after the rows.
 
-Each step is done once, whoever tries it again (`plan.progress.once`), so a restore that was ended goes on from any point.
+Each step is done once, whoever tries it again (`plan.progress.once`), so a restore that was ended goes on from
+any point.
 """
 
 from __future__ import annotations

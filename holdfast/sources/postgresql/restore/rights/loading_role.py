@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
 from holdfast.sources.postgresql.connection.outages import words
@@ -27,7 +28,6 @@ from holdfast.sources.postgresql.restore.plan.stages import hiding
 from holdfast.sources.postgresql.restore.rights.search_paths import note_own
 from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements, owners_of
 from holdfast.sources.postgresql.restore.rights.unchanged import note_held
-from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

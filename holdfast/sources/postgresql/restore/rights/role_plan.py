@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.roles import Membership, Roles, read_roles
 from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import is_refusal
 from holdfast.sources.postgresql.connection.sql import ident, literal
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored
-from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.common.errors import RefusedError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.dump.sqltext import COMMENT, SPACE, statements, tokens
 from holdfast.sources.postgresql.dump.toc import ROUTINES
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored
-from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

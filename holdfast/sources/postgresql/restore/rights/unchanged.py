@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
 from holdfast.sources.postgresql.restore.plan.progress import once
 from holdfast.sources.postgresql.restore.rights.search_paths import LENT
-from holdfast.sources.postgresql.snapshot.preconditions import named
 
 if TYPE_CHECKING:
     import psycopg

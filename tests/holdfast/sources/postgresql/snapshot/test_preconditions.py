@@ -8,7 +8,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.snapshot.preconditions import Obstacle, choice_obstacles, named, obstacles, refuse
+from holdfast.sources.postgresql.snapshot.preconditions import Obstacle, choice_obstacles, obstacles, refuse
 
 pytestmark = pytest.mark.service
 
@@ -70,7 +70,3 @@ def test_all_obstacles_are_one_refusal() -> None:
     with pytest.raises(RefusedError, match=r"^one: mend it; two: mend that, too$"):
         refuse([Obstacle("one", "mend it"), Obstacle("two", "mend that, too")])
     refuse([])
-
-
-def test_many_names_are_cut_short() -> None:
-    assert named([str(number) for number in range(22)]).endswith("18, 19 and 2 more")
