@@ -33,12 +33,15 @@ RELEASED = "it was released"
 
 
 class InvalidHandle(LockError, ValueError):  # noqa: N818 - named after the situation, like its siblings
-    """These words are no handle of a lock."""
+    """Text that is no handle of a lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseHandle:
-    """What another process needs to work under a lock, or to release it. Holds no secret."""
+    """Handle for another process to work under a lock, or to release it.
+
+    It holds no secret.
+    """
 
     root: str
     resource: str
@@ -52,7 +55,7 @@ class LeaseHandle:
 
     @classmethod
     def from_json(cls, text: str) -> LeaseHandle:
-        """The handle that :meth:`to_json` wrote; raises :class:`InvalidHandle`."""
+        """Return the handle that :meth:`to_json` wrote; raises :class:`InvalidHandle`."""
         try:
             handle = _handles().validate_json(text, strict=True)
             check_root(handle.root)
@@ -70,12 +73,18 @@ class LeaseHandle:
 
 @cache
 def _handles() -> TypeAdapter[LeaseHandle]:
-    """What reads them takes long to make, and most processes that import this are handed none."""
+    """Return the adapter that reads handles.
+
+    It takes long to make, and most processes that import this are handed no handle.
+    """
     return TypeAdapter(LeaseHandle)
 
 
 class AttachedLease:
-    """A lock that another process took: we look whether it still stands, or keep it for a run that outlives it."""
+    """Lock that another process took.
+
+    It is checked here, or kept for a run that outlives that process.
+    """
 
     def __init__(self, store: LockStore, handle: LeaseHandle, runtime: Runtime) -> None:
         self._folder = LockFolder(store, handle.root, handle.resource)
@@ -86,7 +95,7 @@ class AttachedLease:
         self._body: bytes | None = None
 
     def check(self) -> None:
-        """Look whether the lock is still held, by the store's clock alone.
+        """Check that the lock is still held, by the store's clock alone.
 
         It is trusted until the start of the listing, plus the lease, less the target's age.
 
@@ -102,10 +111,10 @@ class AttachedLease:
             ) from error
 
     def renew(self, *, at_most: float = math.inf) -> bool:
-        """Renew the lease once: one listing and one write; the first time it reads the lock's record, too.
+        """Renew the lease once, by one listing and one write.
 
-        Nobody trusts the lock for a write whose answer has not come, so a late one revives nothing: whoever
-        ended the lock meanwhile has marked it as dead before.
+        The first time, the lock's record is read, too. Nobody trusts the lock for a write whose answer has not come, so
+        a late one revives nothing: whoever ended the lock meanwhile has marked it as dead before.
 
         :param at_most: seconds, by the store's clock, since the lock was asked for; after them it is not renewed
         :return: whether it was renewed
@@ -123,7 +132,10 @@ class AttachedLease:
         return True
 
     def was_released(self) -> bool:
-        """Whether the lock was given back, rather than lost; known for some minutes after it."""
+        """Return whether the lock was given back, rather than lost.
+
+        That is known for some minutes after the release.
+        """
         try:
             marker = decode_marker(self._folder.store.get(self._folder.marker(self._handle.txn)))
         except (ObjectNotFound, UnreadableRecord):
@@ -144,7 +156,7 @@ class AttachedLease:
         return look
 
     def _record(self) -> bytes:
-        """Return the lock's record, which never changes."""
+        """Return the lock's record, read once since it never changes."""
         if self._body is None:
             self._body = self._folder.store.get(self._target)
         return self._body
@@ -159,9 +171,9 @@ class AttachedLease:
 
 
 def attach(store: LockStore, handle: LeaseHandle, *, runtime: Runtime = SYSTEM) -> AttachedLease:
-    """Work under a lock that another process took, for example the one that started us.
+    """Attach to a lock that another process took, to work under it.
 
-    No request is made until the first ``check()``.
+    That process may be the one that started us. No request is made until the first ``check()``.
     """
     return AttachedLease(store, handle, runtime)
 

@@ -39,10 +39,11 @@ class Ended:
 def end(
     store: LockStore, resource: str, txn: str, *, reason: str, root: str = "locks", runtime: Runtime = SYSTEM
 ) -> LockInfo:
-    """End one lock, or one attempt, whoever has it and whether or not it is over; return it as it was.
+    """End one lock, or one attempt, and return it as it was.
 
-    Its holder finds out at its next check and stops. What it writes between its last check and then is not
-    prevented by any lock, so what must not go wrong has to be guarded by what is written, too.
+    It does not matter whose it is, and whether or not it is over. Its holder finds out at its next check and stops.
+    What it writes between its last check and then is not prevented by any lock, so what must not go wrong has to be
+    guarded by what is written, too.
 
     :param txn: the transaction; no other is touched
     :param reason: kept in the marker, which says besides which process ended it
@@ -65,11 +66,12 @@ def end(
 def reap(
     store: LockStore, root: str = "locks", *, finished: Callable[[Owner], bool] = nobody, runtime: Runtime = SYSTEM
 ) -> list[Ended]:
-    """End what is over in every folder, as whoever wants a lock does in its own; return what was ended.
+    """End the locks and attempts that are over, and return them.
 
-    That is what outlived its lease and grace, what belongs to a process that is proved gone from this machine,
-    and what came late to a transaction that had been ended. Intents left beside a healthy lock, and markers
-    that nothing can come late to any more, go without being counted. A healthy lock never goes.
+    Every folder is treated as an acquirer of a lock treats its own. Over is what outlived its lease and grace, what
+    belongs to a process that is proved gone from this machine, and what came late to a transaction that had been ended.
+    Intents left beside a healthy lock, and markers that nothing can come late to any more, go without being counted. A
+    healthy lock never goes.
 
     :param finished: whether an owner has finished, as a scheduler says it; asked only of locks whose lease is
         over, and saves their grace. False where that is not known.

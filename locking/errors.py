@@ -1,4 +1,7 @@
-"""What can go wrong with a lock; a class for each thing a caller would do about it."""
+"""Errors of locks.
+
+There is one class for each thing that a caller would do about them.
+"""
 
 # The names are public surface (they read as the situation, not as the mechanism).
 # ruff: noqa: N818
@@ -12,11 +15,16 @@ if TYPE_CHECKING:
 
 
 class LockError(Exception):
-    """A lock could not be taken, kept or released; the message says why."""
+    """Lock that could not be taken, kept or released.
+
+    The message says why.
+    """
 
 
 class LockBusy(LockError):
-    """Somebody else is in the way: try again later.
+    """Lock with another owner in the way.
+
+    Try again later.
 
     :param blockers: everyone who was in the way at the last look
     """
@@ -30,24 +38,39 @@ class LockBusy(LockError):
 
 
 class LockOvertaken(LockBusy):
-    """An attempt took so long that others may have stopped honouring it: try again."""
+    """Attempt that took too long to be sure of the lock.
+
+    Others may have stopped honouring it: try again.
+    """
 
 
 class LockLost(LockError):
-    """The lock is not held any more: stop working under it."""
+    """Lock that is not held any more.
+
+    Stop working under it.
+    """
 
 
 class LockNotFound(LockError):
-    """There is no such lock; it may have gone a moment ago."""
+    """Lock that does not exist.
+
+    It may have gone a moment ago.
+    """
 
 
 class LockStateUnknown(LockError):
-    """The store did not answer, so nothing is known: look again before relying on the lock."""
+    """Lock in an unknown state, since the store did not answer.
+
+    Look again before relying on it.
+    """
 
 
 class InvalidLockName(LockError, ValueError):
-    """This cannot name a resource or a folder of locks."""
+    """Name that no resource and no folder of locks can have."""
 
 
 class UnreadableRecord(LockError):
-    """A lock object is not ours, damaged, or written by a newer version; it counts as held."""
+    """Lock object that cannot be read.
+
+    It is not ours, damaged, or written by a newer version. It counts as held.
+    """

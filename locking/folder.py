@@ -1,4 +1,4 @@
-"""The folder of one lock: its keys, and what one look into it shows."""
+"""Folder of one lock, with its keys and its contents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FolderClaim:
-    """What one transaction has in the folder: an intent, a target, or both."""
+    """Objects of one transaction in the folder.
+
+    They are an intent, a target, or both.
+    """
 
     txn: str
     mode: Mode
@@ -26,7 +29,10 @@ class FolderClaim:
 
     @property
     def newest(self) -> ObjectInfo:
-        """The object whose age counts: the target, once it is there."""
+        """Return the object with the age that counts.
+
+        It is the target, once that is there.
+        """
         found = self.target or self.intent
         if found is None:
             raise ValueError(f"Transaction {self.txn} has no object.")
@@ -39,7 +45,7 @@ class FolderClaim:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one check saw.
+    """Contents of a lock's folder, as one check saw them.
 
     :param started: the looker's own clock before the first request
     :param now: the store's clock, not before ``started``
@@ -55,15 +61,24 @@ class Look:
     foreign: tuple[ObjectInfo, ...]
 
     def age(self, info: ObjectInfo) -> float:
-        """Seconds since the store saw the object written, at least 0."""
+        """Return the seconds since the store saw the object written.
+
+        They are at least 0.
+        """
         return max(0.0, (self.now - info.modified).total_seconds())
 
     def living(self) -> Iterable[FolderClaim]:
-        """The claims that count: nobody ended their transaction."""
+        """Return the claims of transactions that were not ended.
+
+        Only these claims count.
+        """
         return (claim for claim in self.claims.values() if claim.txn not in self.dead)
 
     def without(self, txns: Collection[str], intents: Collection[str]) -> Look:
-        """This look less all claims of ``txns`` and the intents of ``intents``."""
+        """Return this look without some claims and intents.
+
+        All claims of ``txns`` are left out, and the intents of ``intents``.
+        """
         claims = {
             txn: replace(claim, intent=None) if txn in intents else claim
             for txn, claim in self.claims.items()
@@ -73,7 +88,7 @@ class Look:
 
 
 class LockFolder:
-    """The objects of one resource's lock."""
+    """Folder with the objects of one resource's lock."""
 
     def __init__(self, store: LockStore, root: str, resource: str) -> None:
         self.store = store
@@ -91,25 +106,29 @@ class LockFolder:
         return f"{self._prefix}DEAD.{txn}"
 
     def look(self, clock: Clock) -> Look:
-        """One check's view: one listing, or the union of two where one is not read in key order.
+        """Return one check's view of the folder.
 
-        A client that moves from intent to target while a listing runs out of order can be missed by it;
-        its target then stands before the second begins.
+        It is one listing, or the union of two where one is not read in key order. A client that moves from intent to
+        target while a listing runs out of order can be missed by it; its target then stands before the second begins.
         """
         started = clock.monotonic()
         listing = list_union(self.store, self._prefix)
         return _sort(started, listing, self._prefix)
 
     def glance(self, clock: Clock) -> Look:
-        """One listing only: enough to see objects that stand still, such as one's own and DEAD markers."""
+        """Return the view of one listing only.
+
+        It is enough to see objects that stand still, such as one's own and DEAD markers.
+        """
         started = clock.monotonic()
         return _sort(started, self.store.list(self._prefix), self._prefix)
 
 
 def list_union(store: LockStore, prefix: str) -> Listing:
-    """All that one listing shows, or either of two where listings are not read in key order.
+    """Return all objects of one listing, or of either of two.
 
-    The time is the first listing's, the objects' times are the second's: an age is never overstated.
+    Two are made where listings are not read in key order. The time is the first listing's, the objects' times are the
+    second's: an age is never overstated.
     """
     first = store.list(prefix)
     if store.listing_is_ordered:
@@ -120,7 +139,10 @@ def list_union(store: LockStore, prefix: str) -> Listing:
 
 
 def looks_by_resource(store: LockStore, root: str, clock: Clock, also: Iterable[str] = ()) -> dict[str, Look]:
-    """A look into every folder below ``root``, and those of ``also`` even where nothing is, from one check of all."""
+    """Return a look into every folder below ``root``, from one check of all.
+
+    The folders of ``also`` are included, even where nothing is in them.
+    """
     started = clock.monotonic()
     listing = list_union(store, f"{check_root(root)}/")
     folders: dict[str, list[ObjectInfo]] = {resource: [] for resource in also}
@@ -133,12 +155,15 @@ def looks_by_resource(store: LockStore, root: str, clock: Clock, also: Iterable[
 
 
 def _own_prefix(root: str, resource: str) -> str:
-    """What names of ours follow; nothing in a folder is ours whose own name is not."""
+    """Return the key prefix of our objects in a folder.
+
+    It is empty where the folder's own name is not ours: then nothing in it is ours.
+    """
     return f"{root}/{resource}/" if is_resource(resource) else ""
 
 
 def _sort(started: float, listing: Listing, prefix: str) -> Look:
-    """Sort the objects of a listing into claims, markers and what is not ours."""
+    """Sort the objects of a listing into claims, markers and foreign objects."""
     claims: dict[str, FolderClaim] = {}
     dead: dict[str, ObjectInfo] = {}
     foreign: list[ObjectInfo] = []
@@ -154,7 +179,10 @@ def _sort(started: float, listing: Listing, prefix: str) -> Look:
 
 
 def _add(claim: FolderClaim | None, name: LockName, info: ObjectInfo) -> FolderClaim | None:
-    """The claim with one more object; None where no transaction of ours would have both."""
+    """Return the claim with one more object.
+
+    None where no transaction of ours would have both.
+    """
     if name.mode is None or (claim is not None and claim.mode != name.mode):
         return None
     claim = claim or FolderClaim(name.txn, name.mode)

@@ -1,4 +1,4 @@
-"""What people are told about a lock object, in messages and in lists."""
+"""Descriptions of lock objects, for messages and lists."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KIND: dict[Mode, str] = {"R": "reading", "W": "writing"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockInfo:
-    """One holder of a lock, or one who is about to be.
+    """Description of a lock, or of an attempt at one.
 
     :param mode: "R", "W", or "" where the object is not ours
     :param txn: the transaction's id; the object's key where it is not ours
@@ -47,7 +47,10 @@ class LockInfo:
     detail: str = ""
 
     def describe(self) -> str:
-        """One clause: who is in the way, what for, since when."""
+        """Return the description as one clause.
+
+        It says who is in the way, what for, since when.
+        """
         if self.state == "foreign":
             return f"{self.txn} is not an object of ours (remove it if nobody needs it)"
         if self.state == "unreadable":
@@ -63,14 +66,20 @@ class LockInfo:
 
 
 class Records:
-    """The records of one folder, each read once: a transaction's never changes."""
+    """Records of one folder, each read once.
+
+    A transaction's record never changes.
+    """
 
     def __init__(self, folder: LockFolder) -> None:
         self._folder = folder
         self._read: dict[str, LockRecord | UnreadableRecord] = {}
 
     def of(self, claim: FolderClaim) -> LockRecord | UnreadableRecord | None:
-        """The claim's record, what is wrong with it, or None where the object has just gone."""
+        """Return the claim's record, the error in it, or None.
+
+        None means that the object has just gone.
+        """
         if claim.txn not in self._read:
             try:
                 body = self._folder.store.get(claim.newest.key)
@@ -86,27 +95,33 @@ class Records:
 
 
 def is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
-    """Whether anybody may end the claim: its target's lease and grace are over, or its lone intent's."""
+    """Return whether anybody may end the claim.
+
+    The lease and grace of its target are over then, or those of its lone intent.
+    """
     if claim.target is not None:
         return look.age(claim.target) > terms.expiry
     return intent_is_over(look, claim, terms)
 
 
 def lease_is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
-    """Whether nobody can trust the claim any more, though its requests may still be under way."""
+    """Return whether the claim's lease is over.
+
+    Nobody can trust the claim any more then, though its requests may still be under way.
+    """
     limit = terms.lease if claim.target is not None else terms.attempt_lease
     return look.age(claim.newest) > limit + CLOCK_STEP
 
 
 def intent_is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
-    """Whether the claim has an intent that has outlived every attempt."""
+    """Return whether the claim has an intent that outlived every attempt."""
     return claim.intent is not None and look.age(claim.intent) > terms.attempt_expiry
 
 
 def describe_claim(
     folder: LockFolder, look: Look, claim: FolderClaim, record: LockRecord | UnreadableRecord | None
 ) -> LockInfo:
-    """What to tell people about a claim."""
+    """Return the description of a claim."""
     state: State = "held" if claim.target is not None else "intent"
     expires: float | None = None
     age = look.age(claim.newest)
@@ -135,7 +150,7 @@ def describe_claim(
 
 
 def describe_foreign(resource: str, look: Look, info: ObjectInfo) -> LockInfo:
-    """What to tell people about an object that is not ours."""
+    """Return the description of an object that is not ours."""
     return LockInfo(
         resource=resource,
         mode="",

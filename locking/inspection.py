@@ -1,4 +1,4 @@
-"""Who holds what, for people and programs that look on."""
+"""Inspection of locks, for people and programs that look on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def inspect(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM) -> list[LockInfo]:
-    """Every lock and every attempt at one, by resource and transaction; changes nothing.
+    """Return every lock and every attempt, by resource and transaction.
 
-    One listing (two where they are not ordered) and one GET for each lock.
+    Nothing is changed. One listing (two where they are not ordered) and one GET for each lock.
     """
     found: list[LockInfo] = []
     for resource, look in sorted(looks_by_resource(store, root, runtime.clock).items()):
@@ -34,9 +34,10 @@ def inspect(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM)
 def blockers(
     store: LockStore, resource: str, *, mode: Mode, root: str = "locks", runtime: Runtime = SYSTEM
 ) -> list[LockInfo]:
-    """Who would keep an acquirer of ``resource`` out now; changes nothing.
+    """Return the locks that would keep an acquirer of ``resource`` out now.
 
-    What is expired or dead does not count: whoever acquires ends it. One check, and one GET for each claim.
+    Nothing is changed. What is expired or dead does not count: whoever acquires ends it. One check, and one GET for
+    each claim.
     """
     folder = LockFolder(store, root, resource)
     look = folder.look(runtime.clock)
@@ -49,9 +50,10 @@ def blockers(
 def look_into(
     store: LockStore, resources: Collection[str], *, root: str = "locks", runtime: Runtime = SYSTEM
 ) -> dict[str, Look]:
-    """One look into the folders of several locks, for who is about to take them all; changes nothing.
+    """Return one look into the folders of several locks.
 
-    One listing of the root (two where they are not ordered) instead of one for each lock.
+    It is for an acquirer that is about to take them all. Nothing is changed. One listing of the root (two where they
+    are not ordered) instead of one for each lock.
     """
     looks = looks_by_resource(store, root, runtime.clock, also=resources)
     return {resource: looks[resource] for resource in resources}

@@ -50,7 +50,10 @@ class Lease:
 
     @property
     def txn(self) -> str:
-        """The transaction's id, unique for every acquisition: the fence that commits carry."""
+        """Return the transaction's id, unique for every acquisition.
+
+        It is the fence that commits carry.
+        """
         return self._commit.txn
 
     @property
@@ -62,7 +65,7 @@ class Lease:
         return self._commit.mode
 
     def handle(self) -> LeaseHandle:
-        """What another process needs to check or release this lock."""
+        """Return the handle for another process to check or release this lock."""
         return LeaseHandle(
             root=self._folder.root,
             resource=self.resource,
@@ -73,7 +76,7 @@ class Lease:
         )
 
     def check(self) -> None:
-        """Look whether the lock is still held: our own clock and one listing.
+        """Check that the lock is still held, by our own clock and one listing.
 
         :raises LockLost: it is not, and never will be again
         :raises LockStateUnknown: the store did not answer; try again, but do not rely on the lock
@@ -106,7 +109,10 @@ class Lease:
         self._acknowledge(started)
 
     def release(self) -> None:
-        """Give the lock up: one DELETE. Never raises for the store: a lock left behind expires."""
+        """Release the lock, as a rule by one DELETE.
+
+        No error of the store is raised: a lock left behind expires.
+        """
         with self._guard:
             if self._over == _RELEASED:
                 return
@@ -151,7 +157,10 @@ class Lease:
                 raise LockLost(self._over)
 
     def _acknowledge(self, started: float) -> None:
-        """Count the lease from the start of the renewal, unless it was over before the answer came."""
+        """Count the lease from the start of the renewal.
+
+        A lease that was over before the answer came is lost.
+        """
         with self._guard:
             self._expire()
             if self._over is not None:

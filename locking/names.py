@@ -1,4 +1,4 @@
-"""How the objects of a lock are named.
+"""Names of a lock's objects.
 
 ``<root>/<resource>/`` holds, for each transaction, ``INTENT.WRIT.<txn>`` or ``INTENT.READ.<txn>``, then the
 target ``WRIT.<txn>`` or ``READ.<txn>``, and ``DEAD.<txn>`` once somebody ended it. The folder keeps resources
@@ -35,7 +35,10 @@ class LockName:
 
 
 def parse_name(name: str) -> LockName | None:
-    """The parts of ``name``, or None where it is not a name of ours."""
+    """Return the parts of ``name``, or None.
+
+    None means that it is not a name of ours.
+    """
     if found := _OBJECT.fullmatch(name):
         kind: Literal["intent", "target"] = "intent" if found["kind"] else "target"
         return LockName(kind, found["txn"], MODES[found["word"]])
@@ -45,12 +48,12 @@ def parse_name(name: str) -> LockName | None:
 
 
 def is_resource(name: str) -> bool:
-    """Whether ``name`` may name a resource."""
+    """Return whether ``name`` may name a resource."""
     return _RESOURCE.fullmatch(name) is not None
 
 
 def is_txn(text: str) -> bool:
-    """Whether ``text`` may be a transaction's id."""
+    """Return whether ``text`` may be a transaction's id."""
     return _TXN.fullmatch(text) is not None
 
 
@@ -72,7 +75,10 @@ def check_root(root: str) -> str:
 
 
 def split_target(target: str) -> tuple[str, str, Mode]:
-    """Root, resource and mode of a target such as ``locks/history/WRIT``."""
+    """Return the root, resource and mode of a target.
+
+    An example of a target is ``locks/history/WRIT``.
+    """
     folder, _, word = target.rpartition("/")
     root, _, resource = folder.rpartition("/")
     if word not in MODES:
@@ -81,5 +87,8 @@ def split_target(target: str) -> tuple[str, str, Mode]:
 
 
 def excludes(one: Mode, other: Mode) -> bool:
-    """Whether two locks of one resource exclude each other: all do, but two read locks."""
+    """Return whether two locks of one resource exclude each other.
+
+    All do, but two read locks.
+    """
     return "W" in (one, other)

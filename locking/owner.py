@@ -1,4 +1,7 @@
-"""Who holds a lock, and the only proof that frees one early: its process is gone from this very machine."""
+"""Owner of a lock, and the proof that frees the lock early.
+
+The only such proof is that its process is gone from this very machine.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ _ENDED = frozenset("ZX")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Who a lock belongs to. The process's own part is filled in when the lock is taken.
+    """Owner of a lock.
+
+    The process's own part is filled in when the lock is taken.
 
     :param scope: how long the owner lives: "process", an Airflow "task", or an Airflow "run" whose lock
         outlives the process that took it
@@ -47,7 +52,7 @@ class Owner:
     process_start: int = 0
 
     def here(self) -> Owner:
-        """This owner, as the present process."""
+        """Return this owner, as the present process."""
         return replace(
             self,
             user=self.user or _user(),
@@ -59,7 +64,10 @@ class Owner:
         )
 
     def describe(self) -> str:
-        """A few words for messages: "task load of dag shop (run r1), process 7 on host a as airflow"."""
+        """Return a few words for messages.
+
+        An example is "task load of dag shop (run r1), process 7 on host-a as airflow".
+        """
         words = []
         if self.task_id is not None:
             index = f"[{self.map_index}]" if self.map_index is not None and self.map_index >= 0 else ""
@@ -71,7 +79,10 @@ class Owner:
 
 
 def process_is_gone(owner: Owner) -> bool:
-    """Whether the owner's process has certainly ended. False where that cannot be known from here."""
+    """Return whether the owner's process has certainly ended.
+
+    False where that cannot be known from here.
+    """
     here = (_boot_id(), _pid_namespace())
     if not all(here) or here != (owner.boot_id, owner.pid_namespace) or owner.pid <= 0:
         return False
@@ -90,7 +101,10 @@ def process_is_gone(owner: Owner) -> bool:
 
 
 def liveness(owner: Owner) -> Liveness:
-    """Whether the owner's process runs on this machine, has certainly ended, or cannot be seen from here."""
+    """Return whether the owner's process runs on this machine.
+
+    "gone" means that it has certainly ended, and "unknown" that it cannot be seen from here.
+    """
     if process_is_gone(owner):
         return "gone"
     here = (_boot_id(), _pid_namespace())

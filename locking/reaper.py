@@ -1,4 +1,7 @@
-"""Ending what its owner will not end: expired locks, left intents, objects that came late."""
+"""Removal of lock objects that their owners will not remove.
+
+They are expired locks, left intents, and objects that came late.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Fate(Enum):
-    """What becomes of another's claim."""
+    """Decision on another owner's claim."""
 
     LEAVE = auto()
     DROP_INTENT = auto()
@@ -30,13 +33,15 @@ class Fate(Enum):
 
 
 def nobody(owner: Owner) -> bool:
-    """Know of no owner that it has finished."""
+    """Return False, since no owner is known to have finished."""
     del owner
     return False
 
 
 class Reaper:
-    """Ends what is over in one lock's folder. Anybody may; all of it may be done twice or by many.
+    """Reaper of one lock's folder.
+
+    It ends everything that is over. Anybody may; all of it may be done twice or by many.
 
     :param finished: whether an owner has finished, as a scheduler says it. That saves the grace, never the
         lease: a process of a task that was given up may still be at work.
@@ -53,7 +58,7 @@ class Reaper:
         """Why, for each transaction that was ended."""
 
     def tidy(self, look: Look, *, own: str, suspects: Collection[FolderClaim]) -> Look:
-        """End what is over, and return the look without it.
+        """End everything that is over, and return the look without it.
 
         The records of ``suspects`` (who is in the way) are read, and those of claims so old that they
         would be over on our own terms; nobody else costs a request.
@@ -99,7 +104,7 @@ class Reaper:
         return Fate.LEAVE, "", record.terms
 
     def _ended_with_its_process(self, record: LockRecord, claim: FolderClaim) -> bool:
-        """Whether the claim's process is gone and took the claim with it.
+        """Return whether the claim's process is gone and took the claim with it.
 
         A run's lock outlives the process that took it. Only its intent ends with that process, unless the
         process made it into the lock after our look and ended well: so look again once it is gone.
@@ -122,7 +127,7 @@ class Reaper:
             self._folder.store.delete(key)
 
     def _forget_markers(self, look: Look) -> None:
-        """Remove markers that nothing can come late to any more."""
+        """Remove the markers of transactions that nothing can come late to any more."""
         for txn, info in look.dead.items():
             if txn not in look.claims and look.age(info) > MARKER_LIFE and self._outlived(look, info):
                 self._folder.store.delete(info.key)
@@ -136,9 +141,10 @@ class Reaper:
 
 
 def put_marker(folder: LockFolder, txn: str, reason: str, terms: Terms) -> None:
-    """Put ``DEAD.<txn>``: from its acknowledgement on, every check ignores the transaction's objects.
+    """Put the marker ``DEAD.<txn>`` of a transaction.
 
-    Always before they are deleted, so that a late renewal or a late PUT revives nothing.
+    From its acknowledgement on, every check ignores the transaction's objects. It is always put before they are
+    deleted, so that a late renewal or a late PUT revives nothing.
     """
     marker = DeadMarker(txn=txn, reason=reason, terms=terms, by=Owner().here())
     folder.store.put(folder.marker(txn), encode_marker(marker))

@@ -1,4 +1,4 @@
-"""What is written into the objects of a lock: versioned JSON."""
+"""Contents of a lock's objects, as versioned JSON."""
 
 # pydantic reads the annotations at run time.
 # ruff: noqa: TC001
@@ -25,7 +25,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRecord:
-    """The content of an intent and of its target: who holds what, since when, and on which terms.
+    """Content of an intent and of its target.
+
+    It says who holds what, since when, and on which terms.
 
     :param since: the store's clock, when the transaction began
     """
@@ -42,7 +44,10 @@ class LockRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadMarker:
-    """The content of ``DEAD.<txn>``: who ended the transaction, why, and on which terms it had been."""
+    """Content of ``DEAD.<txn>``.
+
+    It says who ended the transaction, why, and on which terms it had been.
+    """
 
     version: int = VERSION
     txn: str
@@ -77,7 +82,7 @@ def encode_record(record: LockRecord) -> bytes:
 
 
 def decode_record(body: bytes, *, resource: str, mode: Mode, txn: str) -> LockRecord:
-    """The record in ``body``.
+    """Return the record in ``body``.
 
     :raises UnreadableRecord: damaged, of a newer version, or not the record its name promises
     """
@@ -92,7 +97,7 @@ def encode_marker(marker: DeadMarker) -> bytes:
 
 
 def decode_marker(body: bytes) -> DeadMarker:
-    """The marker in ``body``; raises :class:`UnreadableRecord`."""
+    """Return the marker in ``body``; raises :class:`UnreadableRecord`."""
     return _decode(_markers(), body)
 
 

@@ -19,9 +19,10 @@ RETRY_FRACTION = 4
 
 
 class Renewer:
-    """Calls ``renew`` at each interval until it is stopped or the lock is lost.
+    """Thread that renews a lease at each interval.
 
-    A daemon thread: a process that ends does not wait for it, and its lock then expires.
+    It calls ``renew`` until it is stopped or the lock is lost. A daemon thread: a process that ends does not wait for
+    it, and its lock then expires.
     """
 
     def __init__(self, renew: Callable[[], None], interval: float, resource: str) -> None:
@@ -32,7 +33,7 @@ class Renewer:
         self._thread.start()
 
     def stop(self) -> bool:
-        """Stop renewing; whether no renewal is under way any more."""
+        """Stop renewing, and return whether no renewal is under way any more."""
         self._stopping.set()
         self._thread.join(STOP_LIMIT)
         return not self._thread.is_alive()

@@ -1,7 +1,7 @@
-"""Who gives way to whom: what an attempt does about the others it sees.
+"""Rules of precedence between attempts at a lock.
 
-Ids break ties only among writers that have both announced themselves. Readers always give way to writers,
-so a writer may wait for them without anybody waiting in a circle.
+They say what an attempt does about the others it sees. Ids break ties only among writers that have both announced
+themselves. Readers always give way to writers, so a writer may wait for them without anybody waiting in a circle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What to do next."""
+    """Next step of an attempt."""
 
     CLEAR = auto()
     """Nobody is in the way."""
@@ -48,7 +48,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """A verdict and who caused it."""
+    """Verdict, with the claims and objects that caused it."""
 
     verdict: Verdict
     blockers: tuple[FolderClaim, ...] = ()
@@ -56,7 +56,10 @@ class Ruling:
 
 
 def writer_may_enter(view: View) -> Ruling:
-    """A writer needs the folder for itself alone."""
+    """Return the ruling on a writer.
+
+    A writer needs the folder for itself alone.
+    """
     stronger = tuple(claim for claim in view.others if _writer_gives_way(view, claim))
     if stronger or view.look.foreign:
         return Ruling(Verdict.WITHDRAW, stronger, view.look.foreign)
@@ -66,7 +69,10 @@ def writer_may_enter(view: View) -> Ruling:
 
 
 def reader_may_enter(view: View) -> Ruling:
-    """A reader needs the folder without writers, and gives way to any."""
+    """Return the ruling on a reader.
+
+    A reader needs the folder without writers, and gives way to any.
+    """
     writers = tuple(claim for claim in view.others if excludes("R", claim.mode))
     if writers or view.look.foreign:
         return Ruling(Verdict.WITHDRAW, writers, view.look.foreign)

@@ -1,4 +1,7 @@
-"""What a lock takes from its surroundings, so that a test can decide every step: time, chance and names."""
+"""Surroundings of a lock: time, chance and names.
+
+They can be replaced, so that a test can decide every step.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ class Clock(Protocol):
     """The holder's own clock."""
 
     def monotonic(self) -> float:
-        """Seconds since some start; never goes back and counts the time a machine is suspended."""
+        """Return the seconds since some start.
+
+        They never go back, and count the time a machine is suspended.
+        """
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -23,7 +29,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock since boot. ``time.monotonic`` stops while a Linux machine is suspended."""
+    """The machine's clock since boot.
+
+    ``time.monotonic`` stops while a Linux machine is suspended.
+    """
 
     _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

@@ -31,7 +31,7 @@ LONGEST_PAUSE = 2.0
 
 
 class _Lock:
-    """What both locks share: repeated attempts within a time."""
+    """Base of both locks, with repeated attempts within a time."""
 
     def __init__(
         self,
@@ -106,11 +106,11 @@ class _Lock:
 
 
 class RWLock(_Lock):
-    """Many readers or one writer of a resource, among all processes that use the same store.
+    """Lock for many readers or one writer of a resource.
 
-    A writer keeps new readers out while it waits for those inside, for at most a minute at a time (half the
-    lease, if that is less); then it lets others in for a while. That is all that is promised: nobody is
-    guaranteed a turn.
+    It holds among all processes that use the same store. A writer keeps new readers out while it waits for those
+    inside, for at most a minute at a time (half the lease, if that is less); then it lets others in for a while. That
+    is all that is promised: nobody is guaranteed a turn.
 
     :param store: any :class:`locking.store.LockStore`
     :param resource: what is locked: letters, digits, ``.``, ``_`` and ``-``, at most 128
@@ -148,13 +148,18 @@ class RWLock(_Lock):
 
 
 class Mutex(_Lock):
-    """One holder at a time. It is the write lock of its resource, so it excludes an RWLock of that name.
+    """Lock for one holder at a time.
+
+    It is the write lock of its resource, so it excludes an RWLock of that name.
 
     Parameters as for :class:`RWLock`.
     """
 
     def acquire(self, *, purpose: str = "", wait: float = DEFAULT_WAIT, renew: bool = True) -> Lease:
-        """Take the mutex. Parameters and errors as for :meth:`RWLock.write`."""
+        """Take the mutex.
+
+        Parameters and errors as for :meth:`RWLock.write`.
+        """
         return self._acquire("W", purpose=purpose, wait=wait, renew=renew)
 
 

@@ -1,4 +1,4 @@
-"""Whether a lock still stands, as one look shows it."""
+"""Validity of a held lock, as one look shows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def must_stand(look: Look, folder: LockFolder, *, mode: Mode, txn: str, lease: float) -> float:
-    """Return the target's age (seconds, by the store's clock), or raise :class:`LockLost` saying why."""
+    """Return the target's age, or raise :class:`LockLost`.
+
+    The age is in seconds, by the store's clock. The error says why the lock is lost.
+    """
     _not_ended(look, folder, txn)
     _alone(look, folder, mode, txn)
     claim = look.claims.get(txn)

@@ -1,7 +1,7 @@
-"""What a lock needs of a store: one small protocol, with the errors that tell outcomes apart.
+"""Protocol of a lock's store, with errors that tell outcomes apart.
 
-The distinction that matters is between a request that *certainly* had no effect and one whose outcome
-nobody knows: after the second, nothing may be assumed and nothing cleaned up as if it had failed.
+The protocol is small. The distinction that matters is between a request that *certainly* had no effect and one whose
+outcome nobody knows: after the second, nothing may be assumed and nothing cleaned up as if it had failed.
 """
 
 # The names are public surface (they read as the situation, not as the mechanism).
@@ -15,27 +15,39 @@ from typing import Protocol
 
 
 class StoreError(Exception):
-    """A request to the store failed; the message says which one, and what to do about it."""
+    """Request to the store that failed.
+
+    The message says which one, and what to do about it.
+    """
 
 
 class ObjectNotFound(StoreError):
-    """There is no object under this key."""
+    """Object that is not there."""
 
 
 class ObjectExists(StoreError):
-    """There is an object under this key already, so it was not created."""
+    """Object that is there already, so that it was not created."""
 
 
 class StoreDenied(StoreError):
-    """The store refused the credentials or the permission; never retried."""
+    """Request with credentials or a permission that the store refused.
+
+    It is never retried.
+    """
 
 
 class StoreUnavailable(StoreError):
-    """The request certainly changed nothing (refused, throttled, or only a read): try again."""
+    """Request that certainly changed nothing.
+
+    It was refused or throttled, or only a read: try again.
+    """
 
 
 class StoreOutcomeUnknown(StoreError):
-    """A write may or may not have happened, or may still happen: time-out, cut connection, error 500."""
+    """Write with an unknown outcome.
+
+    It may or may not have happened, or may still happen: time-out, cut connection, error 500.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +89,7 @@ class LockStore(Protocol):
 
     @property
     def listing_is_ordered(self) -> bool:
-        """Whether a listing reads the names in key order.
+        """Return whether a listing reads the names in key order.
 
         Only then can one listing not miss a client that moves from its intent to its target
         (intents sort first). Otherwise a check takes the union of two listings.
@@ -85,11 +97,11 @@ class LockStore(Protocol):
         ...
 
     def list(self, prefix: str) -> Listing:
-        """Every object whose key starts with ``prefix``."""
+        """Return every object with a key that starts with ``prefix``."""
         ...
 
     def get(self, key: str) -> bytes:
-        """The content; raises :class:`ObjectNotFound`."""
+        """Return an object's content; raises :class:`ObjectNotFound`."""
         ...
 
     def put(self, key: str, body: bytes) -> None:
@@ -97,7 +109,7 @@ class LockStore(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Remove the object; removing what is not there succeeds."""
+        """Remove the object, if it is there."""
         ...
 
     def touch(self, key: str, body: bytes) -> None:

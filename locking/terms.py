@@ -1,4 +1,4 @@
-"""How long things last: leases, grace and what follows from them."""
+"""Durations of locks: leases, grace and their consequences."""
 
 from __future__ import annotations
 
@@ -37,33 +37,46 @@ class Terms:
 
     @property
     def expiry(self) -> float:
-        """The age at which anybody may end the lock."""
+        """Return the age of a lock at the end of its lease and grace.
+
+        Anybody may end it then.
+        """
         return self.lease + self.grace
 
     @property
     def attempt_lease(self) -> float:
-        """How long an intent counts."""
+        """Return the lease of an intent."""
         return min(self.lease, self.attempt)
 
     @property
     def attempt_expiry(self) -> float:
-        """The age at which anybody may end an intent."""
+        """Return the age of an intent at the end of its lease and grace.
+
+        Anybody may end it then.
+        """
         return self.attempt_lease + self.grace
 
     @property
     def drain(self) -> float:
-        """How long an attempt keeps its intent and looks again."""
+        """Return the time that an attempt spends looking again.
+
+        It keeps its intent meanwhile.
+        """
         return min(LONGEST_DRAIN, self.attempt_lease / 2)
 
     @property
     def budget(self) -> float:
-        """How long an attempt may take from the start of its intent's PUT to its target's acknowledgement.
+        """Return the time that an attempt may take.
 
-        Longer than :attr:`drain`; well below :attr:`attempt_expiry`, when others end the intent.
+        It runs from the start of its intent's PUT to its target's acknowledgement. It is longer than :attr:`drain`, and
+        well below :attr:`attempt_expiry`, when others end the intent.
         """
         return self.attempt_lease * 3 / 4
 
     @property
     def renewal_interval(self) -> float:
-        """Two renewals may fail before the lease is over."""
+        """Return the time between two renewals.
+
+        Two of them may fail before the lease is over.
+        """
         return self.lease / 3

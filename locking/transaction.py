@@ -1,9 +1,10 @@
-"""A put-and-verify transaction: write an object only where a condition on all its neighbours holds.
+"""Put-and-verify transaction, an exclusive write to a folder.
 
-After Yu Juncen's "Put and Verify Transactions for External Storages", for any store whose PUT, GET, LIST and
-DELETE are strongly consistent. An attempt is: verify, PUT the intent, verify again, PUT the target, DELETE the
-intent. Of two attempts that exclude each other at least one sees the other's intent or target, because each
-looks after its own intent was acknowledged. What is added to the paper is leases, and what they need.
+An object is written only where a condition on all its neighbours holds. After Yu Juncen's "Put and Verify Transactions
+for External Storages", for any store whose PUT, GET, LIST and DELETE are strongly consistent. An attempt is: verify,
+PUT the intent, verify again, PUT the target, DELETE the intent. Of two attempts that exclude each other at least one
+sees the other's intent or target, because each looks after its own intent was acknowledged. What is added to the paper
+is leases, and what they need.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ExclusiveWrite:
-    """Write ``<target>.<txn>`` exactly once, and only while ``verify`` holds.
+    """Single write of ``<target>.<txn>``, made only while ``verify`` holds.
 
     :param target: ``<root>/<resource>/WRIT`` or ``…/READ``; each attempt appends its own transaction id,
         because only what has a name of its own can be deleted safely
@@ -110,7 +111,10 @@ class ExclusiveWrite:
 
 
 class _Attempt:
-    """One attempt, step by step; an attempt that failed is never taken up again."""
+    """One attempt, step by step.
+
+    An attempt that failed is never taken up again.
+    """
 
     def __init__(
         self,
@@ -138,9 +142,10 @@ class _Attempt:
         self._may_come_late = False
 
     def verify_first(self, patience: float, seen: Look | None) -> None:
-        """Look before anything is written, so that a hopeless attempt disturbs nobody.
+        """Look before anything is written.
 
-        Nothing rests on this look, so an earlier one may stand for it; but that refuses and ends nobody.
+        So a hopeless attempt disturbs nobody. Nothing rests on this look, so an earlier one may stand for it; but that
+        refuses and ends nobody.
         """
         if seen is not None and self._clock.monotonic() - seen.started <= FRESH:
             view = View(seen, self._txn, announced=False)
@@ -158,7 +163,10 @@ class _Attempt:
         self._put(self._folder.intent(self._mode, self._txn))
 
     def verify_alone(self, patience: float) -> None:
-        """Look again now that everybody can see the intent; while others are leaving, keep looking."""
+        """Look again now that everybody can see the intent.
+
+        While others are leaving, keep looking.
+        """
         until = self._intent_started + min(patience, self._terms.drain)
         pause = FIRST_PAUSE
         while True:
@@ -176,9 +184,10 @@ class _Attempt:
         self._put(self._folder.target(self._mode, self._txn))
 
     def fence(self) -> None:
-        """Fail where the intent may have been ended before the target came: no listing could tell.
+        """Fail an attempt that took longer than its budget.
 
-        The time runs from the start of the intent's PUT, and is read after the target's acknowledgement.
+        Its intent may have been ended before the target came, and no listing could tell. The time runs from the start
+        of the intent's PUT, and is read after the target's acknowledgement.
         """
         took = self._clock.monotonic() - self._intent_started
         if took > self._terms.budget:
@@ -188,7 +197,10 @@ class _Attempt:
             )
 
     def finish(self) -> Commit:
-        """Take the intent back. Where that fails it does no harm: others see the target beside it."""
+        """Remove the intent, and return the commit.
+
+        A failure to remove it does no harm: others see the target beside it. Only a refusal by the store is raised.
+        """
         intent_stays = False
         try:
             self._store.delete(self._folder.intent(self._mode, self._txn))
@@ -207,7 +219,10 @@ class _Attempt:
         )
 
     def withdraw(self) -> None:
-        """Undo what was written; what may still come late, or cannot be deleted, is marked as dead."""
+        """Undo everything that was written.
+
+        Objects that may still come late, or cannot be deleted, are marked as dead.
+        """
         for _ in range(CLEANUP_ATTEMPTS):
             try:
                 self._undo()
@@ -234,7 +249,10 @@ class _Attempt:
         self._may_come_late = False
 
     def _look(self, *, announced: bool) -> tuple[View, Ruling]:
-        """One check; what it shows to be over is ended, and does not count."""
+        """Make one check, and end everything that it shows to be over.
+
+        Return the rest, and the ruling on it.
+        """
         look = self._folder.look(self._clock)
         suspects = self._write.verify(View(look, self._txn, announced)).blockers
         look = self._reaper.tidy(look, own=self._txn, suspects=suspects)
@@ -242,7 +260,10 @@ class _Attempt:
         return view, self._write.verify(view)
 
     def _must_stand(self, view: View) -> None:
-        """Others honour only an intent that is there and not ended."""
+        """Check that the intent still counts.
+
+        Others honour only an intent that is there and not ended.
+        """
         mine = view.look.claims.get(self._txn)
         if mine is None or mine.intent is None or self._txn in view.look.dead:
             self._may_come_late = True

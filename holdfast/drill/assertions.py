@@ -1,4 +1,7 @@
-"""What must hold in a restored database: queries that return one row with the value true."""
+"""Assertions about a restored database.
+
+Each is a query that returns one row with the value true.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ select pg_catalog.set_config('search_path', coalesce((
 
 @dataclass(frozen=True)
 class Asserted:
-    """One statement and what came of it.
+    """Outcome of one asserted statement.
 
     :param said: why it does not hold; "" where it does.
     """
@@ -49,12 +52,14 @@ class Asserted:
         return f"{shorten(self.sql, _SHOWN, placeholder=' …')}: {self.said or 'holds'}"
 
     def describe(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the outcome as a dict for JSON."""
         return asdict(self)
 
 
 def check(address: Address, statements: Sequence[str]) -> tuple[Asserted, ...]:
-    """Run every statement in a transaction of its own that can change nothing; one that fails does not hold.
+    """Run every statement in a read-only transaction of its own.
+
+    A statement that fails does not hold.
 
     :raises HoldfastError: the database cannot be reached.
     """
@@ -77,7 +82,11 @@ def _check(address: Address, sql: str) -> Asserted:
 
 
 def _why_not(rows: Sequence[tuple[Any, ...]], columns: int) -> str:
-    """Say what a result is instead of one row with the value true; never the value, which is the customer's."""
+    """Return the reason why a result fails an assertion.
+
+    It is empty for one row with the value true. It shows the values false and null, and no other: those are the
+    customer's.
+    """
     if len(rows) != 1:
         return "returned no row" if not rows else "returned more than one row"
     if columns != 1:

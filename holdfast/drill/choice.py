@@ -1,4 +1,4 @@
-"""Which moment a drill restores."""
+"""Choice of the moment that a drill restores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _STEP = timedelta(microseconds=1)
 
 
 def whole_intervals(found: Sequence[Interval]) -> list[Interval]:
-    """Return the intervals of the whole database; where only chosen tables were ever backed up, all."""
+    """Return the intervals of the whole database.
+
+    Where only chosen tables were ever backed up, return all intervals.
+    """
     return [interval for interval in found if interval.whole] or list(found)
 
 

@@ -1,4 +1,7 @@
-"""One drill: a server, a restore, what must hold, and a record of all that in the archive."""
+"""One drill of a restore.
+
+It restores into a server of its own or a given database, checks assertions, and records all that in the archive.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ class Drill:
     """The source's name, once it is prepared."""
 
     def prepare(self) -> None:
-        """Look everything up, before anything is started or written.
+        """Resolve the source and the moment, before anything is started or written.
 
         :raises UsageError: no such source, or no such moment.
         :raises RefusedError: that moment cannot be restored.
@@ -86,7 +89,7 @@ class Drill:
         self._moment = moment
 
     def run(self, run: str, restore: Restore) -> dict[str, Any]:
-        """Do it, record it in the archive, and return what was found.
+        """Run the drill, record it in the archive, and return its findings.
 
         :param run: the name of its record; `new_run` makes one.
         :raises DamagedError: the restored database is not equal to the archive, an assertion does not hold, or the
@@ -153,7 +156,10 @@ class Drill:
 
     @contextmanager
     def _asking(self, address: Address) -> Iterator[Address]:
-        """Have an address for assertions: views and functions that these ask are the source's."""
+        """Yield the address that assertions are checked at.
+
+        Views and functions that the assertions use are the source's.
+        """
         if self.to is None and self.asserted:
             with connect(address) as session:
                 yield make_loader(session, address)
@@ -164,7 +170,10 @@ class Drill:
             yield address
 
     def _check_age(self, found: Mapping[str, Any]) -> None:
-        """Look at the age by itself: the archive may be whole, and nothing have been added to it for days."""
+        """Refuse a newest restorable moment that is too old.
+
+        This is checked by itself: the archive may be whole, and nothing have been added to it for days.
+        """
         age = timedelta(seconds=round(found["age_s"]))
         if self.newest_within is not None and age > self.newest_within:
             raise DamagedError(

@@ -1,4 +1,4 @@
-"""Drills that were done, as the archive remembers them."""
+"""Records of an archive's drills."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The PostgreSQL server that a drill restores into: its own, and gone with it.
+"""Temporary PostgreSQL server that a drill restores into.
 
-Its folder has the drill's process in its name, so that what a drill leaves that was killed is known by the next one.
+It is the drill's own, and is removed with it. Its folder has the drill's process in its name, so that what a drill
+leaves that was killed is known by the next one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ _SETTINGS = {
 
 
 class DrillServer(PostgresServer):
-    """A server on loopback with a random password; `address` is of an empty database in it.
+    """A server on loopback with a random password.
+
+    `address` is that of an empty database in it.
 
     :param at_least: the major version that it needs.
     :param encoding: of the database.
@@ -66,7 +69,7 @@ class DrillServer(PostgresServer):
 
     @property
     def address(self) -> Address:
-        """Return where the database is."""
+        """Return the address of the empty database."""
         return Address(self.url(DATABASE), self.password)
 
     def start(self) -> Self:
@@ -82,13 +85,16 @@ class DrillServer(PostgresServer):
         return self
 
     def stop(self) -> None:
-        """End the server and remove everything; one that is kept stays."""
+        """Stop the server and remove its folder, unless it is kept."""
         if not (self._outer / _KEPT).exists():
             super().stop()
             shutil.rmtree(self._outer, ignore_errors=True)
 
     def keep(self) -> str:
-        """Let the server run on when the drill ends, and return how to connect to it and how to end it."""
+        """Let the server run on after the drill.
+
+        Return in words how to connect to it and how to end it.
+        """
         passwords = self._outer / "pgpass"
         passwords.touch(0o600)
         passwords.write_text(f"127.0.0.1:{self.port}:*:{self.user}:{self.password}\n")
@@ -111,10 +117,10 @@ def _programs(at_least: int) -> Path:
 
 
 def sweep() -> list[str]:
-    """End and remove what drills have left that were killed; return the folders.
+    """Stop and remove the servers that killed drills have left.
 
-    A server that was kept stays as long as it runs. Anybody may put things into a folder for temporary files: only
-    folders of our own are looked at, no link is followed, and what cannot be looked at is left.
+    Return their folders. A server that was kept stays as long as it runs. Anybody may put things into a folder for
+    temporary files: only folders of our own are looked at, no link is followed, and what cannot be looked at is left.
     """
     swept = []
     for folder in Path(tempfile.gettempdir()).glob("holdfast-drill-*"):
@@ -133,13 +139,19 @@ def sweep() -> list[str]:
 
 
 def _is_folder_of(path: Path, *owners: int) -> bool:
-    """Say whether a path is a folder of one of these users, and no link to one."""
+    """Return whether a path is a folder of one of these users.
+
+    A link to a folder is none.
+    """
     found = path.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid in owners
 
 
 def _namespace() -> int:
-    """Return what process ids are unique in: containers may share a folder for temporary files."""
+    """Return the id of this process's PID namespace.
+
+    Process ids are unique only within it: containers may share a folder for temporary files.
+    """
     return Path("/proc/self/ns/pid").stat().st_ino
 
 
@@ -150,9 +162,10 @@ def _is_left(folder: Path, namespace: int, pid: int, start: str) -> bool:
 
 
 def _server(data: Path) -> int | None:
-    """Return the process of the server that runs in a data folder; whoever has its id by now is in another folder.
+    """Return the id of the server process that runs in a data folder.
 
-    Where we are root, folder and server are of another user, who could put links there: they are not followed.
+    It counts only where the process works in that folder: another one may have the id by now. Where we are root, folder
+    and server are of another user, who could put links there: they are not followed.
     """
     with suppress(OSError, ValueError, IndexError):
         found = data.lstat()

@@ -50,11 +50,11 @@ _DOUBTFUL = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 
 class FolderStore(ObjectStore):
-    """Each object is a file; its key is the path below the root.
+    """Object store in a folder, with a file for each object.
 
-    Objects appear under their name complete and durable: written beside, fsynced, then linked (create) or
-    renamed (put). Times are the file system's own, also on a network file system. Symbolic links below
-    the root are refused: they could lead out of it.
+    An object's key is the path of its file below the root. Objects appear under their name complete and durable:
+    written beside, fsynced, then linked (create) or renamed (put). Times are the file system's own, also on a network
+    file system. Symbolic links below the root are refused: they could lead out of it.
     """
 
     # One pass over a directory is no snapshot and follows no order: it can miss a client whose
@@ -246,7 +246,10 @@ class FolderStore(ObjectStore):
         return self._root / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
 
     def _clock(self) -> datetime:
-        """The file system's present time, from a scratch file: a server may keep another time than we."""
+        """Return the file system's present time, from a scratch file.
+
+        A server may keep another time than we.
+        """
         scratch = self._scratch()
         try:
             descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -383,7 +386,10 @@ def _raise_write(action: str, key: str, error: OSError) -> NoReturn:
 
 
 def _raise_certain(action: str, key: str, error: OSError) -> None:
-    """Raise what the error number says for certain; return where it does not."""
+    """Raise the store error for an error number with a certain meaning.
+
+    Return where there is none.
+    """
     if isinstance(error, FileExistsError):
         raise ObjectExists(f"{key} is there already.") from error
     if isinstance(error, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Opening the store of an archive, which may be encrypted."""
+"""Opening of an archive's store, encrypted or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from holdfast.storage.url import open_place
 
 
 def open_store(url: str, key: str | None = None) -> SealedStore:
-    """The store of an archive, encrypted or not; parameters and errors are those of `open_place`.
+    """Return the store of an archive, encrypted or not.
+
+    Parameters and errors are those of `open_place`.
 
     :param key: address of the key that opens the archive; None for what the environment's ``HOLDFAST_KEY`` says.
     """

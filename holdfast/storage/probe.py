@@ -1,4 +1,4 @@
-"""Measure on the real store whether locks and commits are safe there.
+"""Probe of a store for the safety of locks and commits.
 
 Locks rest on listings and reads that show every write and delete that was acknowledged before they began, on times
 that the store itself gives, and on renewals that make an object younger. Commits rest on create-if-absent. Nothing
@@ -56,7 +56,7 @@ Verdict = Literal["safe", "unsafe", "not offered", "not atomic"]
 
 @dataclass(frozen=True)
 class Budget:
-    """How often what is tried.
+    """Number of tries of each kind in a probe.
 
     :param rounds: of write, list, read, overwrite, delete, list.
     :param races: of concurrent creates of one key, half of them with objects of 64 KiB; ends at the first that goes
@@ -75,7 +75,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class ProbeFinding:
-    """One promise, and whether the store kept it.
+    """Finding on one promise of the store.
 
     :param found: in words; of an unsafe one, the reason.
     """
@@ -87,7 +87,7 @@ class ProbeFinding:
 
 @dataclass(frozen=True)
 class ClockFinding:
-    """The store's clock.
+    """Finding on the store's clock.
 
     :param skew_s: the store's time less ours; give or take `uncertainty_s`. Leases do not depend on it.
     """
@@ -99,7 +99,7 @@ class ClockFinding:
 
 @dataclass(frozen=True)
 class Latency:
-    """How long requests of one kind took."""
+    """Latency of requests of one kind."""
 
     requests: int
     median_ms: float
@@ -108,7 +108,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a probe has found at one endpoint.
+    """Result of a probe at one endpoint.
 
     :param probed_at: ISO 8601, by the store's clock.
     :param listings_per_check: how many listings a lock's check takes here.
@@ -126,7 +126,10 @@ class ProbeResult:
 
     @property
     def reasons(self) -> list[str]:
-        """Return why the store is unsafe; empty where nothing speaks against it."""
+        """Return the reasons why the store is unsafe.
+
+        There are none where nothing speaks against it.
+        """
         return [f"{each.what}: {each.found}" for each in self.findings if each.verdict == "unsafe"]
 
     def to_bytes(self) -> bytes:
@@ -143,7 +146,7 @@ def probe(store: ObjectStore, budget: Budget | None = None) -> ProbeResult:
 
 
 def keep(store: ObjectStore, result: ProbeResult) -> str:
-    """Write a result under `probes/` and return its key, which no other result has."""
+    """Write a result under `probes/`, and return its unique key."""
     moment = datetime.fromisoformat(result.probed_at)
     key = f"probes/{moment:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}.json"
     store.put(key, result.to_bytes())
@@ -162,19 +165,25 @@ class _Sample:
 
 @dataclass
 class _Times:
-    """How far the store's times were from what they can have been."""
+    """Deviations of the store's times from the possible ones."""
 
     samples: list[_Sample] = field(default_factory=list)
     stamp_error: float = 0.0
 
     def drift(self) -> float:
-        """Return by how many seconds the store's clock jumped against ours, beyond what a request takes."""
+        """Return the seconds that the store's clock jumped against ours.
+
+        The time that a request takes does not count.
+        """
         earliest = max(sample.now - sample.after for sample in self.samples)
         latest = min(sample.now - sample.before for sample in self.samples)
         return max(0.0, earliest - latest - ROUNDING)
 
     def best(self) -> _Sample:
-        """Return the listing that tells most of the store's clock: rounding and stale answers only ever lag."""
+        """Return the listing that shows the store's clock best.
+
+        Rounding and stale answers only ever make it lag.
+        """
         return max(self.samples, key=lambda sample: sample.now - (sample.before + sample.after) / 2)
 
 
@@ -224,7 +233,10 @@ class _Probe:
         return (*shown, created, swapped, self._renewal(renewed), self._clock())
 
     def _visibility(self) -> list[ProbeFinding]:
-        """Write, list, read, overwrite, delete and list, again and again; look whether each shows the one before."""
+        """Check that reads and listings show the writes and deletes before them.
+
+        Objects are written, listed, read, overwritten, deleted and listed, again and again.
+        """
         missing = stale = left = 0
         for number in range(self._budget.rounds):
             key = self._key(f"seen-{number:03d}")
@@ -281,12 +293,18 @@ class _Probe:
         )
 
     def _create_races(self) -> list[tuple[int, int]]:
-        """Return contenders and size of each race: small objects such as commits, then ever larger ones."""
+        """Return the contenders and the size of each race.
+
+        Small objects such as commits come first, then ever larger ones.
+        """
         small = [(self._budget.contenders, size) for size in (SMALL, MEDIUM) for _ in range(self._budget.races // 2)]
         return small + [(LARGE_CONTENDERS, LARGE)] * self._budget.large_races
 
     def _compare_and_swap(self) -> ProbeFinding:
-        """Where a store offers it, it should work; nothing of ours needs it."""
+        """Check compare-and-swap, where the store offers it.
+
+        Nothing of ours needs it.
+        """
         what, key = "compare and swap", self._key("swapped")
         self._store.put(key, b"first")
         try:
@@ -307,7 +325,10 @@ class _Probe:
         return race(self._store, lambda store, body: self._timed(kind, lambda: attempt(store, body)), contenders, size)
 
     def _renewal(self, key: str) -> ProbeFinding:
-        """Renewing an object that has rested must make it as young as one that is written now."""
+        """Check that renewing an object makes it younger.
+
+        An object that has rested must become as young as one that is written now.
+        """
         before = self._list().now
         self._timed("touch", lambda: self._store.touch(key, b"renewed"))
         times = [info.modified for info in self._list().objects if info.key == key]
@@ -359,7 +380,7 @@ class _Probe:
             self._took.setdefault(kind, []).append(time.monotonic() - started)
 
     def _key(self, name: str) -> str:
-        """Return the key of a scratch object, which is removed in the end."""
+        """Return the key of a scratch object, and note it for removal."""
         key = f"{self._scratch}{name}"
         self._left.add(key)
         return key

@@ -1,4 +1,7 @@
-"""Many conditional writes of one object at once, of which one may succeed."""
+"""Race of many conditional writes on one object.
+
+One of them may succeed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ START_LIMIT = 10.0
 
 
 class _Start:
-    """Lets nobody pass until all have come; whoever comes again later passes at once."""
+    """Barrier that opens once all contenders have come.
+
+    It opens after a limit of time in any case. A contender that comes again later passes at once.
+    """
 
     def __init__(self, contenders: int) -> None:
         self._missing = contenders
@@ -38,7 +44,7 @@ class _Start:
 
 @dataclass(frozen=True)
 class Race:
-    """How one race ended.
+    """Outcome of one race.
 
     :param won: what those wrote who were told that they had won.
     :param unsure: what those wrote who were told nothing.
@@ -49,7 +55,10 @@ class Race:
     unsure: list[bytes]
 
     def what_went_wrong(self, kept: bytes | None) -> str:
-        """Return why one winner and its content are not what this shows; empty where they may be."""
+        """Return the reason why the store did not keep to one winner.
+
+        It is empty where one winner and the content that was kept may be right.
+        """
         if len(self.won) > 1:
             return f"{len(self.won)} of {self.contenders} concurrent requests succeeded where one may"
         if not self.won and not self.unsure:

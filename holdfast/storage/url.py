@@ -1,4 +1,4 @@
-"""From the URL people write to the store it names."""
+"""Choice of a store by its URL."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _CLOUDS = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage",
 
 
 def open_place(url: str) -> ObjectStore:
-    """The store at ``url``: a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``.
+    """Return the store at ``url``.
 
-    Nothing is read or created yet. Credentials and endpoint come from the environment: S3's from the usual ``AWS_*``
-    variables, Azure's from ``AZURE_STORAGE_*``, Google's as google-auth finds them.
+    The URL is a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``. Nothing is read
+    or created yet. Credentials and endpoint come from the environment: S3's from the usual ``AWS_*`` variables, Azure's
+    from ``AZURE_STORAGE_*``, Google's as google-auth finds them.
 
     :raises UsageError: the URL names no store or carries a secret, what the store needs is not installed, or no
         account is named

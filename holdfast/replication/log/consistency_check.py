@@ -1,4 +1,4 @@
-"""Whether the coordination store and the replicas tell the same of the update log.
+"""Consistency check between the coordination store and the replicas.
 
 A store that was brought back from an older copy would give the same index to another entry, and replicas that have
 executed the first one would never be equal to those that execute the second. So before anything relies on the store,
@@ -35,7 +35,7 @@ OLD_STORE = (
 
 @dataclass(frozen=True)
 class KnownReplica:
-    """What the store knows of a replica.
+    """State of the log and of one replica in the coordination store.
 
     :param entry: id of the entry that the replica says it has executed last; None where the log does not have it, or
         no longer.
@@ -47,7 +47,7 @@ class KnownReplica:
 
 
 def look_up(connection: Connection, archive: str, place: LogPlace) -> KnownReplica:
-    """Return what the store knows of a replica.
+    """Return the state of the log and of a replica.
 
     :param archive: its id.
     :param place: where the replica says that it stands.
@@ -60,7 +60,9 @@ def look_up(connection: Connection, archive: str, place: LogPlace) -> KnownRepli
 
 
 def check_replica(known: KnownReplica, url: str, place: LogPlace, store: str) -> None:
-    """Make sure that a replica follows this log, is where the store has it, and has executed what the log says.
+    """Check a replica against the coordination store.
+
+    The replica must follow this log, be at the URL that the store has for it, and have executed the log's own entries.
 
     :param url: where the archive was found.
     :param place: where it says that it stands.
@@ -92,7 +94,9 @@ def _check_entry(state: LogState, entry: str | None, url: str, place: LogPlace, 
 def ask_others(
     coordination: CoordinationStore, archive: str, name: str, places: Callable[[str], ObjectStore]
 ) -> Mapping[str, LogPlace]:
-    """Return where the other replicas say that they stand, by URL: those that are not lost, as far as they can be read.
+    """Return the positions of the other replicas in the log, by URL.
+
+    Replicas that are lost, being recovered or unreadable are left out.
 
     :param archive: its id.
     :param name: of the replica that asks.
@@ -104,7 +108,10 @@ def ask_others(
 
 
 def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace | None:
-    """Return where a replica says that it stands; None where it cannot be read, or something else lies there."""
+    """Return a replica's own position in the log.
+
+    None where it cannot be read, is being recovered, or something else lies there.
+    """
     try:
         _, place = open_replica(places(row.url), archive, row.name)
     except (HoldfastError, StoreError):
@@ -113,7 +120,7 @@ def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -
 
 
 def check_others(connection: Connection, archive: str, told: Mapping[str, LogPlace], store: str) -> None:
-    """Make sure that the store knows what other replicas have executed.
+    """Check that the store has the entries executed by other replicas.
 
     :param told: what `ask_others` returned before this transaction began: what they have executed since was in the log
         before.
@@ -127,10 +134,12 @@ def check_others(connection: Connection, archive: str, told: Mapping[str, LogPla
 
 
 def open_replica(store: ObjectStore, archive: str, name: str) -> tuple[Archive, LogPlace]:
-    """Open the archive at a replica's place, also one that is being recovered; return where it stands, too.
+    """Open the archive of a replica, and return its position in the log.
+
+    A replica that is being recovered is opened, too.
 
     :param archive: its id.
-    :raises DamagedError: something else lies there.
+    :raises DamagedError: something else lies in the store.
     """
     found = Archive.open(store, recovering=True)
     place = found.state.log

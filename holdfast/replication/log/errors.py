@@ -1,4 +1,4 @@
-"""What can be in the way of what a replica is to do."""
+"""Errors of replication."""
 
 from __future__ import annotations
 
@@ -6,23 +6,32 @@ from holdfast.common.errors import DamagedError, HoldfastError, RefusedError
 
 
 class StoreAwayError(HoldfastError):
-    """The coordination store cannot be used at this moment."""
+    """Coordination store that cannot be used at this moment."""
 
 
 class EpochOverError(HoldfastError):
-    """The replica was activated by somebody else after its lease had ended: this process no longer acts for it."""
+    """Epoch of a replica, its leadership or its recovery that has ended.
+
+    Another process has begun a new one, as it may once the lease has ended. This process no longer acts in it.
+    """
 
 
 class LostReplicaError(RefusedError):
-    """The replica lacks entries that the log no longer has, or was found damaged: it has to be recovered first."""
+    """Replica that has to be recovered first.
+
+    It lacks entries that the log no longer has, or was found damaged.
+    """
 
 
 class OldStoreError(DamagedError):
-    """The store and a replica tell different stories: one of both was brought back from an older copy."""
+    """Contradiction between the coordination store and a replica.
+
+    One of the two was brought back from an older copy, or they belong to different logs.
+    """
 
 
 class MissingFilesError(DamagedError):
-    """No replica that could be asked has what an entry adds.
+    """Files of an entry that no reachable replica has.
 
     :param index: of the entry.
     """
@@ -37,8 +46,14 @@ class MissingFilesError(DamagedError):
 
 
 class HeadMovedError(HoldfastError):
-    """The log has grown since the change was planned: it is to be planned anew."""
+    """Change planned for a log that has grown since.
+
+    It is to be planned again.
+    """
 
 
 class QuorumFailedError(HoldfastError):
-    """Not enough replicas had a backup in time: it was taken back, and nothing of it counts."""
+    """Quorum that was not reached in time.
+
+    The backup was taken back, and nothing of it counts.
+    """

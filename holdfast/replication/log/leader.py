@@ -1,9 +1,9 @@
-"""The leader of an archive: the one replica through which it is compacted and truncated. One transaction each.
+"""Leadership of an archive, held by one replica under a lease.
 
-Two that join the same blocks would do so in vain, one of them. So one replica leads, by a lease that it renews while it
-works; another one takes over once that has ended, and begins a new epoch: what the one before still wants to append is
-refused. That an entry is *valid* does not depend on it: whatever removes blocks is appended only to the log that it was
-planned by.
+The archive is compacted and truncated through its leader alone. One transaction each. Two that join the same blocks
+would do so in vain, one of them. So one replica leads, by a lease that it renews while it works; another one takes over
+once that has ended, and begins a new epoch: what the one before still wants to append is refused. That an entry is
+*valid* does not depend on it: whatever removes blocks is appended only to the log that it was planned by.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _A = schema.archives.c
 
 @dataclass(frozen=True)
 class Leader:
-    """Who leads an archive, or has led it last.
+    """Present or last leader of an archive.
 
     :param name: of the replica; "": nobody.
     :param until: end of its lease, in seconds since 1970 by the store's clock.
@@ -44,13 +44,13 @@ class Leader:
 
 
 def leader(connection: Connection, archive: str) -> Leader:
-    """Return who leads an archive."""
+    """Return the present or last leader of an archive."""
     query = sa.select(_A.leader, _A.leader_epoch, _A.leader_until).where(_A.archive == archive)
     return Leader(*connection.execute(query).one())
 
 
 def lead(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> int:
-    """Begin to lead an archive through a replica, or go on doing so; return the epoch of the leadership.
+    """Begin or continue to lead an archive, and return the epoch.
 
     Processes of one replica share its leadership; the replica's own locks keep them from working at the same time. The
     replica's own lease runs on from now, too.
@@ -83,14 +83,20 @@ def go_on(connection: Connection, acting: Acting, epoch: int, *, lease: float = 
 
 
 def resign(connection: Connection, acting: Acting, epoch: int) -> None:
-    """Let another replica lead at once; nothing where one does already."""
+    """Give the leadership up, so that another replica may lead at once.
+
+    Where another one leads already, nothing changes.
+    """
     there = leader(connection, acting.archive)
     if (there.name, there.epoch) == (acting.name, epoch):
         _change(connection, acting.archive, leader="", leader_until=0.0)
 
 
 def check_leader(connection: Connection, acting: Acting, epoch: int | None, *, removes: bool) -> None:
-    """Make sure that an entry is appended by who leads; part of the transaction that appends it.
+    """Refuse an entry that needs a leadership and has none.
+
+    It is part of the transaction that appends the entry. An entry made under a leadership needs that one still, and an
+    entry that removes blocks needs one.
 
     :param epoch: of the leadership that it was made under; None: under none.
     :param removes: it removes blocks, which only a leader does.

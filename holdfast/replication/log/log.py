@@ -1,8 +1,9 @@
-"""The update log of an archive: what its replicas are to commit, in order. One transaction each.
+"""Update log of an archive.
 
-An index is taken by adding one to the head in the transaction that appends, so that there is no hole and the order is
-that of the commits: a sequence of the database would give neither. Whatever is to be refused is refused here: an entry
-that was appended is executed by every replica.
+It holds the changes that the archive's replicas are to commit, in order. One transaction each. An index is taken by
+adding one to the head in the transaction that appends, so that there is no hole and the order is that of the commits: a
+sequence of the database would give neither. Whatever is to be refused is refused here: an entry that was appended is
+executed by every replica.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ FAILED = "failed"
 
 
 class EntryChange(Document):
-    """What an entry makes of every replica; its fields are those of a commit.
+    """Change that an entry makes to every replica.
+
+    Its fields are those of a commit.
 
     :param ends: of sources that go back by it.
     """
@@ -67,7 +70,7 @@ class EntryChange(Document):
 
     @classmethod
     def of(cls, change: Change) -> EntryChange:
-        """Return what of a change all replicas are to have."""
+        """Return the part of a change that all replicas are to have."""
         return cls(
             kind=change.kind,
             add=change.add,
@@ -129,7 +132,7 @@ class Draft:
 
     @property
     def only_adds(self) -> bool:
-        """Say whether it may stand behind entries that were not known when it was planned."""
+        """Return whether the entry may follow others unknown to its plan."""
         change = self.change
         return self.leader_epoch is None and not (change.remove or change.holds or change.released)
 
@@ -150,12 +153,17 @@ class LogEntry:
     failed: bool = False
 
     def commit(self, state: State, log: LogPlace) -> Change:
-        """Return the commit that a replica makes of it: of one that has failed, an empty one."""
+        """Return the commit that a replica makes of the entry.
+
+        An entry that has failed makes an empty one.
+        """
         return Change(kind=FAILED, log=log) if self.failed else self.change.change(state, log)
 
 
 def append(connection: Connection, acting: Acting, draft: Draft) -> int:
-    """Append an entry, and return its index; one that was appended already is found by its id.
+    """Append an entry, and return its index.
+
+    An entry that was appended already is found by its id.
 
     :raises EpochOverError, LostReplicaError: the replica must not append, or leads no more.
     :raises HeadMovedError: it is to be planned anew.
@@ -218,7 +226,9 @@ def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft
 
 
 def fail_overdue(connection: Connection, archive: str, *, by: str) -> list[Quorum]:
-    """Take back the backups whose quorum has not come about by its deadline; return them.
+    """Take back the backups that missed the deadline of their quorum.
+
+    Return their quorums.
 
     :param by: the replica that one acts for.
     """
@@ -235,7 +245,7 @@ def _take_back(connection: Connection, archive: str, failing: Quorum, by: str) -
 
 
 def append_drop(connection: Connection, archive: str, change: EntryChange, *, by: str) -> int:
-    """Append an entry that takes back what others have added; return its index.
+    """Append an entry that takes back earlier blocks, and return its index.
 
     It is part of the transaction that says why, and is valid behind any other: who does not have the blocks passes it.
 
@@ -247,7 +257,10 @@ def append_drop(connection: Connection, archive: str, change: EntryChange, *, by
 
 
 def _check_removed(connection: Connection, archive: str, blocks: Collection[str]) -> None:
-    """Refuse to remove what still waits for its quorum: it may be taken back, which is another entry's to do."""
+    """Refuse to remove a block that is pending its quorum.
+
+    It may be taken back yet, and that is another entry's to do.
+    """
     for each in quorum.pending(connection, archive) if blocks else ():
         if each.block in blocks:
             raise RefusedError(
@@ -257,7 +270,10 @@ def _check_removed(connection: Connection, archive: str, blocks: Collection[str]
 
 
 def _check_abandoned(connection: Connection, archive: str, blocks: Iterable[Block]) -> None:
-    """Refuse to add a block whose files a vacuum may have deleted."""
+    """Refuse to add a block that a vacuum has abandoned.
+
+    Its files may be deleted.
+    """
     c = schema.abandoned.c
     ids = [block.id for block in blocks]
     query = sa.select(c.block, c.replica).where(c.archive == archive, c.block.in_(ids)).limit(1)
@@ -301,14 +317,16 @@ def _add_block(connection: Connection, archive: str, block: Block, index: int) -
 
 
 def ends_of(connection: Connection, archive: str, source: str) -> Ends:
-    """Return what a source's backups and changes have reached."""
+    """Return the end positions of a source's backups and changes."""
     query = sa.select(_S.end_position, _S.stream_end).where(_S.archive == archive, _S.source == source)
     row = connection.execute(query).one_or_none()
     return (row[0], row[1]) if row else ("", "")
 
 
 def check_settled_at(connection: Connection, archive: str, source: str, position: str) -> None:
-    """Make sure that the changes of a source up to a position are here for good: its server may then forget them.
+    """Check that a source's changes up to a position are final.
+
+    Its server may then forget them.
 
     :raises BusyError: they wait for their quorum.
     :raises RefusedError: they were taken back, or others were appended.
@@ -341,12 +359,17 @@ def entries(connection: Connection, archive: str, since: int, *, most: int = 100
 
 
 def entry_id(connection: Connection, archive: str, index: int) -> str | None:
-    """Return the id of an entry; None where the log does not have it, or no longer."""
+    """Return the id of an entry, or None.
+
+    None means that the log does not have the entry, or no longer.
+    """
     return connection.execute(sa.select(_E.entry).where(_E.archive == archive, _E.index == index)).scalar_one_or_none()
 
 
 def note_missing(connection: Connection, archive: str, index: int, *, pause: float) -> float:
-    """Note that nobody has the files of an entry; return for how many seconds that has been known.
+    """Record that no replica has the files of an entry.
+
+    Return for how many seconds that has been known.
 
     :param pause: seconds; where nobody has looked for longer, it is known from now on.
     """
@@ -360,13 +383,19 @@ def note_missing(connection: Connection, archive: str, index: int, *, pause: flo
 
 
 def note_found(connection: Connection, archive: str, *, first: int, last: int) -> None:
-    """Note that somebody may have the files of some entries, or needs them no more."""
+    """Remove the record of missing files from some entries.
+
+    A replica may have their files, or they need them no more.
+    """
     m = schema.missing.c
     connection.execute(schema.missing.delete().where(m.archive == archive, m.index.between(first, last)))
 
 
 def missing_entries(connection: Connection, archive: str) -> Sequence[tuple[int, float]]:
-    """Return the index of each entry whose files nobody has, and since when that is known, in seconds since 1970."""
+    """Return the indexes of entries with missing files.
+
+    Each comes with the time since when that is known, in seconds since 1970.
+    """
     m = schema.missing.c
     query = sa.select(m.index, m.since).where(m.archive == archive).order_by(m.index)
     return [(row[0], row[1]) for row in connection.execute(query)]
@@ -375,11 +404,14 @@ def missing_entries(connection: Connection, archive: str) -> Sequence[tuple[int,
 def take_source(
     connection: Connection, acting: Acting, source: str, run: str, *, lease: float = SOURCE_LEASE_S
 ) -> Ends:
-    """Begin to back up a source through a replica, or go on doing so; return what its backups have reached.
+    """Begin or continue the backup of a source through a replica.
 
-    That keeps others from work in vain. What makes a backup safe is that it is appended only where the source's ends
-    are those that it started from. The caller has the replica's own lock for the source: so what an earlier run through
-    the same replica has left here is of one that is gone. The replica's own lease runs on from now, too.
+    Return the end positions of the source's backups and changes.
+
+    The lease on the source keeps others from work in vain. What makes a backup safe is that it is appended only where
+    the source's ends are those that it started from. The caller has the replica's own lock for the source: so what an
+    earlier run through the same replica has left here is of one that is gone. The replica's own lease runs on from now,
+    too.
 
     :raises BusyError: it is being backed up through another replica; names the run.
     """
@@ -406,7 +438,7 @@ def _owner(acting: Acting, run: str) -> str:
 
 
 def release_source(connection: Connection, acting: Acting, source: str, run: str) -> None:
-    """Let others back up a source, if the run still has it."""
+    """Release the lease on a source, if the run still has it."""
     connection.execute(
         schema.sources.update()
         .where(_S.archive == acting.archive, _S.source == source, _S.owner == _owner(acting, run))

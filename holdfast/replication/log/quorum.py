@@ -1,4 +1,6 @@
-"""Quorums: a backup that counts only once several replicas hold it. One transaction each.
+"""Quorums of backups.
+
+A backup with a quorum counts only once several replicas hold it. One transaction each.
 
 The entry is appended like any other, and is *pending*: each replica that has executed it says so, and who completes the
 number has it succeed. Where that takes longer than its deadline, whoever sees it first has it fail: the backup is taken
@@ -39,7 +41,7 @@ _V = schema.votes.c
 
 @dataclass(frozen=True)
 class Quorum:
-    """How the quorum of an entry stands.
+    """State of an entry's quorum.
 
     :param index: of the entry.
     :param source: whose backup it is.
@@ -58,13 +60,13 @@ class Quorum:
     votes: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Return it for people."""
+        """Return the votes of the quorum in words."""
         have = ", ".join(self.votes) or "none"
         return f"entry {self.index} (a backup of {self.source}): {len(self.votes)} of {self.size} replicas ({have})"
 
 
 def check_possible(connection: Connection, archive: str, size: int) -> None:
-    """Make sure that there are so many replicas.
+    """Check that an archive has enough replicas for a quorum.
 
     :raises UsageError: there are not.
     """
@@ -77,7 +79,9 @@ def check_possible(connection: Connection, archive: str, size: int) -> None:
 
 
 def check_settled(connection: Connection, archive: str, source: str) -> None:
-    """Make sure that nothing of a source is pending: what comes next would build on what may be taken back.
+    """Check that no backup of a source is pending.
+
+    The next backup would build on one that may be taken back.
 
     :raises BusyError: something is.
     """
@@ -99,7 +103,9 @@ def begin(
     ends: tuple[str, str],
     wish: QuorumRequest,
 ) -> None:
-    """Note that an entry counts only with a quorum; part of the transaction that appends it.
+    """Record that an entry counts only with a quorum.
+
+    It is part of the transaction that appends the entry.
 
     :param ends: of the source before it.
     :raises UsageError: there are not so many replicas.
@@ -123,7 +129,9 @@ def begin(
 
 
 def join(connection: Connection, acting: Acting, *, index: int, blocks: Collection[str]) -> list[int]:
-    """Say that a replica holds what is pending, as far as it does; return which quorums have succeeded by that.
+    """Vote for the pending entries that a replica holds.
+
+    Return the indexes of those with a quorum that has succeeded by that.
 
     :param index: of the last entry that the replica has; `blocks`: ids of those that it holds.
     :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
@@ -151,7 +159,10 @@ def _vote(connection: Connection, acting: Acting, index: int) -> None:
 
 
 def _votes(connection: Connection, archive: str, index: int) -> tuple[str, ...]:
-    """Return the replicas whose word counts: of one that was lost since, or is another one by now, it does not."""
+    """Return the replicas with a valid vote.
+
+    The vote of a replica that was lost since, or is in another epoch by now, does not count.
+    """
     query = sa.select(_V.replica, _V.epoch).where(_V.archive == archive, _V.index == index)
     given = {(row[0], row[1]) for row in connection.execute(query)}
     rows = replicas(connection, archive)
@@ -176,10 +187,10 @@ def _raise_index(connection: Connection, archive: str, index: int) -> None:
 
 
 def fail(connection: Connection, archive: str, quorum: Quorum, *, dropped_by: int) -> bool:
-    """Have a quorum fail, and the ends of its source go back; return False where it is decided already.
+    """Fail a quorum, and set the ends of its source back.
 
-    Part of the transaction that appends the entry that takes the backup back. No replica's pointer moves: those that
-    have not come to the entry yet are still to pass it.
+    Return False where it is decided already. Part of the transaction that appends the entry that takes the backup back.
+    No replica's pointer moves: those that have not come to the entry yet are still to pass it.
     """
     if not _decide(connection, archive, quorum.index, FAILED, dropped_by=dropped_by):
         return False
@@ -194,9 +205,9 @@ def fail(connection: Connection, archive: str, quorum: Quorum, *, dropped_by: in
 
 
 def give_up(connection: Connection, archive: str, index: int, *, block: str, source: str, dropped_by: int) -> None:
-    """Have an entry count as one whose quorum has failed, with or without a quorum, and whatever became of that.
+    """Mark an entry as one with a failed quorum.
 
-    Part of the transaction that appends the entry that takes it back.
+    It may have had no quorum, or one of any outcome. Part of the transaction that appends the entry that takes it back.
     """
     changed = connection.execute(
         schema.quorums.update()
@@ -210,7 +221,10 @@ def give_up(connection: Connection, archive: str, index: int, *, block: str, sou
 
 
 def ends_before(connection: Connection, archive: str, quorum: Quorum) -> tuple[str, str]:
-    """Return what the source's backups, and its changes, had reached before the entry."""
+    """Return the source's end positions before the entry of a quorum.
+
+    They are those of its backups and of its changes.
+    """
     query = sa.select(_Q.end_before, _Q.stream_before).where(_Q.archive == archive, _Q.index == quorum.index)
     end, stream = connection.execute(query).one()
     return end, stream
@@ -228,13 +242,13 @@ def pending(connection: Connection, archive: str, *, source: str | None = None) 
 
 
 def of_block(connection: Connection, archive: str, block: str) -> Quorum | None:
-    """Return the quorum that adds a block; None where there is none."""
+    """Return the quorum of a block; None where it has none."""
     row = connection.execute(_select().where(_Q.archive == archive, _Q.block == block)).one_or_none()
     return _read(connection, archive, row) if row is not None else None
 
 
 def failed(connection: Connection, archive: str, since: int, upto: int) -> frozenset[int]:
-    """Return the indexes of entries whose quorum has failed.
+    """Return the indexes of entries with a failed quorum.
 
     :param since, upto: only these, both included.
     """
@@ -243,7 +257,10 @@ def failed(connection: Connection, archive: str, since: int, upto: int) -> froze
 
 
 def forget(connection: Connection, archive: str, start: int) -> None:
-    """Remove what nobody asks any more: what was decided, and lies before the start of the log with all it brought."""
+    """Remove the decided quorums of entries before the log's start.
+
+    A quorum stays while the entry that takes its backup back is still in the log.
+    """
     old = sa.select(_Q.index).where(_Q.archive == archive, _Q.state != PENDING, _Q.index < start, _Q.dropped_by < start)
     connection.execute(schema.votes.delete().where(_V.archive == archive, _V.index.in_(old)))
     connection.execute(schema.quorums.delete().where(_Q.archive == archive, _Q.index.in_(old)))

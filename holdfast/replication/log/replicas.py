@@ -1,4 +1,6 @@
-"""The replicas of an archive: who they are, who acts for them, and how far each has come. One transaction each.
+"""Replicas of an archive, with their leases and pointers.
+
+A pointer says how far its replica has come in the log. One transaction each.
 
 A replica is *active* while its lease runs. All processes that act for it share its epoch, and any of them renews the
 lease. Who comes after the lease has ended begins a new epoch, and whatever those of the old one ask for is refused.
@@ -29,7 +31,7 @@ _R = schema.replicas.c
 
 @dataclass(frozen=True)
 class ReplicaRow:
-    """What the store knows of a replica.
+    """Row of a replica in the coordination store.
 
     :param pointer: index of the entry that it executes next; 0: it never had any.
     :param active_until, synced_at: seconds since 1970 by the store's clock.
@@ -47,13 +49,13 @@ class ReplicaRow:
     synced_at: float
 
     def is_active(self, now: float) -> bool:
-        """Say whether its lease runs."""
+        """Return whether the lease runs."""
         return self.active_until > now
 
 
 @dataclass(frozen=True)
 class LogState:
-    """An archive's update log.
+    """State of an archive's update log.
 
     :param store: id of the store that it is in.
     :param head: index of the last entry; `start`: of the oldest one that is kept; `quorum`: the greatest one whose
@@ -104,7 +106,7 @@ def replicas(connection: Connection, archive: str) -> list[ReplicaRow]:
 
 
 def replica(connection: Connection, archive: str, name: str) -> ReplicaRow:
-    """Return one of them.
+    """Return the replica of a name.
 
     :raises UsageError: there is none of this name.
     """
@@ -119,7 +121,9 @@ def replica(connection: Connection, archive: str, name: str) -> ReplicaRow:
 def register(
     connection: Connection, log: LogState, *, name: str, url: str, ends: Mapping[str, str], streams: Mapping[str, str]
 ) -> None:
-    """Begin the update log of an archive with the place that it is at, as its first replica.
+    """Begin the update log of an archive with its first replica.
+
+    That is the archive at the URL that it has now.
 
     :param log: nothing was appended yet.
     :param ends, streams: positions that backups of each source, and its changes, have reached.
@@ -146,7 +150,9 @@ def register(
 
 
 def add(connection: Connection, archive: str, *, name: str, url: str) -> None:
-    """Add a replica that has nothing yet: it is lost until it was made anew from another one. Once is enough.
+    """Add a replica that has nothing yet.
+
+    It is lost until it is recovered from another one. Adding it again changes nothing.
 
     :raises UsageError: the name, or the place, is another one's.
     """
@@ -180,16 +186,19 @@ def _insert(connection: Connection, archive: str, name: str, url: str, *, pointe
 
 
 def first_epoch(connection: Connection, archive: str) -> int:
-    """Return the epoch that a new replica begins with: greater than those of all that were removed.
+    """Return the first epoch of a new replica.
 
-    Else whoever still acts for one of these would act for the new one, where both have the same name.
+    It is greater than those of all replicas that were removed. Else whoever still acts for one of these would act for
+    the new one, where both have the same name.
     """
     c = schema.archives.c
     return int(connection.execute(sa.select(c.epochs).where(c.archive == archive)).scalar_one())
 
 
 def remove(connection: Connection, archive: str, name: str, *, force: bool = False) -> None:
-    """Forget a replica, and its word on quorums that are pending; nothing at its place is changed.
+    """Remove a replica and its votes from the store.
+
+    Nothing at its URL is changed.
 
     :param force: even where it has what no other one has.
     :raises RefusedError: it is the last one that is not lost, or ahead of all others; or what it has appended is not at
@@ -222,7 +231,7 @@ def _forget(connection: Connection, archive: str, row: ReplicaRow) -> None:
 
 
 def _check_entries(connection: Connection, archive: str, name: str, others: Sequence[ReplicaRow]) -> None:
-    """Make sure that others have fetched what a replica has appended."""
+    """Check that another replica has executed a replica's own entries."""
     if not others:
         return
     e = schema.entries.c
@@ -236,7 +245,7 @@ def _check_entries(connection: Connection, archive: str, name: str, others: Sequ
 
 
 def activate(connection: Connection, archive: str, name: str, *, lease: float = LEASE_S) -> Acting:
-    """Begin to act for a replica, or go on doing so: its lease runs on from now.
+    """Begin or continue to act for a replica, and renew its lease.
 
     :raises LostReplicaError: it is lost: only its recovery may act for it.
     """
@@ -255,7 +264,7 @@ def take_lease(connection: Connection, archive: str, row: ReplicaRow, lease: flo
 
 
 def guard(connection: Connection, acting: Acting) -> ReplicaRow:
-    """Return the row of a replica that one acts for.
+    """Return a replica's row, if this process still acts for it.
 
     :raises EpochOverError: somebody else has begun a new epoch.
     :raises LostReplicaError: it is lost.
@@ -272,9 +281,10 @@ def guard(connection: Connection, acting: Acting) -> ReplicaRow:
 
 
 def move_pointer(connection: Connection, acting: Acting, *, done: int) -> None:
-    """Note that a replica has executed all entries up to one, as its archive says.
+    """Record that a replica has executed all entries up to one.
 
-    Processes that were killed before they noted theirs leave the pointer behind the archive, by any number.
+    The archive of the replica says so. Processes that were killed before they noted theirs leave the pointer behind the
+    archive, by any number.
 
     :param done: index of the last one; what was noted already is no failure.
     :raises EpochOverError, LostReplicaError: as `guard` does.
@@ -285,7 +295,7 @@ def move_pointer(connection: Connection, acting: Acting, *, done: int) -> None:
 
 
 def renew(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
-    """Let the lease of a replica run on from now.
+    """Renew the lease of a replica.
 
     :raises EpochOverError, LostReplicaError: as `guard` does.
     """
@@ -294,13 +304,15 @@ def renew(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> 
 
 
 def note_synced(connection: Connection, acting: Acting) -> None:
-    """Note that a replica has come to the head of the log, and renew its lease."""
+    """Record a complete sync of a replica, and renew its lease."""
     renew(connection, acting)
     change_row(connection, acting, synced_at=clock(connection))
 
 
 def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> None:
-    """Say that a replica is to be made anew; once is enough.
+    """Mark a replica as lost; it then has to be recovered.
+
+    A replica that is lost already keeps its reason.
 
     :raises RefusedError: it is the last one that is not lost.
     """
@@ -316,7 +328,7 @@ def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> N
 
 
 def change_row(connection: Connection, acting: Acting, **values: object) -> None:
-    """Change a replica's row, where its epoch is still the one that was read.
+    """Change a replica's row, if its epoch is unchanged.
 
     :raises EpochOverError: it is not.
     """
@@ -330,7 +342,7 @@ def change_row(connection: Connection, acting: Acting, **values: object) -> None
 
 
 def lost(row: ReplicaRow) -> LostReplicaError:
-    """Return the error that says that a replica is lost."""
+    """Return the error for a lost replica."""
     return LostReplicaError(
         f"replica {row.name} is lost ({row.lost_reason}): holdfast replica recover {row.name} makes it anew"
     )

@@ -1,6 +1,7 @@
-"""The tables of the coordination store. What is here is made by `migrations/`, version by version.
+"""Tables of the coordination store.
 
-Times are seconds since 1970 by the store's own clock. Indexes of entries begin at 1, without a hole.
+They are made by `migrations/`, version by version. Times are seconds since 1970 by the store's own clock. Indexes of
+entries begin at 1, without a hole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a sequential read asks of the coordination store, in one transaction, once its archive is open.
+"""Check of a sequential read against the coordination store.
 
-A replica executes the log in order. So one that is past the greatest entry whose quorum has succeeded has all that has,
-and every later sequential read shows that, too, wherever it is made. Blocks that may yet be taken back are left out.
-What counts is where the commit is that was opened: the replica may have gone on since.
+It is made in one transaction, once the archive is open. A replica executes the log in order. So one that is past the
+greatest entry whose quorum has succeeded has all that has, and every later sequential read shows that, too, wherever it
+is made. Blocks that may yet be taken back are left out. What counts is where the commit is that was opened: the replica
+may have gone on since.
 
 The transaction is serializable, which PostgreSQL does on a primary only: a standby, which may lag behind, refuses it.
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the store says to a sequential read.
+    """Answer of the coordination store to a sequential read.
 
     :param hidden: ids of blocks that must not be shown.
     :param behind: entries that the log has beyond what was opened.
@@ -49,7 +50,9 @@ class Answer:
 def ask(
     coordination: CoordinationStore, archive: str, url: str, place: LogPlace, places: Callable[[str], ObjectStore]
 ) -> Answer:
-    """Ask the store whether what was opened may be shown, and what of it.
+    """Return the coordination store's answer to a sequential read.
+
+    It names the blocks that must be hidden. A read that must not be shown at all is refused.
 
     :param archive: its id.
     :param url: where it was opened; `place`: where the commit that was opened says that it stands.

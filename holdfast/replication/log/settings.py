@@ -1,6 +1,7 @@
-"""Settings of whoever works with replicas: where the coordination store is, and the quorum that a backup needs.
+"""Settings for work with replicas.
 
-What is here needs no database driver: most archives are at one place.
+They say where the coordination store is, and the quorum that a backup needs. What is here needs no database driver:
+most archives are at one place.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ QUORUM_TIMEOUT_S = 3600.0
 
 @dataclass(frozen=True)
 class QuorumRequest:
-    """The quorum that is asked of a backup.
+    """Quorum requested for a backup.
 
     :param size: so many replicas are to hold it before it counts.
     :param timeout: seconds that they have for it once it was appended.
@@ -27,5 +28,8 @@ class QuorumRequest:
 
     @classmethod
     def of(cls, size: int, timeout: float) -> QuorumRequest | None:
-        """Return it; None where the one replica is enough that the backup is made through."""
+        """Return the request; None where one replica is enough.
+
+        That is the replica that the backup is made through.
+        """
         return cls(size, timeout) if size > 1 else None

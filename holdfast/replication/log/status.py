@@ -1,4 +1,7 @@
-"""How the replicas of an archive stand, from one reading of the store: the replicas themselves are not asked."""
+"""State of an archive's replicas in the coordination store.
+
+It comes from one reading of the store. The replicas themselves are not asked.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplicaStatus:
-    """How one replica stands.
+    """State of one replica.
 
     :param entries, size: of the log that it has still to execute, and the bytes of what they add, as far as the log
         still has them.
@@ -39,7 +42,7 @@ class ReplicaStatus:
 
 @dataclass(frozen=True)
 class ArchiveStatus:
-    """How an archive's replicas stand.
+    """State of an archive's replicas.
 
     :param leader: the replica that compactions and truncations go through, or went through last.
     :param leader_s: so long its lease runs on; 0: another one may lead.
@@ -57,7 +60,7 @@ class ArchiveStatus:
 
 
 def status(connection: Connection, archive: str | None = None) -> list[ArchiveStatus]:
-    """Return how the replicas of an archive stand, or of all archives in the store."""
+    """Return the state of one archive's replicas, or of all archives."""
     now = clock(connection)
     logs = log_states(connection) if archive is None else [log_state(connection, archive)]
     return [_archive_status(connection, log, now) for log in logs]

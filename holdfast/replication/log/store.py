@@ -1,8 +1,8 @@
-"""The coordination store: SQLite beside one machine's archives, PostgreSQL where several machines take part.
+"""Coordination store of replicated archives.
 
-Every transaction is serializable, and is begun anew where the database gave it up for another one. What a transaction
-does must therefore be only in the database. An answer that was lost is told as unknown: whoever asked looks by the id
-that he had given.
+It is SQLite beside one machine's archives, and PostgreSQL where several machines take part. Every transaction is
+serializable, and is begun anew where the database gave it up for another one. What a transaction does must therefore be
+only in the database. An answer that was lost is told as unknown: whoever asked looks by the id that he had given.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class CoordinationStore:
 
     @classmethod
     def open(cls, address: str) -> CoordinationStore:
-        """Open a store; one that is empty, or of an older release, is brought to this release's tables.
+        """Open a store, and bring its tables to this release.
+
+        It may be empty, or of an older release.
 
         :param address: `sqlite:///file` or `postgresql://user@host/database`, without a password.
         :raises UsageError: it is no such address, or the store is of a newer release.
@@ -113,7 +115,7 @@ class CoordinationStore:
         return store
 
     def close(self) -> None:
-        """End what it has open; it can be used again."""
+        """Close the connections to the store; it can be used again."""
         self._engine.dispose()
 
     def __enter__(self) -> CoordinationStore:
@@ -125,7 +127,9 @@ class CoordinationStore:
         tidy(error, self.close)
 
     def run(self, work: Callable[[Connection], T], *, serializable: bool = True) -> T:
-        """Run a transaction; `work` may be called several times, and each but the last one was undone.
+        """Run a transaction, and return its result.
+
+        `work` may be called several times, and each call but the last one was undone.
 
         :param serializable: False only for what touches rows that nobody else does any more.
         :raises StoreAwayError: the store cannot be reached, or others were in the way for long; nothing was changed.
@@ -242,7 +246,10 @@ def _engine(url: URL) -> Engine:
 
 
 def _with_defaults(url: URL) -> URL:
-    """Return a URL with our parameters, and settings of the server, where it has no others."""
+    """Return a URL with our default parameters and server settings.
+
+    The URL's own values take precedence.
+    """
     ours = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     given = url.query.get("options", "")
     options = f"{ours} {given if isinstance(given, str) else ' '.join(given)}"  # the last one of a name counts
@@ -262,7 +269,10 @@ def _was_given_up(error: BaseException) -> bool:
 
 
 def is_there(address: str) -> bool:
-    """Say whether a store is not just a file of SQLite that does not exist."""
+    """Return whether a store may exist at an address.
+
+    Only a file of SQLite is looked for.
+    """
     url = _parse(address)
     return url.drivername != "sqlite" or Path(url.database or "").exists()
 

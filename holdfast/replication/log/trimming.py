@@ -1,4 +1,7 @@
-"""Trimming the update log: what every replica has executed goes, and who was away too long is lost. One transaction.
+"""Trimming of the update log.
+
+Entries that every replica has executed are deleted, and a replica that was away too long is lost. The start of the log
+moves in one transaction; the entries before it are deleted in later ones.
 
 Source of the rules: the paper that docs/replication.md names, "Log clearing". `specs/LogTrimming.tla` checks them, and
 what goes wrong without each.
@@ -34,7 +37,7 @@ _LONGEST_PAUSE_S = 0.1
 
 @dataclass(frozen=True)
 class Trimmed:
-    """What a trimming has done, or would do.
+    """Result of a trimming, or of its dry run.
 
     :param start: index of the oldest entry that is kept.
     :param removed: entries that went.
@@ -74,7 +77,10 @@ def trim(
 
 
 def move_start(connection: Connection, archive: str, min_keep: int, max_keep: int, *, dry_run: bool = False) -> Trimmed:
-    """Move the start of the log to where it may be, and mark who loses what he needs: in one transaction."""
+    """Move the start of the log as far as it may go, in one transaction.
+
+    Replicas that need entries before it are marked as lost.
+    """
     log = log_state(connection, archive)
     now = clock(connection)
     rows = [row for row in replicas(connection, archive) if not row.is_lost or row.recovers_from]
@@ -108,7 +114,7 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
 def _new_start(
     log: LogState, rows: list[ReplicaRow], now: float, min_keep: int, max_keep: int
 ) -> tuple[int, list[ReplicaRow]]:
-    """Return the index that the log may start at, and the replicas that are lost by it."""
+    """Return the new start of the log, and the replicas lost by it."""
     # One that is being recovered counts by the pointer it took from its source; one whose recovery has died, for as
     # long as any other that is away: whoever goes on with it begins anew.
     held_by = [row.pointer for row in rows if row.is_active(now)]
@@ -121,7 +127,7 @@ def _new_start(
 
 
 def oldest_entry(connection: Connection, archive: str) -> int | None:
-    """Return the index of the oldest entry that is still there; None where there is none.
+    """Return the index of the oldest stored entry; None where there is none.
 
     To be asked once: until the server has tidied up, looking for it passes all that was deleted.
     """

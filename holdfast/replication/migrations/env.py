@@ -1,4 +1,7 @@
-"""Runs migrations in the transaction that the store has opened."""
+"""Environment of Alembic for the coordination store.
+
+Migrations run in the transaction that the store has opened.
+"""
 
 from __future__ import annotations
 

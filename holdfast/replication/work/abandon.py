@@ -1,10 +1,11 @@
-"""Giving up an entry of the update log whose files nobody has any more: else no replica could ever go beyond it.
+"""Giving up of entries with files that no replica has any more.
 
-A person says so, or it has been known for long enough that nobody has them. It is refused while anybody who may have a
-file has not been asked. What was appended behind the entry and builds on it is given up with it: changes of the same
-source that follow on its own, and whatever removes its blocks. The source's ends go back to what is left. So its next
-backup goes on from there; where the server has forgotten the changes since, or a full backup that stays would follow on
-what is given up, it begins anew with a full one, and names the gap.
+No replica could ever go beyond such an entry otherwise. A person gives it up, or it has been known for long enough that
+no replica has the files. It is refused while a replica that is not lost could not be asked; and without a person, while
+a lost one could not be, either. Whatever was appended behind the entry and builds on it is given up with it: changes of
+the same source that follow on its own, and whatever removes its blocks. The source's ends go back to what is left. So
+its next backup goes on from there. Where the server has forgotten the changes since, or a full backup that stays would
+follow on what is given up, it starts over with a full one, and names the gap.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GivingUp:
-    """What is given up.
+    """Entries that are given up together.
 
     :param archive: its id.
     :param missing: keys of the files of the first entry that nobody has.
@@ -68,7 +69,10 @@ class GivingUp:
         return self.entries[0].index
 
     def change(self, source: str) -> log.EntryChange:
-        """Return what takes a source's blocks back where they are, and says why."""
+        """Return the change that takes back the blocks of a source.
+
+        It records the reason.
+        """
         blocks = [block for entry in self.entries for block in entry.change.add if block.source.name == source]
         indexes = ", ".join(str(entry.index) for entry in self.entries)
         why = f"no replica had {self.missing[0]} any more (of the update log: {indexes})"
@@ -88,7 +92,7 @@ def prepare(
     ask_lost: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> GivingUp:
-    """Find out what would be given up with an entry; changes nothing.
+    """Plan the giving up of an entry, without changing anything.
 
     :param archive: its id.
     :param ask_lost: replicas that are lost must be readable, too; else they are asked as far as they can be.
@@ -124,7 +128,7 @@ def give_up_in_time(
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> tuple[timedelta, tuple[int, ...]]:
-    """Give an entry up if it has been known for so long that nobody has its files.
+    """Give up an entry once its files have been missing for long.
 
     Nobody has been asked what would be lost: so all replicas must be readable, lost ones, too. The time begins anew
     whenever one is not, or nobody has looked for as long.
@@ -161,7 +165,9 @@ def _entries(coordination: CoordinationStore, archive: str, since: int) -> Itera
 def _asked(
     coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], told: Sequence[Told], *, ask_lost: bool
 ) -> list[ReadableReplica]:
-    """Return what the replicas that are not lost tell, once it is known that none of them has executed an entry.
+    """Return the replicas that are not lost, once all were read.
+
+    None of them has executed the entry.
 
     :raises RefusedError: one could not be asked, or has.
     :raises OldStoreError: one contradicts the store.
@@ -188,7 +194,10 @@ def _asked(
 
 
 def _missing(files: Sequence[FileRecord], stores: Sequence[ObjectStore]) -> tuple[str, ...]:
-    """Return which files are at no place as they were written; reads those that seem to be there."""
+    """Return the files that no replica has as they were written.
+
+    Files that seem to be there are read.
+    """
     lacking = [{file.path for file in missing_files(store, files)} for store in stores]
 
     def is_somewhere(file: FileRecord) -> bool:
@@ -200,7 +209,9 @@ def _missing(files: Sequence[FileRecord], stores: Sequence[ObjectStore]) -> tupl
 
 
 def _building_on(entries: Sequence[LogEntry], before: ReadableReplica) -> tuple[tuple[LogEntry, ...], dict[str, Ends]]:
-    """Return the first entry and those that build on it, and what is left then of their sources.
+    """Return the first entry and those that build on it.
+
+    With them comes what is left of their sources.
 
     :param before: stands right before the first one.
     """
@@ -227,11 +238,17 @@ class _Chosen:
         """Positions of sources to which only what is given up has come."""
 
     def ends_of(self, source: str) -> Ends:
-        """Return what the backups that are left of a source, and its changes, have reached."""
+        """Return the end positions that are left of a source.
+
+        They are those of its backups and of its changes.
+        """
         return self._ends.get(source, (self._state.ends.get(source, ""), self._state.streams.get(source, "")))
 
     def look_at(self, entry: LogEntry) -> None:
-        """Give an entry up where it is the first one or builds on one that is given up; else note what it reaches."""
+        """Give up an entry that is the first one or builds on a given-up one.
+
+        Of any other entry, record the positions that it reaches.
+        """
         change = entry.change
         reached = {(block.source.name, end) for block in change.add if (end := stream_end(block))}
         if not self.entries or self._builds_on(change):
@@ -248,9 +265,10 @@ class _Chosen:
                 self._ends[name] = (block.covers.to_position, "" if self._is_cut_off(block) else stream)
 
     def _is_cut_off(self, block: Block) -> bool:
-        """Say whether a full backup that stays is of a stream whose changes up to it are given up.
+        """Return whether the changes before a full backup are given up.
 
-        Changes from before it would not be joined to it, nor to what is before it: there is no stream to go on with.
+        They are those of the full backup's own stream, up to it. Changes from before it would not be joined to it, nor
+        to what is before it: there is no stream to go on with.
         """
         stream = block.stream
         return stream is not None and not stream.opened and (block.source.name, stream.position) in self._reached
@@ -272,7 +290,9 @@ def give_up(
     ask_lost: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> tuple[GivingUp, int]:
-    """Give up an entry and what builds on it; return that, and the index of the entry that says so.
+    """Give up an entry and the entries that build on it.
+
+    Return them, and the index of the last entry that records it: there is one for each source.
 
     :param archive: its id.
     :param wait: seconds for locks that others hold, on each replica.

@@ -56,7 +56,7 @@ class Opened:
     behind: int | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Return which replica is read and how fresh it is, for results in JSON."""
+        """Return the replica that is read and its freshness, as a dict for JSON."""
         log, at = self.state.log, self.state.at
         return {
             "url": self.store.url,
@@ -71,7 +71,10 @@ class Opened:
 
 
 def words_of(read_from: Mapping[str, Any]) -> str:
-    """Return in words what `Opened.describe` tells; "" for an archive at one place that is whole."""
+    """Return the result of `Opened.describe` in words.
+
+    It is "" for an archive at one place that is whole.
+    """
     if read_from.get("cut_off"):
         upto = f"commit {read_from['commit']} of {read_from['committed_at']}"
         return f"{read_from['cut_off']} What is read was committed before that, up to {upto}"
@@ -87,9 +90,10 @@ def words_of(read_from: Mapping[str, Any]) -> str:
 
 
 def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: str | None = None) -> Opened:
-    """Open an archive to read it: pin one commit, and for a sequential read ask the coordination store afterwards.
+    """Open an archive to read one commit of it.
 
-    Where a commit is damaged, an eventual read is of what comes before it; `cut_off` of the state says so.
+    For a sequential read, the coordination store is asked afterwards. Where a commit is damaged, an eventual read is of
+    what comes before it; `cut_off` of the state says so.
 
     :param address: of the coordination store; None for what the environment says.
     :raises DamagedError: of what is here nothing can be read.
@@ -112,7 +116,7 @@ def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, a
 def open_first(
     stores: Sequence[ObjectStore], consistency: Consistency = "eventual", *, address: str | None = None
 ) -> Opened:
-    """Open the first replica of an archive that can be read in a consistency.
+    """Open the first replica that can be read in a consistency.
 
     :param stores: of its replicas, or of the one that was named. An eventual read is of the first.
     :param address: as `open_to_read` takes it.
@@ -135,7 +139,7 @@ def open_first(
 
 
 def _shown(archive: Archive, coordination: CoordinationStore) -> Opened:
-    """Return what a sequential read shows of an archive that is open."""
+    """Return the part of an open archive that a sequential read shows."""
     from holdfast.replication.log import sequential
     from holdfast.storage import open_store
 

@@ -1,4 +1,7 @@
-"""Fetching the files of blocks from other replicas: each is compared with its checksum on the way."""
+"""Transfer of block files from other replicas.
+
+Each file is compared with its checksum on the way.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _WAIT_S = 120.0
 
 
 class Others:
-    """The other replicas, as far as they can be read now: where files of blocks are fetched from.
+    """Other replicas that can be read now, as sources of files.
 
     :param reading: what was opened to read them is held until it ends.
     """
@@ -78,7 +81,11 @@ class Others:
         )
 
     def _rows(self, entry: LogEntry) -> list[ReplicaRow]:
-        """Return whom to ask: the one that has made it, then those who have executed it, then the others."""
+        """Return the other replicas in the order to ask them in.
+
+        The one that has made the entry comes first, then those that have executed it, then the others, and lost ones
+        last.
+        """
         coordination, acting = self._archive.in_use()
         rows = coordination.run(lambda c: replicas(c, acting.archive))
         rows = [row for row in rows if row.name != acting.name]
@@ -86,7 +93,10 @@ class Others:
         return sorted(rows, key=lambda row: (row.is_lost, row.name != entry.appended_by, -row.pointer, row.name))
 
     def _open(self, row: ReplicaRow) -> ObjectStore | str:
-        """Return a replica's store, under the locks of one who reads it; or why that cannot be."""
+        """Return a replica's store, or the reason why it cannot be read.
+
+        The store is under the locks of a reader.
+        """
         if row.name not in self._opened:
             try:
                 store = self._archive.places(row.url)
@@ -102,7 +112,10 @@ class Others:
 
 
 def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:
-    """Yield those files that are not there in their size. What is there was checked when it was written."""
+    """Yield the files that a store lacks, or has in another size.
+
+    Every other file was checked when it was written.
+    """
     wanted = {file.path: file for file in files}
     folders = {path.rpartition("/")[0] + "/" for path in wanted}
     sizes = {found.key: found.size for folder in sorted(folders) for found in store.list(folder).objects}
@@ -110,7 +123,9 @@ def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[F
 
 
 def fetch(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
-    """Copy files from one store to another, several at a time; return how many there were, and their bytes.
+    """Copy files from one store to another, several at a time.
+
+    Return their number, and their bytes.
 
     :raises DamagedError: one is missing, or not what was written: nothing of that one appears.
     """
@@ -120,9 +135,10 @@ def fetch(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord])
 
 
 def send(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> list[FileRecord]:
-    """Copy files to where there are none, several at a time; return those in whose place something else lies.
+    """Copy files to keys that are free, several at a time.
 
-    Nothing is deleted: where a process of this replica goes on that was thought to be dead, it does no harm.
+    Return the files that have something else at their key. Nothing is deleted: where a process of this replica goes on
+    that was thought to be dead, it does no harm.
 
     :raises DamagedError: one is missing, or not what was written: nothing of that one appears.
     """

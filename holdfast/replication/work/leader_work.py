@@ -1,4 +1,4 @@
-"""Leading an archive while work goes on: what a compaction or a truncation of a replica does beside its work."""
+"""Leadership of a replica during its compaction or truncation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _RENEW_S = LEASE_S / 5
 
 @contextmanager
 def leading(archive: ReplicatedArchive) -> Iterator[ReplicatedArchive]:
-    """Lead through a replica while the block runs; what is added to it then is appended as its leader's.
+    """Lead through a replica while the block runs.
+
+    Entries that are added then are appended as the leader's.
 
     :raises BusyError: another replica leads; names it.
     """

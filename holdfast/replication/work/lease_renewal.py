@@ -1,4 +1,4 @@
-"""Keeping a lease while work goes on."""
+"""Renewal of a lease while work goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def renewing(renew: Callable[[], object], *, every: float, name: str) -> Iterator[None]:
-    """Renew a lease in a thread while the block runs; where that fails, the append decides: it asks who holds it.
+    """Renew a lease in a thread while the block runs.
+
+    A renewal that fails is passed over: the append decides, since it asks who holds the lease.
 
     :param every: seconds between two renewals.
     :param name: of the thread.

@@ -1,4 +1,4 @@
-"""Making an archive the first replica of its update log, adding others, and electing one where all are lost."""
+"""First replica of an update log, and election after all are lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ FORMAT_SINCE = 2
 
 
 def found(coordination: CoordinationStore, store: ObjectStore, name: str, *, wait: float = 0.0) -> LogState:
-    """Make an archive the first replica of a new update log. Run again after a kill it goes on.
+    """Make an archive the first replica of a new update log.
+
+    Run again after a kill it goes on.
 
     :param name: of the replica.
     :param wait: seconds for locks that others hold: no backup may be under way.
@@ -65,7 +67,7 @@ def found(coordination: CoordinationStore, store: ObjectStore, name: str, *, wai
 
 
 def only_archive(coordination: CoordinationStore, wanted: str | None) -> LogState:
-    """Return the archive of a store that is meant.
+    """Return the log of the archive that is named, or of the only one.
 
     :param wanted: its id or its name; None: the only one there is.
     :raises UsageError: there is none, or several.
@@ -106,10 +108,11 @@ def elect(
     places: Callable[[str], ObjectStore] = open_store,
     wait: float = 0.0,
 ) -> int:
-    """Make a replica the one to go on with, where all are lost; return how many entries nobody has any more.
+    """Make a lost replica the one to go on with, where all are lost.
 
-    Its archive is as it is. Where the log no longer has what follows it, those entries are given up: backups go on from
-    what the elected replica has, and where a source's log does not reach back that far they say so, and begin anew.
+    Return how many entries are given up: no replica has them any more. The replica's archive is as it is. Where the log
+    no longer has what follows it, those entries are given up: backups go on from what the elected replica has, and
+    where a source's log does not reach back that far they say so, and start over.
 
     :param lose_entries: give them up.
     :param lose_acknowledged: also those that a quorum has acknowledged.
@@ -159,9 +162,9 @@ def elect(
 
 
 def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, lose_acknowledged: bool) -> None:
-    """Make sure that somebody has said that what lies beyond an entry is given up.
+    """Check that the caller has agreed to give up the entries beyond one.
 
-    :raises RefusedError: nobody has; or it holds what a quorum has acknowledged, and that was not said.
+    :raises RefusedError: the caller has not; or a quorum has acknowledged some of them, and that was not said.
     """
     acknowledged = log.quorum > index
     if lose_entries and (lose_acknowledged or not acknowledged):
@@ -175,7 +178,10 @@ def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, los
 
 
 def _forget_entries(connection: Connection, archive: str, head: int) -> None:
-    """Remove what is left of the log, and of its quorums: what the elected replica has counts, and nothing else."""
+    """Remove the rest of the log, and of its quorums.
+
+    Only the content of the elected replica counts.
+    """
     for table in (schema.entries, schema.blocks, schema.quorums, schema.votes):
         connection.execute(table.delete().where(table.c.archive == archive, table.c.index <= head))
     a = schema.archives.c
@@ -192,7 +198,7 @@ def _all_lost(connection: Connection, archive: str) -> LogState:
 def candidates(
     coordination: CoordinationStore, archive: str, places: Callable[[str], ObjectStore] = open_store
 ) -> list[Candidate]:
-    """Return what each replica has, read from the replicas themselves."""
+    """Return all replicas as candidates, each read from its archive."""
     return [_candidate(row.name, row.url, places) for row in coordination.run(lambda c: replicas(c, archive))]
 
 

@@ -1,4 +1,7 @@
-"""Waiting until the quorum of a backup is decided. Who waits brings the other replicas up to it, and holds no lock."""
+"""Wait for the quorum of a backup.
+
+The waiting process brings the other replicas up to the backup, and holds no lock.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,9 @@ def look(
     by: str,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Quorum:
-    """Return how the quorum of a block stands; where its deadline is over, have it fail.
+    """Return the state of a block's quorum.
+
+    Quorums with a deadline that is over fail first.
 
     :param archive: its id.
     :param by: the replica that it was appended by.
@@ -64,7 +69,7 @@ def look(
 def _look(
     coordination: CoordinationStore, archive: str, block: str, by: str, places: Callable[[str], ObjectStore]
 ) -> tuple[Quorum, float]:
-    """Return how a quorum stands, and the store's time."""
+    """Return the state of a quorum, and the store's time."""
 
     def read(connection: Connection) -> tuple[Quorum | None, float]:
         log.fail_overdue(connection, archive, by=by)
@@ -81,7 +86,10 @@ def _look(
 
 
 def _ask(coordination: CoordinationStore, work: Callable[[Connection], T]) -> T:
-    """Run a transaction of ours; each of them can be run again, so that a lost answer is no more than a store away."""
+    """Run a transaction that can be run again.
+
+    So a lost answer means no more than a store that is away.
+    """
     try:
         return coordination.run(work)
     except OutcomeUnknownError as error:
@@ -91,12 +99,13 @@ def _ask(coordination: CoordinationStore, work: Callable[[Connection], T]) -> T:
 def _remembered(
     coordination: CoordinationStore, archive: str, block: str, by: str, places: Callable[[str], ObjectStore]
 ) -> Quorum | None:
-    """Return how a quorum was decided that was trimmed since, as the replica tells it which the entry came from.
+    """Return the outcome of a quorum that was trimmed since.
 
-    That one has executed all that was trimmed: so it has the block, or knows which entry has removed it. How many
-    replicas were asked for is not known any more: those are counted that have executed the entry.
+    The replica that the entry came from knows it: it has executed all that was trimmed, so it has the block, or knows
+    which entry has removed it. How many replicas were asked for is not known any more: those are counted that have
+    executed the entry.
 
-    :returns: None where it tells nothing of it either.
+    :returns: None where that replica does not know it either.
     """
     start, rows = _ask(coordination, lambda c: (log_state(c, archive).start, replicas(c, archive)))
     mine = next((row for row in rows if row.name == by and not row.is_lost), None)
@@ -132,7 +141,9 @@ def _remembered(
 
 @contextmanager
 def opened_to_wait(address: str | None, block: str, *, patience: float) -> Iterator[CoordinationStore]:
-    """Open the coordination store to wait for the quorum of a block; one that does not answer is asked again.
+    """Open the coordination store to wait for the quorum of a block.
+
+    A store that does not answer is asked again.
 
     :param address: of the store; None for what the environment says.
     :param patience: seconds.
@@ -167,7 +178,7 @@ def _unknown(block: str, error: StoreAwayError) -> OutcomeUnknownError:
 
 @dataclass
 class QuorumWait:
-    """Waits for the quorum of a block.
+    """Wait for the quorum of a block.
 
     :param archive: its id.
     :param by: the replica that it was appended by.
@@ -189,9 +200,10 @@ class QuorumWait:
     """When a store that does not answer is given up, by this process's clock."""
 
     def decided(self, *, patience: float = math.inf, sleep: Callable[[float], None] = time.sleep) -> Quorum:
-        """Wait, and return how it was decided; what has failed is taken back from here, too, where that can be now.
+        """Wait for the outcome of the quorum, and return it.
 
-        A store that does not answer is asked again: the backup may succeed meanwhile.
+        A backup that has failed is taken back from the replica it was appended by, where that can be now. A store that
+        does not answer is asked again: the backup may succeed meanwhile.
 
         :param patience: seconds; the quorum's own deadline ends the wait in any case.
         :raises BusyError: it is still pending then, as far as is known.
@@ -221,7 +233,10 @@ class QuorumWait:
             sleep(POLL_S)
 
     def bring(self) -> Quorum:
-        """Sync the replicas whose votes are missing, until that is decided; return how it stands."""
+        """Sync the replicas without a vote until the quorum is decided.
+
+        Return its state.
+        """
         found = self._look()
         for row in _ask(self.coordination, lambda c: replicas(c, self.archive)):
             if found.state != quorum.PENDING:
@@ -232,12 +247,12 @@ class QuorumWait:
         return found
 
     def describe(self, found: Quorum) -> str:
-        """Return how it stands, for people, and why replicas are not there yet."""
+        """Return the state in words, with the obstacles of missing replicas."""
         why = "; ".join(f"{name}: {words}" for name, words in sorted(self.refused.items()) if name not in found.votes)
         return found.describe() + (f". {why}" if why else "")
 
     def check_success(self, found: Quorum) -> None:
-        """Make sure that it has succeeded.
+        """Check that a decided quorum has succeeded.
 
         :raises QuorumFailedError: it has not.
         """

@@ -1,8 +1,9 @@
-"""Making the update log of an archive anew from what its replicas have, where the coordination store was lost.
+"""Rebuild of an archive's update log from its replicas.
 
-The log goes on behind the entry that the furthest replica has executed. Whatever is there counts, also a block that
-still waited for its quorum. Replicas that have the same go on as they are, unless the store still knows that they were
-lost before; all others are lost, and recovery gives them what they lack. Nothing is deleted anywhere.
+It is for a coordination store that was lost. The log goes on behind the entry that the furthest replica has executed.
+Whatever is there counts, also a block that still waited for its quorum. Replicas that have the same go on as they are,
+unless the store still knows that they were lost before; all others are lost, and recovery gives them what they lack.
+Nothing is deleted anywhere.
 
 The order is what makes it safe. A store that still knows the archive is closed first, by an id that no replica has.
 Then each replica that can be read says in a commit that it follows the log of a new id: from then on, whoever still has
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownArchive:
-    """What the store still knows of the archive.
+    """State of the archive that the store still has.
 
     :param unsettled: blocks whose quorum was pending, or had failed.
     """
@@ -69,7 +70,7 @@ class KnownArchive:
 
 @dataclass(frozen=True)
 class Rebuilding:
-    """A rebuilding that is to be done.
+    """Plan of a rebuild.
 
     :param archive: its id; `name`: its name.
     :param known: None: the store knows nothing of it.
@@ -93,24 +94,27 @@ class Rebuilding:
 
     @property
     def state(self) -> State:
-        """Return what the replica holds that the log goes on from."""
+        """Return the state of the replica that the log goes on from."""
         return self.survey.source.archive.state
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Return blocks that count from then on, though their quorum was pending or had failed."""
+        """Return the blocks that count from then on without a quorum.
+
+        Their quorum was pending or had failed.
+        """
         return tuple(sorted(self.known.unsettled & self.state.blocks.keys())) if self.known else ()
 
     @property
     def given_up(self) -> int:
-        """Return how many entries the store still has that no replica has executed."""
+        """Return the number of the store's entries beyond the new head."""
         return max(0, self.known.log.head - self.head) if self.known else 0
 
     def check(self, *, force: bool) -> None:
-        """Make sure that it is to be done.
+        """Check that the rebuild is needed and loses nothing unasked.
 
         :param force: also where the store is as it should be.
-        :raises RefusedError: it is; or a replica has what would be lost.
+        :raises RefusedError: it is as it should be; or a replica has what would be lost.
         """
         if not self.is_needed and not force:
             unread = [each.name for each in self.told if isinstance(each, UnreadableReplica)]
@@ -131,7 +135,7 @@ def prepare(
     without: Collection[str] = (),
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Rebuilding:
-    """Find out what the replicas have, and what would become of each; changes nothing.
+    """Plan a rebuild from the replicas, without changing anything.
 
     :param urls: of replicas, by name. Those that the store still knows come to it.
     :param wanted: the archive's id or name; None: the one of these replicas, else the only one in the store.
@@ -153,7 +157,7 @@ def prepare(
 
 
 def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
-    """Return the id and the name of the archive that is meant."""
+    """Return the id and the name of the archive to rebuild."""
     there = {each.archive.identity.id: each.archive.identity.name for each in told if isinstance(each, ReadableReplica)}
     if not there:
         there = {log.archive: log.name for log in coordination.run(log_states)}
@@ -181,12 +185,15 @@ def _known(connection: Connection, archive: str) -> KnownArchive | None:
 
 
 def _lost(connection: Connection, archive: str) -> dict[str, str]:
-    """Return why replicas are lost, by name, as far as the store still knows them."""
+    """Return the reasons of lost replicas that the store still has, by name."""
     return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
 
 
 def _contradicts(connection: Connection, known: KnownArchive, told: Sequence[Told], store: str) -> bool:
-    """Say whether a replica has executed what the store does not know."""
+    """Return whether a replica contradicts the coordination store.
+
+    It follows another log, or has executed an entry that the store does not have.
+    """
     good = {row.name for row in known.rows if not row.is_lost} or {row.name for row in known.rows}
     asked = [
         each for each in told if isinstance(each, ReadableReplica) and each.name in good and not each.place.recovering
@@ -202,7 +209,7 @@ def _contradicts(connection: Connection, known: KnownArchive, told: Sequence[Tol
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A log that was made anew.
+    """Result of a rebuild.
 
     :param store: the id that the store has for it.
     """
@@ -219,7 +226,9 @@ def rebuild(
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Rebuilt:
-    """Make the log anew; killed, it is prepared and run again, and goes on.
+    """Rebuild the update log.
+
+    A rebuild that was killed is prepared and run again, and goes on.
 
     :param planned: what `prepare` has found out.
     :param force: also where the store is as it should be.
@@ -253,7 +262,10 @@ def rebuild(
 
 
 def _in_order(told: Sequence[Told]) -> list[ReadableReplica]:
-    """Return the replicas that could be read, in the order in which everybody takes their locks."""
+    """Return the readable replicas in the order of their locks.
+
+    Every process takes the locks in this order.
+    """
     return sorted((each for each in told if isinstance(each, ReadableReplica)), key=lambda each: each.url)
 
 
@@ -263,7 +275,10 @@ def _locked(told: ReadableReplica, wait: float) -> HeldLocks:
 
 
 def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
-    """Give the log an id that no replica has: nothing can be appended to it any more, nor by who is just about to."""
+    """Close the log by an id that no replica has.
+
+    Nothing can be appended to it any more, not even by a process that is just about to.
+    """
     _check_unchanged(connection, work, work.known.log.store if work.known else None)
     a, r = schema.archives.c, schema.replicas.c
     connection.execute(schema.archives.update().where(a.archive == work.archive).values(store=closed))
@@ -277,7 +292,7 @@ def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None
 
 
 def _move(told: ReadableReplica, store: str, check: Callable[[], None], fence: str | None) -> None:
-    """Commit that a replica follows the log of another store from where it stands."""
+    """Commit that a replica follows another store's log from its last entry."""
 
     def plan(state: State) -> Change:
         if state.log != told.place:  # locks give order only: this process may have been suspended for long
@@ -289,7 +304,10 @@ def _move(told: ReadableReplica, store: str, check: Callable[[], None], fence: s
 
 
 def _write(connection: Connection, work: Rebuilding, closed: str, store: str) -> None:
-    """Write the log: it begins behind what is there, and everything that is there counts."""
+    """Write the new log.
+
+    It begins behind the entries that are there, and all of them count.
+    """
     _check_unchanged(connection, work, closed if work.known else None)
     epochs = {row.name: row.epoch for row in replicas(connection, work.archive)}
     first = first_epoch(connection, work.archive) if work.known else 0
@@ -313,7 +331,10 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str) ->
 
 
 def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
-    """Return which blocks no entry may add any more, since their files may be gone, and at whose place they lie."""
+    """Return the blocks that no entry may add any more.
+
+    Their files may be gone. Each comes with the replica that they lie at.
+    """
     b = schema.abandoned.c
     known = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
     told = {block: each.name for each in _in_order(work.told) for block in each.archive.state.abandoned}

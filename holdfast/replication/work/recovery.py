@@ -1,4 +1,6 @@
-"""Making a lost replica anew from another one: only what is missing is copied.
+"""Recovery of a lost replica from another one.
+
+Only files that are missing or damaged are copied.
 
 The order is what makes it safe. The replica gets a new epoch while it is still lost, and says in its own archive that
 it must not be read. What it is to have comes from *one* commit of the other one, whose pointer was taken before and
@@ -50,7 +52,7 @@ _PART_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Recovered:
-    """What a recovery has done.
+    """Result of a recovery.
 
     :param index: of the last entry that the replica has.
     :param files, size: that were copied, and their bytes; `kept`: files that were there.
@@ -69,7 +71,9 @@ class Recovered:
 def begin(
     connection: Connection, archive: str, name: str, *, source: str | None = None, lease: float = LEASE_S
 ) -> tuple[Acting, ReplicaRow]:
-    """Begin to act for a lost replica, and choose whom it is made anew from: that one's pointer is the replica's now.
+    """Begin the recovery of a lost replica, and choose its source.
+
+    The replica takes over the pointer of its source.
 
     :param source: a replica; None: the one that has executed most.
     :raises RefusedError: the replica is not lost, or all are.
@@ -121,7 +125,7 @@ def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> 
 
 
 def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> None:
-    """Set the pointer of a replica that has all that entries before it have brought.
+    """Set the pointer of a replica that has the content of all earlier entries.
 
     :raises EpochOverError: somebody else has begun another recovery.
     :raises RefusedError: the other replica is lost by now, or the log was trimmed beyond the pointer: begin again.
@@ -136,7 +140,7 @@ def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> Non
 
 
 def finish(connection: Connection, acting: Acting) -> None:
-    """Say that a replica is no longer lost: the last step.
+    """Mark a replica as no longer lost, as the last step.
 
     :raises EpochOverError: somebody else has begun another recovery, or may have: the lease is over.
     :raises RefusedError: the log was trimmed beyond its pointer.
@@ -151,9 +155,9 @@ def finish(connection: Connection, acting: Acting) -> None:
 
 
 def give_up(connection: Connection, acting: Acting) -> None:
-    """Let somebody else begin to recover the replica at once.
+    """End a recovery, so that another one may begin at once.
 
-    :raises EpochOverError: somebody has already, or the recovery has come to its end.
+    :raises EpochOverError: another one has begun already, or this one has come to its end.
     """
     _recovering(connection, acting)
     change_row(connection, acting, active_until=0.0, recovers_from="")
@@ -177,7 +181,9 @@ def recover(
     lease: float = LEASE_S,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Recovered:
-    """Make a lost replica anew from another one; one that was killed is run again, and goes on with what is there.
+    """Recover a lost replica from another one.
+
+    A recovery that was killed is run again, and goes on with the files that are there.
 
     :param archive: its id.
     :param source: the replica to copy from; None: the one that has executed most.
@@ -218,7 +224,10 @@ def recover(
 
 @contextmanager
 def _given_up_where_it_fails(coordination: CoordinationStore, acting: Acting) -> Iterator[None]:
-    """Let the next try begin at once where this one fails: who is killed leaves its lease to end by itself."""
+    """Let the next recovery begin at once where this one fails.
+
+    A process that is killed leaves its lease to end by itself.
+    """
     try:
         yield
     except Exception:
@@ -270,7 +279,9 @@ class _Recovery:
         return self._place.index
 
     def open_target(self, check: Callable[[], None]) -> None:
-        """Make the target a replica that must not be read, if it is not one already.
+        """Mark the target as a replica that must not be read.
+
+        An archive is created where there is none.
 
         :param check: raises if this is no longer the recovery that counts.
         :raises EpochOverError: somebody else has changed the target meanwhile.
@@ -314,7 +325,12 @@ class _Recovery:
         return self._archive
 
     def bring(self, *, deep: bool, check: Callable[[], object]) -> tuple[int, int, int]:
-        """Copy what is missing; return how many files that were, their bytes, and how many were there."""
+        """Copy missing files from the source, and replace damaged ones.
+
+        Return the number of files copied, their bytes, and the number of files that were there.
+
+        :param deep: look for damaged files, too.
+        """
         load(self._origin.state.blocks.values())
         wanted = {file.path: file for block in self._blocks() for file in block.files()}
         missing = list(missing_files(self._target, wanted.values()))
@@ -331,7 +347,7 @@ class _Recovery:
     def _damaged(
         self, there: Iterable[str], wanted: Mapping[str, FileRecord], check: Callable[[], object]
     ) -> list[FileRecord]:
-        """Return which files are not what was written; reads them."""
+        """Return the damaged files of the target; all are read."""
         damaged: list[FileRecord] = []
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for some in _some([wanted[path] for path in sorted(there)]):
@@ -341,12 +357,15 @@ class _Recovery:
         return damaged
 
     def _blocks(self) -> list[Block]:
-        """Return the blocks of the other replica, in the order in which they were added."""
+        """Return the source's blocks in the order of their addition."""
         placed = sorted(self._origin.state.blocks.values(), key=lambda each: each.number)
         return [each.block for each in placed]
 
     def adopt(self, check: Callable[[], None]) -> tuple[str, ...]:
-        """Commit that the replica has what the other one has; return the ids of blocks that are set aside."""
+        """Commit the source's content on the replica.
+
+        Return the ids of blocks that are set aside.
+        """
         theirs = self._origin.state
         removed = self._removed(self._opened().state.blocks.keys() - theirs.blocks.keys())
         aside: tuple[str, ...] = ()
@@ -378,9 +397,10 @@ class _Recovery:
         return aside
 
     def _removed(self, extra: Set[str]) -> Set[str]:
-        """Return which of these blocks the other replica had, and an entry has removed: they are nobody's any more.
+        """Return those of some blocks that the source had and has removed.
 
-        All its commits are read, where there are any such blocks; a commit that cannot be read tells nothing.
+        They belong to no replica any more. All commits of the source are read, where there are any such blocks; a
+        commit that cannot be read tells nothing.
         """
         found: set[str] = set()
         if extra:
@@ -393,7 +413,7 @@ class _Recovery:
 
 
 def _some(files: Sequence[FileRecord]) -> Iterator[Sequence[FileRecord]]:
-    """Cut files into parts between which one looks whether the work may go on."""
+    """Yield files in parts, so that work can be stopped in between."""
     part: list[FileRecord] = []
     size = 0
     for file in files:

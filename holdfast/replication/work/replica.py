@@ -1,7 +1,8 @@
-"""An archive that is a replica: it follows the update log entry by entry, and adds to it what it wants to have itself.
+"""Archive that is a replica of an update log.
 
-A replica makes exactly one commit for each entry, in the order of the log, its own entries included: so its commits
-alone tell how far it is, and the log can be told from them again.
+It follows the log entry by entry, and adds its own changes to it. A replica makes exactly one commit for each entry, in
+the order of the log, its own entries included: so its commits alone tell how far it is, and the log can be told from
+them again.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _OWN_WAIT_S = 4 * 3600.0
 
 @dataclass(frozen=True)
 class Synced:
-    """What executing entries has done.
+    """Result of executing entries.
 
     :param index: of the last entry that is here.
     :param entries: how many were executed; `files` and `size` of what was fetched for them.
@@ -69,7 +70,7 @@ class Synced:
     given_up: tuple[int, ...] = ()
 
     def describe(self) -> dict[str, Any]:
-        """Return its JSON."""
+        """Return the result as a dict for JSON."""
         return {
             "replica": self.replica,
             "index": self.index,
@@ -82,7 +83,7 @@ class Synced:
 
 @dataclass
 class ReplicatedArchive(Archive):
-    """One replica, opened by who acts for it.
+    """A replica, opened by a process that acts for it.
 
     :param coordination: the store with the update log.
     :param acting: whom one acts for; None until `activate`.
@@ -131,15 +132,16 @@ class ReplicatedArchive(Archive):
         return self.state.log
 
     def in_use(self) -> tuple[CoordinationStore, Acting]:
-        """Return the store, and whom one acts for."""
+        """Return the coordination store, and the identity to act under."""
         if self.coordination is None or self.acting is None:
             raise RuntimeError("nobody acts for this replica")
         return self.coordination, self.acting
 
     def _agree(self) -> None:
-        """Make sure that this replica and the store tell the same of the log.
+        """Check this replica against the coordination store.
 
-        A process that is killed between its commit and its note of it leaves the pointer one behind: it is moved on.
+        A process that is killed between its commit and its note of it leaves the pointer one behind: the next sync
+        moves it on.
         """
         place, coordination = self._place(), self.coordination
         if coordination is None:
@@ -162,7 +164,7 @@ class ReplicatedArchive(Archive):
             )
 
     def _is_lost(self, row: ReplicaRow, reason: str) -> NoReturn:
-        """Say in the store that this replica is to be made anew."""
+        """Mark this replica as lost in the store, and raise the error."""
         coordination = self.coordination
         if coordination is None:
             raise RuntimeError("no store was given")
@@ -170,7 +172,9 @@ class ReplicatedArchive(Archive):
         raise lost(replace(row, lost_reason=reason))
 
     def _others_agree(self) -> None:
-        """Make sure that the store knows what the other replicas have executed, as far as they can be read.
+        """Check the coordination store against the other replicas.
+
+        It must have all entries that those have executed which can be read.
 
         :raises OldStoreError: it does not.
         """
@@ -182,7 +186,7 @@ class ReplicatedArchive(Archive):
         coordination.run(lambda c: check_others(c, archive, told, coordination.url))
 
     def catch_up(self, *, check: Check = lambda: None) -> Synced:
-        """Execute what the log has beyond this replica, under the locks that this needs.
+        """Execute the rest of the log, under the locks that this needs.
 
         :param check: raises if this work must not go on.
         """
@@ -239,7 +243,7 @@ class ReplicatedArchive(Archive):
         return [entry for entry in found if upto is None or entry.index <= upto]
 
     def _execute(self, entry: LogEntry, others: Others, check: Check, fence: str | None) -> None:
-        """Commit an entry once everything that it adds is here, then say so."""
+        """Fetch the files of an entry, commit it, and record its execution."""
         if not entry.failed:
             others.bring(entry)
         was = self._place()
@@ -256,7 +260,7 @@ class ReplicatedArchive(Archive):
         self._note_executed()
 
     def _note_executed(self, *, synced: bool = False) -> None:
-        """Say how far this replica is, and join the quorums of what it holds.
+        """Record this replica's progress, and vote in pending quorums.
 
         :param synced: it has come to the head of the log by that.
         """
@@ -274,7 +278,9 @@ class ReplicatedArchive(Archive):
         coordination.run(note)
 
     def add(self, plan: Callable[[State], Change], *, check: Check, fence: str | None) -> ArchiveCommit:
-        """Append what is planned to the log, and execute the log up to it. What others need not know is only committed.
+        """Append a change to the log, and execute the log up to it.
+
+        A change that other replicas need not know is only committed.
 
         :param plan: makes the change for a state; called again where the log has grown.
         :param check: raises if a lock this work stands under is no longer held.
@@ -305,7 +311,7 @@ class ReplicatedArchive(Archive):
                 return self._executed(draft, index, check_all, executing.fence)
 
     def settled(self) -> State:
-        """Return the state without what still waits for its quorum."""
+        """Return the state without blocks that are pending their quorum."""
         coordination, _ = self.in_use()
         return settled(self, coordination)
 
@@ -347,7 +353,9 @@ class ReplicatedArchive(Archive):
         raise OldStoreError(f"entry {index} of the log is another one than {draft.id}, which was appended: {OLD_STORE}")
 
     def _draft(self, change: Change, planned: State) -> Draft:
-        """Return the entry that makes a change, once that is known to be valid in the state that is here.
+        """Return the entry that makes a change, after validating it.
+
+        The change must be valid in the replica's present state.
 
         :param planned: the state that it was planned by.
         :raises RefusedError: it is not valid, or would remove what a hold keeps: nobody asks for that any more later.
@@ -391,6 +399,9 @@ def _ends(state: State, source: str) -> log.Ends:
 
 
 def settled(archive: Archive, coordination: CoordinationStore) -> State:
-    """Return a replica's state without what still waits for its quorum: neither it nor what it stands for may go."""
+    """Return a replica's state without blocks that are pending their quorum.
+
+    Neither those nor the blocks that they stand for may be removed.
+    """
     waiting = {each.block for each in coordination.run(lambda c: quorum.pending(c, archive.identity.id))}
     return without(archive.state, waiting)

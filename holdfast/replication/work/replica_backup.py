@@ -1,4 +1,4 @@
-"""What a backup through a replica does beside what every backup does.
+"""Additional steps of a backup through a replica.
 
 Most archives are at one place: what talks to a coordination store is imported only where there is one.
 """
@@ -31,7 +31,9 @@ _RENEW_S = 180.0
 
 
 def open_to_write(store: ObjectStore, *, check: Check, wish: QuorumRequest | None = None) -> Archive:
-    """Open an archive to add to it. A replica is brought to the head of its log, and adds by it.
+    """Open an archive to add to it.
+
+    A replica is brought to the head of its log, and adds by it.
 
     :param check: raises if this work must not go on.
     :param wish: the quorum that backups need which are added; None: none.
@@ -60,7 +62,9 @@ def _refuse_quorum(wish: QuorumRequest | None) -> None:
 
 
 def until_kept(archive: Archive, source: str, position: str, *, check: Check, say: Say) -> None:
-    """Wait until changes up to a position are in the archive for good, so that their server may forget them.
+    """Wait until changes up to a position are in the archive for good.
+
+    Their server may then forget them.
 
     :param say: is told what is waited for.
     :raises QuorumFailedError: they were taken back.
@@ -82,9 +86,10 @@ def until_kept(archive: Archive, source: str, position: str, *, check: Check, sa
 def await_quorum(
     store: ObjectStore, block: str, *, address: str | None, say: Say, patience: float = math.inf
 ) -> dict[str, Any]:
-    """Wait until the quorum of a block has succeeded; return what people and scripts are told of it.
+    """Wait until the quorum of a block has succeeded, and return its result.
 
-    No lock is held meanwhile, but for those of the syncs of other replicas that this does itself.
+    The result is for people and scripts. No lock is held meanwhile, but for those of the syncs of other replicas that
+    this does itself.
 
     :param address: of the coordination store; None for what the environment says.
     :param say: is told what is waited for.
@@ -108,7 +113,9 @@ def await_quorum(
 
 
 def pending_quorum(store: ObjectStore, block: str, *, address: str | None) -> str:
-    """Return how the quorum of a block stands, in words; "" where it is decided, as it is once its deadline is over.
+    """Return the state of a block's pending quorum in words.
+
+    It is "" where the quorum is decided, as it is once its deadline is over.
 
     :param address: of the coordination store; None for what the environment says.
     """
@@ -134,11 +141,11 @@ def source_taken(
     wish: QuorumRequest | None = None,
     say: Say = lambda words: None,
 ) -> Iterator[Check]:
-    """Keep other replicas from backing up a source while the block runs, and bring this one to the head of the log.
+    """Reserve a source for this replica while the block runs.
 
-    So what is decided by what this replica has is decided by what all have: where the last backup of the source is
-    pending, its outcome is waited for. Yields what waits so between two commits of one run. Of an archive at one place,
-    nothing.
+    Other replicas cannot back it up then, and this one is brought to the head of the log. So what is decided by what
+    this replica has is decided by what all have: where the last backup of the source is pending, its outcome is waited
+    for. Yields what waits so between two commits of one run. Of an archive at one place, nothing.
 
     :param address: of the coordination store; None for what the environment says.
     :param wish: the quorum that is asked for; None: none.
@@ -181,7 +188,10 @@ def _settle_between(replica: ReplicatedArchive, source: str, say: Say) -> None:
 
 @contextmanager
 def _renewed(coordination: CoordinationStore, acting: Acting, source: str, run: str) -> Iterator[None]:
-    """Renew the leases of a source and of the replica while the block runs, and give the source's back then."""
+    """Renew the leases of a source and of its replica during the block.
+
+    The lease on the source is released afterwards.
+    """
     from holdfast.replication.log import log
 
     def renew() -> None:

@@ -1,4 +1,4 @@
-"""What maintenance of a replica does beside what that of every archive does.
+"""Additional steps of a replica's maintenance.
 
 Most archives are at one place: what talks to a coordination store is imported only where there is one.
 """
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_to_lead(store: ObjectStore, *, check: Callable[[], None]) -> Iterator[Archive]:
-    """Open an archive to compact or truncate it. Through a replica that is done by who leads, from the log's head on.
+    """Open an archive to compact or truncate it.
+
+    A replica has to lead for that, and starts at the log's head.
 
     :param check: raises if this work must not go on.
     :raises BusyError: another replica leads; names it.
@@ -40,7 +42,9 @@ def opened_to_lead(store: ObjectStore, *, check: Callable[[], None]) -> Iterator
 
 
 def state_to_plan(archive: Archive) -> State:
-    """Return the state by which compactions and truncations of an archive plan: for dry runs, which change nothing.
+    """Return the state that compactions and truncations are planned by.
+
+    It is for dry runs, which change nothing.
 
     :raises HoldfastError: it is a replica, and its coordination store cannot be reached.
     :raises UsageError: it is a replica, and nothing says where its log is.
@@ -56,7 +60,7 @@ def state_to_plan(archive: Archive) -> State:
 
 @contextmanager
 def vacuum_permit(store: ObjectStore, *, dry_run: bool = False) -> Iterator[Permit]:
-    """Return what a vacuum of an archive asks before files go.
+    """Yield the permit that a vacuum asks before files are deleted.
 
     :param dry_run: nothing is to be changed, in the coordination store either.
     :raises HoldfastError: it is a replica, and its coordination store cannot be reached.

@@ -1,9 +1,10 @@
-"""What a vacuum of one replica asks, so that no file goes which another replica may still fetch from it.
+"""Guard of a replica's files during its vacuum.
 
-A removed block's files stay until every other one has executed the entry that removed it: one that is behind fetches
-the block itself first, and one that is being made anew copies what its source had when it took that one's pointer.
-Files that no block names here may be those of an entry that is being executed, or is to be: only what no entry of the
-log names is abandoned, and that is said in the store first, where every append asks. Each is one transaction.
+It keeps the files that another replica may still fetch. A removed block's files stay until every other one has executed
+the entry that removed it: one that is behind fetches the block itself first, and one that is being made anew copies
+what its source had when it took that one's pointer. Files that no block names here may be those of an entry that is
+being executed, or is to be: only what no entry of the log names is abandoned, and that is said in the store first,
+where every append asks. Each is one transaction.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def unnamed(connection: Connection, archive: str, blocks: Collection[str]) -> fr
 
 
 def abandon(connection: Connection, acting: Acting, blocks: Collection[str]) -> frozenset[str]:
-    """Note that blocks must not be added any more, but for those that an entry adds; return the ones noted.
+    """Record that blocks must not be added any more.
+
+    Blocks that an entry adds are left out. Return the others.
 
     :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
     """
@@ -61,7 +64,7 @@ def abandon(connection: Connection, acting: Acting, blocks: Collection[str]) -> 
 
 
 class ReplicaPermit(Permit):
-    """Of a replica.
+    """Vacuum permit of a replica.
 
     :param archive: its id.
     :param acting: whom one acts for; None for a dry run, which changes nothing in the store either.
@@ -73,7 +76,7 @@ class ReplicaPermit(Permit):
         self._acting = acting
 
     def awaited(self, archive: Archive, removed: Sequence[Removed]) -> Mapping[str, tuple[str, ...]]:
-        """Return which blocks must keep their files, with the replicas that are waited for."""
+        """Return the blocks that must keep their files, with the awaited replicas."""
         # What was removed before there was a log has no entry, and all replicas are later than that.
         places = {number: archive.commit(number).log for number in {each.removed for each in removed}}
         indexes = {number: place.index if place else 0 for number, place in places.items()}
@@ -87,12 +90,15 @@ class ReplicaPermit(Permit):
         return {each.id: names for each in removed if (names := behind[indexes[each.removed]])}
 
     def abandon(self, blocks: Collection[str]) -> Collection[str]:
-        """Note in the store that blocks must not be added any more; return those for which that could be noted."""
+        """Record in the store that blocks must not be added any more.
+
+        Return those for which that could be recorded.
+        """
         acting = self._acting
         if acting is None:
             raise RuntimeError("a dry run abandons nothing")
         return self._coordination.run(lambda c: abandon(c, acting, blocks)) if blocks else ()
 
     def unnamed(self, blocks: Collection[str]) -> Collection[str]:
-        """Return those that no entry names."""
+        """Return the blocks that no entry adds."""
         return self._coordination.run(lambda c: unnamed(c, self._archive, blocks)) if blocks else ()

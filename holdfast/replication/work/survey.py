@@ -1,7 +1,8 @@
-"""What the replicas of an archive tell by themselves, and what would become of each where the log went on from one.
+"""Survey of an archive's replicas, from their own commits.
 
-A replica's commits name the entries that it has executed. So the one that has come furthest tells how far the log was;
-another one can be made equal to it where its commits, or else its blocks, show that it has nothing that this one lacks.
+It shows what would become of each where the log went on from one. A replica's commits name the entries that it has
+executed. So the one that has come furthest tells how far the log was; another one can be made equal to it where its
+commits, or else its blocks, show that it has nothing that this one lacks.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadableReplica:
-    """A replica whose archive could be read.
+    """A replica with an archive that could be read.
 
     :param place: where it says that it stands.
     """
@@ -37,7 +38,10 @@ class ReadableReplica:
 
 @dataclass(frozen=True)
 class UnreadableReplica:
-    """A replica whose archive could not be read, or at whose place something else lies: `problem` says what."""
+    """A replica without an archive that could be read.
+
+    `problem` says why. Something else may lie at its place.
+    """
 
     name: str
     url: str
@@ -50,7 +54,7 @@ _NONE_LOST: Mapping[str, str] = MappingProxyType({})
 
 
 def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[Told]:
-    """Read what lies at the places of replicas.
+    """Read the archives of replicas at their URLs.
 
     :param urls: by name.
     """
@@ -74,7 +78,7 @@ def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> Told:
 
 
 def of_archive(told: Sequence[Told], archive: str) -> list[Told]:
-    """Return what was told; of replicas of other archives, only that they are such.
+    """Return the replicas, with those of other archives as unreadable.
 
     :param archive: the id of the one that is meant.
     """
@@ -90,7 +94,7 @@ def of_archive(told: Sequence[Told], archive: str) -> list[Told]:
 
 @dataclass(frozen=True)
 class ReplicaFate:
-    """What becomes of a replica.
+    """Fate of a replica when the log goes on.
 
     :param lost: why it has to be made anew; "": the log goes on with it as it is.
     :param was_lost: that is what the store said before.
@@ -105,7 +109,7 @@ class ReplicaFate:
 
 @dataclass(frozen=True)
 class Survey:
-    """What would become of the replicas of an archive.
+    """Survey of an archive's replicas, with the fate of each.
 
     :param source: the replica that the log goes on from.
     """
@@ -115,11 +119,11 @@ class Survey:
 
     @property
     def objections(self) -> tuple[str, ...]:
-        """Return what somebody has to say first."""
+        """Return the objections that must be settled first."""
         return tuple(fate.objection for fate in self.fates if fate.objection)
 
     def check(self) -> None:
-        """Make sure that no replica has what would be lost without somebody having said so.
+        """Check that no replica has data that would be lost unasked.
 
         :raises RefusedError: one has, or may have.
         """
@@ -134,7 +138,7 @@ def decide(
     without: Collection[str] = (),
     lost: Mapping[str, str] = _NONE_LOST,
 ) -> Survey:
-    """Choose the replica that the log goes on from, and tell what becomes of each.
+    """Choose the replica that the log goes on from, and each one's fate.
 
     :param source: its name; None: of those that are not lost, the one that has come furthest.
     :param without: names of replicas that are left out, whatever they have.
@@ -195,7 +199,10 @@ def _fate(told: Told, best: ReadableReplica, is_chosen: bool, without: Collectio
 
 
 def _more(told: ReadableReplica, best: ReadableReplica) -> str:
-    """Return what a replica has that another one has not; "" where it could be made equal to that one."""
+    """Return in words the surplus of a replica over another one.
+
+    It is "" where the replica could be made equal to that one.
+    """
     index = told.place.index
     if index > best.place.index:
         return f"has entries up to {index}, and {best.name} up to {best.place.index}"
@@ -210,7 +217,7 @@ def _more(told: ReadableReplica, best: ReadableReplica) -> str:
 
 
 def _lack(told: ReadableReplica, best: ReadableReplica) -> str:
-    """Return what a replica has to be given to be what another one is."""
+    """Return in words the deficit of a replica against another one."""
     if told.place.index < best.place.index:
         return f"it ends at entry {told.place.index}, and {best.name} at {best.place.index}"
     if _content(told.archive.state) != _content(best.archive.state):
@@ -223,7 +230,10 @@ def _content(state: State) -> tuple[object, ...]:
 
 
 def _entry_at(archive: Archive, index: int) -> str:
-    """Return the id of an entry that a replica has executed, by its commits; "" where they do not tell."""
+    """Return the id of an entry that a replica has executed.
+
+    The replica's commits name it; the id is "" where they do not.
+    """
     for sequence in range(archive.state.sequence, 0, -1):
         place = archive.commit(sequence).log
         if place is None or place.index < index:

@@ -1,4 +1,7 @@
-"""What keeps replicas equal from day to day: schedulers and people start it, as often as they like."""
+"""Daily upkeep of replicas.
+
+Schedulers and people start it, as often as they like.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
-    """Return the log of the archive that has replicas at these places.
+    """Return the log of the archive that has replicas at these URLs.
 
     :raises UsageError: none has.
     """
@@ -52,7 +55,9 @@ def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
 
 
 def report_damage(archive: Archive, damaged: int, *, address: str | None) -> None:
-    """Say that files of a replica are damaged or missing: it has to be made anew, which fetches these alone.
+    """Mark a replica with damaged or missing files as lost.
+
+    Its recovery fetches these files alone.
 
     :param archive: of the replica.
     :param damaged: how many files: only of those that another replica may have as they were written.
@@ -78,7 +83,9 @@ def sync_replica(
     places: Callable[[str], ObjectStore] = open_store,
     execute: Callable[[ObjectStore], Synced] | None = None,
 ) -> Synced:
-    """Bring a replica to the head of its log, under the locks that this needs.
+    """Bring a replica to the head of its log.
+
+    That is done under the locks that it needs.
 
     :param archive: its id.
     :param wait: seconds for locks that others hold.
@@ -114,7 +121,9 @@ def _give_up(
     wait: float,
     places: Callable[[str], ObjectStore],
 ) -> tuple[int, ...]:
-    """Give an entry up once its time is over; until then, say how long that is still to be, or what is in the way.
+    """Give up an entry once its time is over.
+
+    Until then, the error says how long that is still to be, or the obstacle.
 
     :return: indexes of the entries that are given up with it; none where somebody else has done so meanwhile.
     :raises DamagedError: it is not given up.
@@ -137,7 +146,10 @@ def _give_up(
 
 
 def _place(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> ObjectStore:
-    """Return a replica's place; nothing is written, not even a lock, where it is not."""
+    """Return a replica's store, once the replica was found in it.
+
+    Nothing is written where it is not found, not even a lock.
+    """
     if row.is_lost:
         raise lost(row)
     place = places(row.url)
@@ -164,9 +176,9 @@ def _execute_here(
 
 
 def told_by_job(result: Mapping[str, Any]) -> Synced:
-    """Return what a job has done that executed the log, by its result.
+    """Return the sync that a job's result reports.
 
-    :raises MissingFilesError: it ended at an entry whose files nobody has.
+    :raises MissingFilesError: the job ended at an entry whose files nobody has.
     """
     if missing := result.get("missing"):
         raise MissingFilesError(missing["why"], missing["entry"])

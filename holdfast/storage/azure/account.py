@@ -1,4 +1,4 @@
-"""Which Azure storage account the environment names, and how to get in."""
+"""Azure storage account from the environment, and its clients."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class AzureAccount:
 
     @classmethod
     def from_environment(cls) -> AzureAccount:
-        """The account that the variables of the ``az`` command name.
+        """Return the account that the environment names.
+
+        The variables are those of the ``az`` command.
 
         :raises UsageError: they name none
         """
@@ -85,11 +87,11 @@ class AzureAccount:
 
     @property
     def is_azure(self) -> bool:
-        """Whether Microsoft's servers are behind the endpoint."""
+        """Return whether Microsoft's servers are behind the endpoint."""
         return (urlsplit(self.endpoint).hostname or "").endswith(AZURE_DOMAINS)
 
     def container(self, name: str, connections: Connections) -> ContainerClient:
-        """A client that sends every request once."""
+        """Return a container's client; it sends every request once."""
         session = requests.Session()
         for scheme in ("https://", "http://"):
             session.mount(scheme, connections)
@@ -98,7 +100,10 @@ class AzureAccount:
         return service.get_container_client(name)
 
     def filesystem(self) -> FileSystem:
-        """The same account for pyarrow, whose root holds the containers."""
+        """Return the account as a pyarrow filesystem.
+
+        Its root holds the containers.
+        """
         from pyarrow.fs import AzureFileSystem
 
         options: dict[str, Any] = {"account_key": self.key} if self.key else {}
@@ -127,6 +132,9 @@ class AzureAccount:
 
 
 def _account_of(endpoint: str) -> str:
-    """The account's name in the address of its blob service: the path of an emulator's, or the first label."""
+    """Return the account's name from the address of its blob service.
+
+    It is the path of an emulator's address, or the first label of the host.
+    """
     parts = urlsplit(endpoint)
     return parts.path.strip("/") or (parts.hostname or "").partition(".")[0]

@@ -1,4 +1,6 @@
-"""What an error of an Azure Blob request means: certainly nothing done, or nobody knows.
+"""Translation of Azure Blob errors into the store's.
+
+A store error says whether certainly nothing was done, or the outcome is unknown.
 
 Sources: Microsoft's "Common REST API error codes" and "Blob Storage error codes", and where azure-core raises each
 of its exceptions.
@@ -59,7 +61,7 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
 
 
 def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, *, writes: bool) -> NoReturn:
-    """Raise what the server's own error answer means."""
+    """Raise the store error for an error answer of the server."""
     code = _code(error)
     said = without_secrets(error.message).split("\n")[0]
     what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code or 'no code'})."

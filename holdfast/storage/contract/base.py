@@ -1,4 +1,7 @@
-"""The object store that archives live in: small objects through it, bulk data through its filesystem."""
+"""Interface of the object stores that archives live in.
+
+Small objects pass through the store, and bulk data through its filesystem.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,11 @@ _DELETED_AT_ONCE = 8
 
 
 class ObjectStore(ABC):
-    """Objects under keys, at one URL. Safe for threads; a pickled store opens the same URL again.
+    """Objects under keys, at one URL.
 
-    It is a :class:`locking.store.LockStore` with what an archive needs beyond that. Errors are those of
-    :mod:`locking.store`; a key that is none raises :class:`holdfast.storage.contract.keys.InvalidKey`.
+    The store is safe for threads; a pickled store opens the same URL again. It is a :class:`locking.store.LockStore`
+    with what an archive needs beyond that. Errors are those of :mod:`locking.store`; a key that is none raises
+    :class:`holdfast.storage.contract.keys.InvalidKey`.
     """
 
     url: str
@@ -53,11 +57,13 @@ class ObjectStore(ABC):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether what is written through this store is encrypted by it."""
+        """Return whether this store encrypts the objects written through it."""
         return False
 
     def begin(self, like: ObjectStore | None = None) -> None:  # noqa: B027 - most stores have nothing to do
-        """Make an empty place ready for an archive: a store with a key makes its data keys, if there are none.
+        """Prepare an empty place for an archive.
+
+        A store with a key makes its data keys, if there are none.
 
         :param like: where the archive is copied from; under the same key, a copy has the same data keys, so that an
             object of one can be put in the place of the other's.
@@ -65,37 +71,48 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
-        """Every object whose key starts with ``prefix`` and sorts after ``start_after``, by key."""
+        """Return all objects with a prefix, by key.
+
+        Every key starts with ``prefix`` and sorts after ``start_after``.
+        """
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
-        """The first objects of a listing, by key: so many at most, and no more work than they are.
+        """Return the first objects of a listing, by key.
 
-        A cloud's placeholder of a folder below the prefix may leave fewer: nobody may conclude from that.
+        They are ``count`` at most, and so is the work for them. A cloud's placeholder of a folder below the prefix may
+        leave fewer: nobody may conclude from that.
         """
         return self.list(prefix).objects[:count]
 
     @abstractmethod
     def head(self, key: str) -> ObjectInfo:
-        """Size and time of one object; raises :class:`ObjectNotFound`."""
+        """Return the size and time of one object; raises :class:`ObjectNotFound`."""
 
     @abstractmethod
     def get(self, key: str) -> bytes:
-        """The whole content of a small object; raises :class:`ObjectNotFound`."""
+        """Return the content of a small object; raises :class:`ObjectNotFound`."""
 
     @abstractmethod
     def put(self, key: str, body: bytes) -> None:
-        """Write or replace an object; readers see the old content or the new, never a part."""
+        """Write or replace an object in one step.
+
+        Readers see the old content or the new, never a part.
+        """
 
     @abstractmethod
     def create(self, key: str, body: bytes) -> None:
-        """Write an object only if the key is free, decided by the store in one step.
+        """Create an object by a conditional put, only if the key is free.
+
+        The store decides that in one step.
 
         :raises ObjectExists: the key was taken; nothing was changed
         :raises StoreOutcomeUnknown: read the key back to learn whose content it has
         """
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
-        """Replace an object only if it still has this etag, decided by the store in one step.
+        """Replace an object by a conditional put, only if it still has this etag.
+
+        The store decides that in one step.
 
         :raises ObjectChanged: it has another; nothing was changed
         :raises ConditionNotSupported: the store does not offer this
@@ -103,10 +120,11 @@ class ObjectStore(ABC):
         raise ConditionNotSupported(f"Could not replace {key!r}: {self.url} does not offer compare-and-swap.")
 
     def gated(self, gate: Callable[[], None]) -> ObjectStore:
-        """This store, but that ``create`` and ``replace`` call ``gate`` before the last byte of a request is sent.
+        """Return this store with a gate before the last byte of its writes.
 
-        For measurements of what the store does with requests that are under way together. A store that does not send
-        its requests in parts is returned as it is.
+        ``create`` and ``replace`` call ``gate`` before they send the last byte of a request. This is for measurements
+        of what the store does with requests that are under way together. A store that does not send its requests in
+        parts is returned as it is.
         """
         del gate
         return self
@@ -117,13 +135,13 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Remove an object; removing what is not there succeeds."""
+        """Remove an object, if it is there."""
 
     def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
-        """Remove objects for good: where the store keeps older versions of them, those, too.
+        """Remove objects for good, with any older versions.
 
-        What is not there counts as removed. Only for keys that are never written again: a request that was lost
-        may be repeated.
+        Older versions are those that the store keeps. What is not there counts as removed. Only for keys that are never
+        written again: a request that was lost may be repeated.
 
         :returns: the keys of those that may still be there, each with what the store said;
             :class:`ObjectRetained` where it must keep the object for now
@@ -141,11 +159,11 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def filesystem(self) -> tuple[FileSystem, str]:
-        """The pyarrow filesystem for bulk data, and this store's root path inside it."""
+        """Return the pyarrow filesystem for bulk data, and the root path in it."""
 
     @abstractmethod
     def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
-        """A binary file to fill with a new object of any size.
+        """Open a new object of any size as a binary file to fill.
 
         The object appears, durable, when the block ends without an error; after an error nothing stays.
         Keys are meant to be unique per attempt; where the store can tell, a taken key raises
@@ -154,12 +172,13 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def open_read(self, key: str) -> IO[bytes]:
-        """A seekable binary file on one object; raises :class:`ObjectNotFound`."""
+        """Open an object as a seekable binary file; raises :class:`ObjectNotFound`."""
 
     def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
-        """Copy an object of another store to the same key here without its bytes passing through this process.
+        """Copy an object of another store to the same key here.
 
-        It appears whole and only with this SHA-256 (in hex), which the store has computed itself.
+        Its bytes do not pass through this process. It appears whole and only with this SHA-256 (in hex), which the
+        store has computed itself.
 
         :returns: False: nothing was done. The two stores cannot do this, or what was copied had another checksum: send
             the bytes, to find out
@@ -170,9 +189,10 @@ class ObjectStore(ABC):
         return False
 
     def probe_create_if_absent(self, threads: int = 8) -> bool:
-        """Whether of several concurrent creates of one key exactly one wins, and its content stands.
+        """Return whether exactly one of several concurrent creates wins.
 
-        Servers that call themselves S3-compatible have let several win. Leaves nothing behind.
+        The content of the winner must stand, too. Servers that call themselves S3-compatible have let several win.
+        Leaves nothing behind.
         """
         return all(self._one_creator_wins(threads) for _ in range(PROBE_ROUNDS))
 
@@ -209,19 +229,27 @@ class ObjectStore(ABC):
     @classmethod
     @abstractmethod
     def from_url(cls, url: str) -> ObjectStore:
-        """The store at ``url`` as its own :attr:`url` says it."""
+        """Return the store at a URL in the form of :attr:`url`."""
 
 
 class StoreFull(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """There is no room left (disk or quota); nothing was written."""
+    """Store without room left, on its disk or in its quota.
+
+    Nothing was written.
+    """
 
 
 class ConditionNotSupported(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """The store does not know the condition of this request, such as create-if-absent."""
+    """Condition of a request that the store does not know.
+
+    An example is create-if-absent.
+    """
 
 
 class ObjectRetained(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """The store keeps the object for now, whoever asks (object lock): try again later.
+    """Object that the store has to keep for now (object lock).
+
+    That holds for every user: try again later.
 
     :param until: when that ends by itself; None for a legal hold, which somebody has to take back
     """
@@ -236,11 +264,16 @@ class ObjectRetained(StoreError):  # noqa: N818 - named after the situation, lik
 
 
 class ObjectChanged(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """The object is not what it was when it was looked at, so it was not replaced."""
+    """Object that has changed since it was looked at.
+
+    It was not replaced.
+    """
 
 
 def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreError:
-    """Return what a request means whose answer never came, or says nothing about what was done.
+    """Return the error for a request without a conclusive answer.
+
+    After a write the outcome is unknown; a read has changed nothing.
 
     :param action: what was tried, for the message: "read", "list", …
     :param writes: whether it may have changed something

@@ -1,4 +1,7 @@
-"""HTTP connections of the clients that are built on requests: those of Azure and of Google Cloud Storage."""
+"""HTTP connections of the Azure and Google Cloud Storage clients.
+
+These clients are built on requests.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ class Connections(HTTPAdapter):
 
     @contextmanager
     def watch(self) -> Iterator[list[Response]]:
-        """Give a list that fills with this thread's answers."""
+        """Yield a list that fills with this thread's answers."""
         answers: list[Response] = []
         self._thread.answers = answers
         try:
@@ -96,7 +99,10 @@ class _Thread(threading.local):
 
 
 def patiently(request: Callable[[], T], repeat: Callable[[BaseException], bool] | None = None) -> T:
-    """Make a request, and again while it may be repeated; a read may when the store was unavailable."""
+    """Make a request, and repeat it while it may be repeated.
+
+    By default that is while the store is unavailable, as for a read.
+    """
     retrying = Retrying(
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait_random_exponential(multiplier=FIRST_PAUSE, max=FIRST_PAUSE * 2**ATTEMPTS),
@@ -107,24 +113,30 @@ def patiently(request: Callable[[], T], repeat: Callable[[BaseException], bool] 
 
 
 def never_sent(error: BaseException | None) -> bool:
-    """Whether an error of requests or urllib3 says that there was no connection to send the request on."""
+    """Return whether an error says that a request was never sent.
+
+    There was no connection to send it on. The error is one of requests or urllib3.
+    """
     return isinstance(_innermost(error), (*_NEVER_SENT, ConnectTimeout))
 
 
 def in_words(error: BaseException | None) -> str:
-    """What went wrong with a connection, without what lets anybody in."""
+    """Return the text of a connection's error, without secrets."""
     return without_secrets(_SPEAKER.sub("", str(_innermost(error))))
 
 
 def without_secrets(text: str) -> str:
-    """What an answer or an error says, which may be a URL, without what lets anybody in."""
+    """Return a text without the secrets in it.
+
+    The text is that of an answer or an error, which may be a URL. The secrets let anybody in.
+    """
     return _SECRETS.sub(r"\1=…", text)
 
 
 def clock_of(answers: list[Response]) -> datetime:
-    """The server's clock as the first good one of its answers tells it.
+    """Return the server's clock from the first good answer.
 
-    :raises StoreError: it does not
+    :raises StoreError: no answer is good, or it has no valid Date
     """
     for answer in answers:
         if answer.ok:
@@ -133,13 +145,19 @@ def clock_of(answers: list[Response]) -> datetime:
 
 
 def address_of(endpoint: str) -> str:
-    """An endpoint without user, password and query, any of which may be a secret."""
+    """Return an endpoint without its user, password and query.
+
+    Any of these may be a secret.
+    """
     parts = urlsplit(endpoint)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:
-    """What urllib3 met, below what it and requests have wrapped around it."""
+    """Return the innermost error, as urllib3 has met it.
+
+    urllib3 and requests have wrapped others around it.
+    """
     inner = getattr(error, "reason", None) or next(iter(getattr(error, "args", ())), None)
     return _innermost(inner) if isinstance(inner, BaseException) else error
 

@@ -1,4 +1,7 @@
-"""Files of a store whose errors, however late they come, are the store's own."""
+"""Files that raise the errors of their store.
+
+They do so however late an error comes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class TranslatingFile(io.RawIOBase):
-    """Passes on what is read from or written to a file of pyarrow, which itself raises OSError with some text.
+    """File that translates another file's errors into the store's.
+
+    Reads and writes are passed on to that file. One of pyarrow raises OSError with some text.
 
     :param errors: a block of it turns errors into the store's
     """

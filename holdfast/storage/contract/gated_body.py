@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 
 class GatedBody(io.BytesIO):
-    """Bytes to send with boto3; calls ``gate`` before the last one is sent.
+    """Bytes to send, with a gate before the last one.
 
-    botocore may read a body before, to sign it: only what is read once it is armed is being sent.
+    ``gate`` is called then. botocore may read a body before, to sign it: only what is read once it is armed is being
+    sent.
     """
 
     def __init__(self, body: bytes, gate: Callable[[], None]) -> None:
@@ -39,7 +40,10 @@ def skip_expect(params: dict[str, Any], **others: Any) -> None:
 
 
 def arm(request: Any, **others: Any) -> None:
-    """Handle botocore's event ``before-send``: what is read from now on is sent."""
+    """Arm the body of a request on botocore's event ``before-send``.
+
+    Bytes that are read from then on are sent.
+    """
     del others
     if isinstance(request.body, GatedBody):
         request.body.armed = True

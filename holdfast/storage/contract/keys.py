@@ -1,4 +1,7 @@
-"""Which keys an object may have, the same on every store, so that archives can move between stores."""
+"""Rules for the keys of objects.
+
+They are the same on every store, so that archives can move between stores.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ _REFUSED: Final = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 class InvalidKey(StoreError, ValueError):  # noqa: N818 - named after the situation, like the store errors
-    """This is no key: it is empty, too long, or could lead out of the store."""
+    """Key that is empty, too long, or could lead out of the store."""
 
 
 def check_key(key: str) -> str:
-    """Return ``key``, or raise :class:`InvalidKey` saying what is wrong with it."""
+    """Return ``key``, or raise :class:`InvalidKey` with the reason."""
     _check_text(key)
     parts = key.split("/")
     for part in parts:
@@ -36,9 +39,10 @@ def check_key(key: str) -> str:
 
 
 def is_placeholder(key: str) -> bool:
-    """Return whether a listed key is that of an empty "folder", as consoles and synchronising tools make them.
+    """Return whether a listed key is that of an empty "folder".
 
-    No object of ours can have such a key. The folder of the store itself has an empty one.
+    Consoles and synchronising tools make such objects. No object of ours can have such a key. The folder of the store
+    itself has an empty one.
     """
     return not key or key.endswith("/")
 

@@ -63,7 +63,9 @@ class RangeReader(io.RawIOBase):
 
 
 class PartWriter(io.RawIOBase):
-    """A file whose content is handed on in parts; closing it hands nothing on.
+    """A file that sends its content in parts.
+
+    Closing it sends nothing.
 
     :param send: is given each part, all but the last of :data:`PART_BYTES`
     """
@@ -83,7 +85,7 @@ class PartWriter(io.RawIOBase):
         return length
 
     def finish(self) -> None:
-        """Hand on what is left."""
+        """Send the rest of the content."""
         if self._waiting:
             self._send(bytes(self._waiting))
             self._waiting.clear()

@@ -1,4 +1,4 @@
-"""A store as a pyarrow filesystem, for what reads many files at once."""
+"""Store as a pyarrow filesystem, to read many files at once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _LEAVING_S: Final = 2.0
 
 @atexit.register
 def _leave() -> None:
-    """Wait for Arrow's threads: one that still reads here while Python ends would abort the process, or keep it.
+    """Wait for Arrow's threads at the end of Python.
 
-    They read ahead, and go on for a moment after the last row that anybody wanted.
+    A thread that still reads here while Python ends would abort the process, or keep it. They read ahead, and go on for
+    a moment after the last row that anybody wanted.
     """
     end = time.monotonic() + _LEAVING_S
     while _OPEN and time.monotonic() < end:
@@ -37,9 +38,10 @@ def _leave() -> None:
 
 
 class _Unopened(RangeReader):
-    """Stands for a file that could not be opened, and says so when it is read.
+    """Stand-in for a file that could not be opened.
 
-    Where opening one raises, or asking for its size, a scan of Arrow (26.0.1) waits for ever, with the locks held.
+    It raises the error when it is read. Where opening one raises, or asking for its size, a scan of Arrow (26.0.1)
+    waits for ever, with the locks held.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -50,7 +52,7 @@ class _Unopened(RangeReader):
 
 
 class ReadOnly(FileSystemHandler):  # type: ignore[misc]  # it has no types
-    """Opens objects by their keys, and can do nothing else."""
+    """Filesystem that opens objects by their keys, and no more."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

@@ -1,4 +1,7 @@
-"""What can be set about every store that is behind a network, by environment variables; empty counts as not set."""
+"""Environment variables of all stores behind a network.
+
+An empty one counts as not set.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ _YES_NO = {"yes": True, "no": False}
 
 
 def listing_is_ordered(environment: Mapping[str, str] = os.environ) -> bool | None:
-    """Whether listings are said to read names in key order; None leaves it to what is known of the server.
+    """Return whether listings are said to read names in key order.
 
-    :raises UsageError: the value is none
+    None leaves that to the knowledge about the server.
+
+    :raises UsageError: the value is none of those allowed
     """
     ordered = environment.get(LISTING_ORDERED, "")
     if ordered not in ("", *_YES_NO):
@@ -27,5 +32,5 @@ def listing_is_ordered(environment: Mapping[str, str] = os.environ) -> bool | No
 
 
 def bad_setting(name: str, value: str, allowed: str) -> UsageError:
-    """The error of a variable whose value is none."""
+    """Return the error for a variable with an invalid value."""
     return UsageError(f"{name} is {value!r}; it may be one of: {allowed}.")

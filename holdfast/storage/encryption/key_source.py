@@ -1,4 +1,6 @@
-"""Where the key is that opens an archive: a file, an environment variable, or a command that prints or uses it.
+"""Key that opens an archive, found at its address.
+
+It is in a file, in an environment variable, or with a command that prints or uses it.
 
 A key's address holds no secret. It is what archives.yaml, `HOLDFAST_KEY` and `--key` say, and what goes to other
 processes of a job.
@@ -33,7 +35,7 @@ _COMMAND_S = 60.0
 
 
 class WrappingKey(ABC):
-    """Wraps and unwraps the data keys of an archive.
+    """Key that wraps and unwraps the data keys of an archive.
 
     :param address: what it was found by.
     """
@@ -44,15 +46,21 @@ class WrappingKey(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """What tells keys apart and gives nothing away; empty where only a command knows the key."""
+        """Return a fingerprint that tells keys apart.
+
+        It gives nothing of the key away, and is empty where only a command knows the key.
+        """
 
     @abstractmethod
     def wrap(self, secret: bytes, purpose: str) -> bytes:
-        """Return a data key that only this key opens, and only for this purpose."""
+        """Return a data key, wrapped.
+
+        Only this key opens it, and only for this purpose.
+        """
 
     @abstractmethod
     def unwrap(self, wrapped: bytes, purpose: str) -> bytes:
-        """Return a data key.
+        """Return a data key, unwrapped.
 
         :raises UsageError: it was wrapped by another key, or for another purpose.
         """
@@ -167,7 +175,10 @@ def _words(address: str, rest: str) -> list[str]:
 
 
 def _run(address: str, words: list[str], body: bytes) -> bytes:
-    """Run a key's command; what it prints is never shown."""
+    """Run a key's command, and return its output.
+
+    The output is never shown.
+    """
     try:
         ended = subprocess.run(words, input=body, capture_output=True, timeout=_COMMAND_S, check=False)
     except OSError as error:
@@ -183,7 +194,10 @@ def _run(address: str, words: list[str], body: bytes) -> bytes:
 
 
 def shown(address: str) -> str:
-    """Return an address as messages may show it: whoever writes the key itself there made a mistake once."""
+    """Return an address in the form that messages may show.
+
+    It hides a key that was written there by mistake.
+    """
     kind, separator, rest = address.partition(":")
     if kind == "env" and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,40}", rest):
         return "'env:…'"

@@ -1,8 +1,9 @@
-"""The data keys of an archive, sealed by a key that is kept elsewhere: `keys/<n>.json`, each written once.
+"""Data keys of an archive, sealed by a key that is kept elsewhere.
 
-The newest of these documents counts; its last data key seals what is written. The wrapping key wraps a root key, which
-seals the data keys together with everything else that the document says: nobody without it can change their order, or
-pass an older document off as a newer one. Whoever has lost the wrapping key and its copies has lost the archive.
+The documents with them are `keys/<n>.json`, each written once. The newest document counts; its last data key seals what
+is written. The wrapping key wraps a root key, which seals the data keys together with everything else that the document
+says: nobody without it can change their order, or pass an older document off as a newer one. Whoever has lost the
+wrapping key and its copies has lost the archive.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _NONCE_BYTES = 12
 
 
 class KnownKey(BaseModel):
-    """What is told of a data key.
+    """Public record of a data key.
 
     :param id: what sealed objects name it by, in hexadecimal.
     """
@@ -50,7 +51,7 @@ class KnownKey(BaseModel):
 
 
 class RingDocument(BaseModel):
-    """What a ring of keys is stored as; nothing in it is secret.
+    """Stored form of a ring of keys; nothing in it is secret.
 
     :param ring: an id of its own; copies of an archive may share a ring.
     :param number: of this document; each is written once.
@@ -73,7 +74,7 @@ class RingDocument(BaseModel):
 
     @property
     def name(self) -> str:
-        """Key in the store."""
+        """Return the document's key in the store."""
         return f"{KEYS}{self.number:08d}.json"
 
 
@@ -86,12 +87,15 @@ class KeyRing:
 
     @property
     def newest(self) -> DataKey:
-        """What is written now is sealed with it."""
+        """Return the data key that new objects are sealed with."""
         return self.keys[bytes.fromhex(self.document.keys[-1].id)]
 
 
 def document_names(store: ObjectStore) -> list[str]:
-    """Return the keys of all ring documents, oldest first: more than one where a rotation was ended too early."""
+    """Return the keys of all ring documents, oldest first.
+
+    There is more than one where a rotation was ended too early.
+    """
     return [found.key for found in store.list(KEYS).objects if _NAME.fullmatch(found.key)]
 
 
@@ -126,7 +130,9 @@ def _damaged(name: str, place: str) -> DamagedError:
 
 @lru_cache(maxsize=16)
 def open_ring(document: RingDocument, address: str, place: str) -> KeyRing:
-    """Open the keys of a ring; asks for the wrapping key once in a process.
+    """Open the keys of a ring.
+
+    The wrapping key is asked for once in a process.
 
     :param address: of the wrapping key.
     :param place: the archive's URL, for the message.
@@ -155,7 +161,7 @@ def _open(document: RingDocument, key: WrappingKey, place: str) -> KeyRing:
 
 
 def create_ring(store: ObjectStore, address: str) -> RingDocument:
-    """Make the first keys of a place that becomes an encrypted archive.
+    """Make the first keys of a new encrypted archive.
 
     :param address: of the wrapping key.
     :raises RefusedError: it has keys.
@@ -165,9 +171,10 @@ def create_ring(store: ObjectStore, address: str) -> RingDocument:
 
 
 def renew_ring(store: ObjectStore, ring: KeyRing, address: str) -> RingDocument:
-    """Add a data key, which seals what is written from now on, and exchange the wrapping key; remove older documents.
+    """Add a data key, and exchange the wrapping key.
 
-    What was sealed before stays readable: its data key stays.
+    Everything written from now on is sealed with the new data key. Older documents are removed. What was sealed before
+    stays readable: its data key stays.
 
     :param address: of the wrapping key from now on; may be the present one.
     :raises RefusedError: somebody else has just done so, or an older document is still there.
@@ -205,7 +212,10 @@ def _make(
     known: tuple[KnownKey, ...],
     secrets: Mapping[str, bytes],
 ) -> RingDocument:
-    """Make and store a document with one data key more, once it is proved that it can be opened."""
+    """Make and store a document with one more data key.
+
+    It is stored once it is proved that it can be opened.
+    """
     key = find_key(address)
     now = store.list(KEYS).now
     new = os.urandom(KEY_ID_BYTES).hex()
@@ -241,11 +251,14 @@ _NOT_OPENED = "the key at {address} does not open what it has just wrapped, so n
 
 
 def _purpose(ring: str, number: int) -> str:
-    """Return what a root key is wrapped for."""
+    """Return the purpose that a root key is wrapped for."""
     return f"holdfast keys {number} of {ring}"
 
 
 def _told(document: RingDocument) -> bytes:
-    """Return what a document says in the clear, which is sealed with its data keys."""
+    """Return the fields of a document in the clear, as bytes.
+
+    They are sealed with its data keys.
+    """
     told = document.model_dump(mode="json", exclude={"root", "sealed"})
     return json.dumps(told, sort_keys=True, separators=(",", ":")).encode()

@@ -1,4 +1,6 @@
-"""A store whose archive may be encrypted: what is written through it is sealed, what is read is opened.
+"""Store that encrypts and decrypts the objects of an archive.
+
+In an encrypted archive, objects are sealed when they are written, and opened when they are read.
 
 Whether an archive is encrypted is asked of the place itself, when the first object is touched that would be sealed. So
 nobody who has a URL alone can write to an encrypted archive in the clear, or takes it for a damaged one.
@@ -53,10 +55,11 @@ IN_THE_CLEAR = ("archive.json", KEYS, "locks/", "probes/")
 
 
 class SealedStore(ObjectStore):
-    """Another store, through which an encrypted archive looks like one that is not.
+    """Store in front of another, for archives encrypted or not.
 
-    Sizes are those of contents. Everything may raise :class:`UsageError` where the archive is encrypted and the key is
-    not there or another, and :class:`DamagedError` where an object is not what was written under its name.
+    Through it, an encrypted archive looks like one that is not. Sizes are those of contents. Everything may raise
+    :class:`UsageError` where the archive is encrypted and the key is not there or another, and :class:`DamagedError`
+    where an object is not what was written under its name.
 
     :param key: address of the key that opens the archive; None for what `HOLDFAST_KEY` says. Where there is one, an
         archive that is not encrypted is refused.
@@ -117,7 +120,9 @@ class SealedStore(ObjectStore):
             self.ring(anew=True)
 
     def renew(self, key: str) -> KeyRing:
-        """Seal what is written from now on with a new data key, and let only this wrapping key open the archive.
+        """Exchange the data key for new objects, and the wrapping key.
+
+        Everything written from now on is sealed with a new data key, and only this wrapping key opens the archive.
 
         :param key: its address; may be the present one.
         :raises UsageError: the archive is not encrypted.
@@ -228,7 +233,10 @@ class SealedStore(ObjectStore):
         return seal(body, ring.newest, check_key(key)) if ring else body
 
     def _key_of(self, header: bytes, name: str) -> DataKey:
-        """Return the key that an object is sealed with; a ring that was renewed meanwhile is read again."""
+        """Return the key that an object is sealed with.
+
+        A ring that was renewed meanwhile is read again.
+        """
         wanted = key_id(header, name)
         for anew in (False, True):
             ring = self.ring(anew=anew)

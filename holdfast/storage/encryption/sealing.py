@@ -1,4 +1,6 @@
-"""Objects that nobody can read, change or swap without a key: encrypted in segments, so that a part can be read alone.
+"""Encryption of objects in segments.
+
+Nobody can read, change or swap an object without a key. A part of it can be read alone.
 
 The construction is STREAM (Hoang, Reyhanitabar, Rogaway and Vizár, 2015), in the form of Tink's AES-GCM-HKDF streaming.
 Each object has a key of its own: HKDF-SHA256 makes it out of a data key, 32 random bytes and the object's name. Each
@@ -56,7 +58,10 @@ class DataKey:
 
 
 def content_size(size: int) -> int:
-    """Return how many bytes are in a sealed object of a size; -1 where no sealed object has that size."""
+    """Return the size of a sealed object's content.
+
+    It is -1 where no sealed object has the given size.
+    """
     body = size - HEADER_BYTES
     segments = -(-body // _SEGMENT_BYTES)
     content = body - segments * _TAG_BYTES
@@ -65,9 +70,9 @@ def content_size(size: int) -> int:
 
 
 def key_id(header: bytes, name: str) -> bytes:
-    """Return what names the data key of an object that begins with these bytes.
+    """Return the id of the data key in an object's header.
 
-    :raises DamagedError: it is not sealed.
+    :raises DamagedError: the object is not sealed.
     """
     if len(header) < HEADER_BYTES or not header.startswith(MAGIC):
         raise DamagedError(f"{name} is damaged: it is not encrypted, as all of this archive is")
@@ -93,7 +98,7 @@ def unseal(sealed: bytes, key: DataKey, name: str) -> bytes:
 
 
 class _Cipher:
-    """Seals and opens the segments of one object."""
+    """Cipher of the segments of one object."""
 
     def __init__(self, header: bytes, key: DataKey, name: str) -> None:
         salt = header[len(MAGIC) + KEY_ID_BYTES : -_PREFIX_BYTES]
@@ -118,7 +123,9 @@ class _Cipher:
 
 
 class SealingWriter(io.RawIOBase):
-    """A file whose content is handed on sealed; closing it hands nothing on.
+    """A file that sends its content sealed.
+
+    Closing it sends nothing.
 
     :param send: is given the header, then each segment.
     """
@@ -143,7 +150,10 @@ class SealingWriter(io.RawIOBase):
         return length
 
     def finish(self) -> None:
-        """Hand on the last segment: without it, the object is none."""
+        """Seal and send the last segment.
+
+        Without it, the object is none.
+        """
         self._send(self._cipher.seal(self._segments, self._waiting, last=True))
         self._waiting.clear()
 
@@ -155,7 +165,7 @@ class SealingWriter(io.RawIOBase):
 
 
 class Unsealer:
-    """Reads parts of one sealed object.
+    """Reader of parts of one sealed object.
 
     :param sealed_size: of the whole object.
     :param fetch: gives its bytes from an offset, of a length that lies within it.
@@ -193,7 +203,7 @@ class Unsealer:
         return b"".join(found)
 
     def _contents(self, first: int, last: int) -> Iterator[bytes]:
-        """Yield what is in some segments."""
+        """Yield the contents of consecutive segments."""
         begin = HEADER_BYTES + first * _SEGMENT_BYTES
         end = min(HEADER_BYTES + (last + 1) * _SEGMENT_BYTES, self._sealed_size)
         sealed = memoryview(self._fetch(begin, end - begin))

@@ -1,4 +1,6 @@
-"""What an error of a Google Cloud Storage request means: certainly nothing done, or nobody knows.
+"""Translation of Google Cloud Storage errors into the store's.
+
+A store error says whether certainly nothing was done, or the outcome is unknown.
 
 Sources: Google's "HTTP status and error codes for JSON" and "Retry strategy", and where its client raises each of its
 exceptions.
@@ -44,7 +46,10 @@ _ERRORS = (
 
 
 class Throttled(StoreUnavailable):
-    """Too many requests: an object may be written once a second ("Quotas & limits"). Certainly nothing was done."""
+    """Request refused as one too many.
+
+    An object may be written once a second ("Quotas & limits"). Certainly nothing was done.
+    """
 
 
 @contextlib.contextmanager
@@ -67,7 +72,7 @@ def gcs_errors(action: str, key: str, *, writes: bool, needs_object: bool = True
 
 
 def _raise_silence(action: str, key: str, error: BaseException | None, *, writes: bool) -> NoReturn:
-    """Raise what an error without an answer means."""
+    """Raise the store error for an error without an answer."""
     why = in_words(error)
     what = f"Could not {action} {key!r}: {why}."
     # Of the request for a token; ours was not sent.
@@ -81,7 +86,7 @@ def _raise_silence(action: str, key: str, error: BaseException | None, *, writes
 
 
 def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, needs_object: bool) -> NoReturn:
-    """Raise what the server's own error answer means."""
+    """Raise the store error for an error answer of the server."""
     status, said = answer.status_code, _message(answer)
     what = f"Could not {action} {key!r}: {said} (HTTP {status})."
     if status == 429:
@@ -102,7 +107,10 @@ def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, need
 
 
 def _message(answer: Response) -> str:
-    """What the server says in words: JSON from the most of it, plain text where a download fails."""
+    """Return the server's message from an error answer.
+
+    Most answers are JSON; where a download fails, they are plain text.
+    """
     text = answer.text.strip()
     with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
         text = json.loads(text)["error"]["message"]

@@ -46,11 +46,12 @@ GOOGLE = "https://storage.googleapis.com"
 
 
 class GcsStore(ObjectStore):
-    """Each object is an object of the bucket, below the prefix; an object's generation is its etag.
+    """Object store in a bucket of Google Cloud Storage.
 
-    Credentials are those that google-auth finds; ``STORAGE_EMULATOR_HOST`` leads to an emulator, without any. Reads
-    are tried again. A write is sent exactly once, because a repeated one may land when the caller has moved on; but
-    again where the server refused it as one too many.
+    Each object is an object of the bucket, below the prefix. Its generation is its etag. Credentials are those that
+    google-auth finds; ``STORAGE_EMULATOR_HOST`` leads to an emulator, without any. Reads are tried again. A write is
+    sent exactly once, because a repeated one may land when the caller has moved on; but again where the server refused
+    it as one too many.
 
     :param listing_is_ordered: whether the server's listing reads names in key order. Google's does ("ordered in the
         list lexicographically by name", List objects); any other counts as unordered.
@@ -210,7 +211,10 @@ class GcsStore(ObjectStore):
 
     @functools.cached_property
     def _bucket(self) -> Bucket:
-        """The client, made when it is needed: it looks for credentials, also on the network."""
+        """Return the bucket of a client that is made on first use.
+
+        The client looks for credentials, also on the network.
+        """
         with gcs_errors("ask for", self._name, writes=False):
             client = Client(project=None)  # a bucket's objects need none
         for scheme in ("https://", "http://"):
@@ -240,7 +244,10 @@ class _GcsUpload(BlobWriter):  # type: ignore[misc]  # it has no types
     """A large object that is being written."""
 
     def __del__(self) -> None:
-        """Do nothing: a file's own would close it, and so complete what was given up."""
+        """Leave an upload as it is when its file is dropped.
+
+        A file's own method would close it, and so complete an upload that was given up.
+        """
 
 
 def _is_throttled(error: BaseException) -> bool:

@@ -1,4 +1,7 @@
-"""Which server an S3 store talks to, how it names buckets there, and how often it tries."""
+"""Access to the server of an S3 store.
+
+It decides the server's address, how buckets are named there, and how often a request is tried.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ Source: Amazon S3 API reference, 'PutObject' (Content-MD5), 'DeleteObjects'.
 
 
 class S3Access:
-    """Makes clients of one server.
+    """Factory of clients for one server.
 
     :raises UsageError: the environment names a profile that is not there, or an addressing style that is none
     """
@@ -65,7 +68,10 @@ class S3Access:
 
     @cached_property
     def endpoint(self) -> str:
-        """The server's address, wherever it was configured; never contains a secret."""
+        """Return the server's address, wherever it was configured.
+
+        It never contains a secret.
+        """
         parts = urlsplit(self.reader.meta.endpoint_url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -76,17 +82,20 @@ class S3Access:
 
     @cached_property
     def reader(self) -> S3Client:
-        """For requests that may be repeated."""
+        """Return the client for requests that may be repeated."""
         return self._client(READ_ATTEMPTS)
 
     @cached_property
     def writer(self) -> S3Client:
-        """For requests that are sent exactly once."""
+        """Return the client for requests that are sent exactly once."""
         return self._client(1)
 
     @cached_property
     def filesystem(self) -> FileSystem:
-        """The same server for bulk data. It cannot ask for encryption."""
+        """Return the server as a pyarrow filesystem for bulk data.
+
+        It cannot ask for encryption.
+        """
         from pyarrow.fs import S3FileSystem
 
         options: dict[str, object] = {"region": self._region}
@@ -130,7 +139,7 @@ class S3Access:
 
 @cache
 def _loader(data_path: str | None) -> Loader:
-    """Return what reads botocore's descriptions of services, and keeps them.
+    """Return the loader of botocore's service descriptions, with its cache.
 
     Sessions have one each by default: then each store reads those of S3 anew, four fifths of the time to make a client.
     """
@@ -138,7 +147,7 @@ def _loader(data_path: str | None) -> Loader:
 
 
 def _add_content_md5(params: dict[str, Any], **others: object) -> None:
-    """Handle botocore's event ``before-call``."""
+    """Add the Content-MD5 of a request on botocore's event ``before-call``."""
     del others
     body = params["body"]
     digest = hashlib.md5(body.getvalue() if isinstance(body, io.BytesIO) else body, usedforsecurity=False).digest()

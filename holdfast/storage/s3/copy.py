@@ -1,4 +1,7 @@
-"""An object that the server copies itself, from key to key; it appears only with the bytes that are expected."""
+"""Copies of objects that the server makes itself.
+
+A copy appears only with the bytes that are expected.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ MOST_BYTES = 5 << 30
 def copy_object(
     client: S3Client, once: S3Client, source: tuple[str, str], target: tuple[str, str], sha256: str
 ) -> bool | None:
-    """Let the server copy an object as the only part of an upload, and complete that if the part is what it should be.
+    """Copy an object on the server, as the only part of a multipart upload.
+
+    The upload is completed if the part has the expected checksum.
 
     :param client: may repeat requests: a part that is sent again replaces itself.
     :param once: sends each request once.

@@ -1,4 +1,6 @@
-"""Many objects of a bucket deleted by few requests, with all their versions where the bucket keeps versions.
+"""Deletion of many objects of a bucket by few requests.
+
+Where the bucket keeps versions, all versions are deleted.
 
 Requests and answers: Amazon S3's API reference, DeleteObjects, ListObjectVersions, HeadObject.
 """
@@ -33,7 +35,7 @@ _NOT_DONE = {"SlowDown", "ServiceUnavailable", "OperationAborted", "RequestTimeo
 
 
 def keeps_versions(client: S3Client, bucket: str) -> bool:
-    """Say whether what is deleted in a bucket, or was, stays as an older version.
+    """Return whether a bucket keeps, or has kept, deleted objects as older versions.
 
     :raises StoreDenied: we may not ask; to guess could leave everything where it is
     """
@@ -51,7 +53,9 @@ def keeps_versions(client: S3Client, bucket: str) -> bool:
 
 
 def delete_all(client: S3Client, bucket: str, keys: Sequence[str], *, versions: bool) -> dict[str, StoreError]:
-    """Delete objects; return those that may still be there, each with why.
+    """Delete objects, and return the errors by key.
+
+    An object with an error may still be there.
 
     :param client: may repeat requests
     :param versions: delete every version and every delete marker
@@ -66,7 +70,10 @@ def delete_all(client: S3Client, bucket: str, keys: Sequence[str], *, versions: 
 def _all_versions(
     client: S3Client, bucket: str, keys: Sequence[str]
 ) -> tuple[list[ObjectIdentifierTypeDef], dict[str, StoreError]]:
-    """Return all versions of objects; one listing for each folder they are in."""
+    """Return all versions of objects, and the errors by key.
+
+    There is one listing for each folder that they are in.
+    """
     folders: dict[str, set[str]] = {}
     for key in keys:
         folders.setdefault(key.rpartition("/")[0], set()).add(key)
@@ -97,7 +104,7 @@ def _versions(client: S3Client, bucket: str, prefix: str) -> Iterator[ObjectIden
 def _delete(
     client: S3Client, bucket: str, objects: Sequence[ObjectIdentifierTypeDef]
 ) -> Iterator[tuple[str, StoreError]]:
-    """Delete what one request may name; yield what was not."""
+    """Delete the objects of one request, and yield the errors by key."""
     try:
         with s3_errors("delete", f"{objects[0]['Key']} and {len(objects) - 1} more", writes=True):
             answer = client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
@@ -115,7 +122,10 @@ def _delete(
 def _delete_singly(
     client: S3Client, bucket: str, objects: Sequence[ObjectIdentifierTypeDef]
 ) -> Iterator[tuple[str, StoreError]]:
-    """Delete by a request for each, for servers that do not know the one for many."""
+    """Delete objects by one request for each.
+
+    This is for servers that do not know the request for many.
+    """
 
     def remove(each: ObjectIdentifierTypeDef) -> tuple[str, StoreError] | None:
         which: dict[str, Any] = {"Key": each["Key"]}
@@ -136,7 +146,7 @@ def _delete_singly(
 
 
 def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:
-    """Return what the server's refusal to delete one object means."""
+    """Return the store error for the server's refusal to delete one object."""
     code, key = failed.get("Code", ""), failed.get("Key", "")
     said = f"Could not delete {key!r}: {failed.get('Message') or code} ({code})."
     if code in _REFUSED:
@@ -156,7 +166,10 @@ def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:
 
 
 def _retention(client: S3Client, bucket: str, failed: ErrorTypeDef) -> tuple[datetime | None, bool]:
-    """Return until when an object is locked, and whether it is held; neither where we may not ask."""
+    """Return the end of an object's lock, and whether it is held.
+
+    Neither is known where we may not ask.
+    """
     which: dict[str, Any] = {"Key": failed.get("Key", "")}
     if failed.get("VersionId"):
         which["VersionId"] = failed["VersionId"]

@@ -1,4 +1,6 @@
-"""What an error of an S3 request means: certainly nothing done, or nobody knows.
+"""Translation of S3 errors into the store's.
+
+A store error says whether certainly nothing was done, or the outcome is unknown.
 
 Sources: Amazon S3's list of error responses, and where botocore raises each of its exceptions.
 """
@@ -77,7 +79,7 @@ def s3_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
 
 
 def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) -> NoReturn:
-    """Raise what the server's own error answer means."""
+    """Raise the store error for an error answer of the server."""
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     code = error.response.get("Error", {}).get("Code", "")
     said = error.response.get("Error", {}).get("Message", "") or code

@@ -1,6 +1,7 @@
-"""What can be set about S3 beside what the AWS SDK reads itself: addresses, encryption, order of listings.
+"""Settings of S3 beside those that the AWS SDK reads itself.
 
-The names of the encryptions are S3's own, those of the addressing styles botocore's.
+They are for addresses, encryption and the order of listings. The names of the encryptions are S3's own, those of the
+addressing styles botocore's.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class S3Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> S3Settings:
-        """What the environment says; raises :class:`UsageError` where it makes no sense."""
+        """Return the settings in the environment.
+
+        Raises :class:`UsageError` where they make no sense.
+        """
         return cls(
             addressing=environment.get(ADDRESSING, ""),
             sse=environment.get(SSE, ""),
@@ -63,7 +67,10 @@ class S3Settings:
         )
 
     def encrypt(self, params: dict[str, object], **others: object) -> None:
-        """Handle botocore's event ``before-parameter-build`` of a request that makes an object."""
+        """Ask for encryption on botocore's event ``before-parameter-build``.
+
+        The event is that of a request that makes an object.
+        """
         del others
         if self.sse:
             params["ServerSideEncryption"] = self.sse

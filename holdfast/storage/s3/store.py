@@ -53,11 +53,11 @@ CREATE_PAUSE = 0.05
 
 
 class S3Store(ObjectStore):
-    """Each object is an object of the bucket, below the prefix.
+    """Object store in a bucket of S3, or of a server with its protocol.
 
-    Credentials, region and endpoint come from the usual ``AWS_*`` variables. Reads are retried by the
-    SDK; a write is sent exactly once, because a repeated one may land when the caller has moved on. Only bulk
-    data, each under a key of its own, is sent again.
+    Each object is an object of the bucket, below the prefix. Credentials, region and endpoint come from the usual
+    ``AWS_*`` variables. Reads are retried by the SDK; a write is sent exactly once, because a repeated one may land
+    when the caller has moved on. Only bulk data, each under a key of its own, is sent again.
 
     :param listing_is_ordered: whether the server's listing reads names in key order. Amazon's does; a
         server on top of a file system may not, so by default any other counts as unordered.
@@ -180,7 +180,9 @@ class S3Store(ObjectStore):
             self._writer.delete_object(Bucket=self._bucket, Key=self._key(key))
 
     def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
-        """Remove objects for good, a thousand at a time; of a versioned bucket, every version of them.
+        """Remove objects for good, a thousand at a time.
+
+        In a versioned bucket, every version of them is removed.
 
         :raises StoreDenied: it cannot be asked whether the bucket is versioned
         """
@@ -255,7 +257,7 @@ class S3Store(ObjectStore):
 
 
 def _date(headers: Mapping[str, str]) -> datetime:
-    """The server's clock as its answer tells it."""
+    """Return the server's clock from the headers of an answer."""
     try:
         return parsedate_to_datetime(headers["date"]).astimezone(UTC)
     except (KeyError, ValueError) as error:
@@ -264,7 +266,10 @@ def _date(headers: Mapping[str, str]) -> datetime:
 
 @contextlib.contextmanager
 def _arrow_errors(action: str, key: str, otherwise: type[StoreError]) -> Iterator[None]:
-    """Turn the errors of pyarrow's filesystem into the store's; most come as OSError with a text."""
+    """Turn errors of pyarrow's filesystem into the store's.
+
+    Most of them come as OSError with a text.
+    """
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""An object of any size, sent in parts as it is written."""
+"""Multipart upload of an object while it is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def upload(client: S3Client, bucket: str, key: str) -> Iterator[PartWriter]:
-    """Yield a file; its bytes are the object once the block ends. After an error there is none.
+    """Yield a file; its bytes are the object once the block ends.
+
+    After an error there is none.
 
     :param client: may repeat requests: a part that is sent again replaces itself
     """
@@ -34,7 +36,10 @@ def upload(client: S3Client, bucket: str, key: str) -> Iterator[PartWriter]:
 
 
 class _S3Upload:
-    """The requests of one upload; none is made before there is something to send."""
+    """Requests of one upload.
+
+    None is made before there is something to send.
+    """
 
     def __init__(self, client: S3Client, bucket: str, key: str) -> None:
         self._client = client
@@ -55,7 +60,7 @@ class _S3Upload:
         self._parts.append({"ETag": answer["ETag"], "PartNumber": number})
 
     def complete(self) -> None:
-        """Make the object."""
+        """Complete the upload, so that the object appears."""
         self._completing = True
         with s3_errors("write", self._key, writes=True):
             if self._id is None:  # S3 knows no upload without parts
@@ -66,7 +71,7 @@ class _S3Upload:
             )
 
     def give_up(self) -> None:
-        """Remove what was sent, as far as the store allows."""
+        """Remove everything that was sent, as far as the store allows."""
         with contextlib.suppress(StoreError), s3_errors("give up", self._key, writes=True):
             if self._id is not None:
                 self._client.abort_multipart_upload(Bucket=self._bucket, Key=self._key, UploadId=self._id)

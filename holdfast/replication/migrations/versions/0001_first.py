@@ -13,7 +13,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make them."""
+    """Create the tables."""
     op.create_table(
         "archives",
         sa.Column("archive", sa.String(64), nullable=False),

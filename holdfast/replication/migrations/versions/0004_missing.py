@@ -1,4 +1,4 @@
-"""Entries whose files nobody has, and since when.
+"""Table of entries with missing files, each with the time since when.
 
 Revision ID: 0004
 """
