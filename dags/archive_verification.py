@@ -1,4 +1,4 @@
-"""DAGs `archive_verification_<archive>`: look whether each archive in archives.yaml is what was written."""
+"""DAGs `archive_verification_<archive>`: verification of each archive in archives.yaml."""
 
 from __future__ import annotations
 

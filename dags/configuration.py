@@ -1,4 +1,4 @@
-"""The DAG `holdfast_configuration`: fails while archives.yaml has a mistake, so that `alerts` tell of it.
+"""The DAG `holdfast_configuration`: fails while archives.yaml has a mistake, so that `alerts` report it.
 
 An archive with a mistake has no DAGs, and nothing of it is scheduled: without this, nobody would be told.
 """
@@ -36,7 +36,7 @@ if has_configuration():
 
         @task
         def check() -> None:
-            """Fail with what is wrong with archives.yaml."""
+            """Fail with the mistakes of archives.yaml."""
             try:
                 check_configuration()
             except UsageError as error:

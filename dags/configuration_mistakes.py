@@ -1,6 +1,7 @@
-"""No DAG, but an import error as long as archives.yaml has a mistake: the only one, which says what to write instead.
+"""Import error for the mistakes of archives.yaml; this file defines no DAG.
 
-Each archive is read for itself, so that the DAGs of the others are there all the same.
+It is the only such error, and names the text to write instead. Each archive is read for itself, so that the DAGs of the
+others are there all the same.
 """
 
 from __future__ import annotations

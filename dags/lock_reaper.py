@@ -1,4 +1,4 @@
-"""DAGs `lock_reaper_<archive>`: end the locks of each archive in archives.yaml that nobody will give back."""
+"""DAGs `lock_reaper_<archive>`: removal of abandoned locks of each archive in archives.yaml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DAGs `lost_replica_recovery_<archive>`: make the lost replicas of each archive in archives.yaml anew."""
+"""DAGs `lost_replica_recovery_<archive>`: recovery of the lost replicas of each archive in archives.yaml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DAGs `replica_log_trimming_<archive>`: remove from each archive's update log what no replica needs any more."""
+"""DAGs `replica_log_trimming_<archive>`: trimming of the update log of each archive with replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DAGs `truncation_<archive>`: remove what no rule keeps of each archive in archives.yaml, then vacuum."""
+"""DAGs `truncation_<archive>`: truncation and vacuum of each archive in archives.yaml."""
 
 from __future__ import annotations
 

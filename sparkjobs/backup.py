@@ -1,8 +1,8 @@
-"""Back up a PostgreSQL database: one snapshot, many Spark tasks, one commit.
+"""Application that backs up a PostgreSQL database.
 
-Each task streams Arrow batches from the source to Parquet on the store and returns only file records. The process
-that started this one holds the snapshot; so a driver that takes the place of one that was killed goes on from the
-pieces that the run's records say are finished.
+A full backup is one snapshot, many tasks and one commit. Each task streams Arrow batches from the source to Parquet on
+the store and returns only file records. The process that started this one holds the snapshot; so a driver that takes
+the place of one that was killed goes on from the pieces that the run's records say are finished.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which tables' rows are backed up: those that match a glob (none: all) and no exclusion."""
+    """Selection of the tables to back up.
+
+    These match a glob (none: all) and no exclusion.
+    """
 
     globs: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -49,7 +52,9 @@ class Choice:
 def back_up(
     job: Job, source: str, choice: Choice = Choice(), limits: Limits = NO_LIMITS, wish: QuorumRequest | None = None
 ) -> dict[str, Any]:
-    """Back up a source as its parent has decided, or what is left of it, and return a summary.
+    """Back up a source as its parent has decided, and return a summary.
+
+    After a killed job of the same run, only the rest is backed up.
 
     :param wish: the quorum that it needs, which the parent waits for; None: none.
     """
@@ -64,7 +69,10 @@ def back_up(
 def back_up_snapshot(
     job: Job, source: str, choice: Choice, limits: Limits, decision: Decision, wish: QuorumRequest | None
 ) -> dict[str, Any]:
-    """Back up what is in the snapshot that this job was given, or what is left of it."""
+    """Back up the tables in the snapshot that this job was given.
+
+    After a killed job of the same run, only the rest is read.
+    """
     archive = job.open_archive(wish)
     placed = archive.state.of_run(job.run)
     if placed is not None and placed.block.kind == "snapshot":
@@ -104,7 +112,7 @@ def _result(job: Job, placed: Placed) -> dict[str, Any]:
 
 
 def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot, known: Seen) -> Stream | None:
-    """Return the stream whose changes can be joined to a snapshot; None where there is none.
+    """Return the stream with changes that can be joined to a snapshot; None where there is none.
 
     Of one that begins with the snapshot, changes are wanted from there on: those since its slot was made are in the
     rows, and the next backup advances the slot past them. Until then the slot is behind what is archived.

@@ -1,8 +1,9 @@
-"""Join small blocks of changes into few, and make full snapshots of older ones and the changes since.
+"""Application that compacts an archive.
 
-Tasks write new files and return their records; each group of blocks, and each snapshot, is one commit of the driver. A
-driver that was killed has committed some of them, which the next run finds as they are; of the one it was at, the files
-are written anew.
+It joins small blocks of changes into few, and makes full snapshots of older ones and the changes since. Tasks write new
+files and return their records; each group of blocks, and each snapshot, is one commit of the driver. A driver that was
+killed has committed some of them, which the next run finds as they are; of the one it was at, the files are written
+anew.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _TASK_BYTES = 64 << 20
 
 
 def compact(job: Job, wish: CompactionRequest) -> dict[str, Any]:
-    """Join what is worth it, consolidate where that is wanted, and return a summary.
+    """Join blocks of changes, consolidate on request, and return a summary.
 
     :raises RefusedError: the archive is of an older format, or the source that was named cannot be consolidated.
     """
@@ -119,7 +120,7 @@ def _told_snapshot(placed: Placed) -> dict[str, Any]:
 
 
 def _join_group(job: Job, archive: Archive, group: Group) -> Placed:
-    """Write the files of a group anew and commit the block that stands for it."""
+    """Join the files of a group, and commit the block that replaces it."""
     identity = uuid.uuid4().hex
     job.log.progress("planning")
     runs = form_runs(group)
@@ -164,7 +165,10 @@ def _commit(job: Job, archive: Archive, block: Block, plan: Any) -> Placed:
 
 
 def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
-    """Make a full snapshot at the newest moment that is known well; None where there is nothing newer than the last."""
+    """Make a full snapshot at the newest position with a known schema.
+
+    Return None where no such position is newer than the last snapshot.
+    """
     state = archive.settled()
     ends = newest_cut(state, source)
     if ends is None:
@@ -210,7 +214,9 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
 
 
 def _records(consolidation: Consolidation, made: Mapping[str, tuple[FileRecord, ...]]) -> list[TableRecord]:
-    """Return what a snapshot says of its tables; where nothing was changed, the files are those of the older one.
+    """Return the records of a snapshot's tables.
+
+    An unchanged table has the files of the older snapshot.
 
     :param made: the files that were written, by table.
     """

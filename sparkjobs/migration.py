@@ -1,4 +1,7 @@
-"""Lift an archive to a newer format. Only what commits tell is looked at, so Spark itself is not started."""
+"""Application that lifts an archive to a newer format.
+
+It reads commits only, so Spark itself is not started.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What each job does, and nothing else: when it ends, Java has loaded the classes that all of them need."""
+"""Minimal Spark job, with only the steps that all jobs share.
+
+When it ends, Java has loaded the classes that all of them need.
+"""
 
 from __future__ import annotations
 

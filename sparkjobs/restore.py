@@ -1,7 +1,8 @@
-"""Restore a PostgreSQL database, or chosen tables of it: schema, rows in parallel, indexes, then compare.
+"""Application that restores a PostgreSQL database, or chosen tables of it.
 
-Each Spark task checks a file's checksum and streams its rows into the target by COPY. Nothing counts as
-restored before row counts and content hashes of every table, computed by the target, equal the archive's.
+It restores the schema, the rows in parallel and the indexes; the rows are compared with the archive. Each Spark task
+checks a file's checksum and streams its rows into the target by COPY. Nothing counts as restored before row counts and
+content hashes of every table, computed by the target, equal the archive's.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
-    """Restore and return what was restored, or would be."""
+    """Restore, or plan it in a dry run, and return a summary."""
     started = time.monotonic()
     opened = open_to_read(job.store, wish.consistency or "eventual")
     name = only_source(opened.state, wish.source)
@@ -59,7 +60,7 @@ def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> di
 
 
 def _claim(wish: RestoreRequest, archive: str, moment: Moment, run: str) -> progress.TargetClaim:
-    """Return the note of a run in its target: the tables and names that it restores, and the moment.
+    """Return the claim of a run on its target: tables, new names and recovery target.
 
     :param archive: its id.
     """
@@ -92,7 +93,7 @@ def _summary(moment: Moment) -> dict[str, Any]:
 
 
 def _stored(moment: Moment) -> int:
-    """Return the bytes that were stored for the blocks of a moment; those of a joined one count once."""
+    """Return the stored bytes of a recovery target's blocks; those of a joined one count once."""
     own = {
         file.path: file.size
         for placed in moment.blocks()

@@ -1,7 +1,8 @@
-"""Bring a replica to the head of its update log; the copies of an entry's files are spread over tasks.
+"""Application that brings a replica to the head of its update log.
 
-The driver executes entry after entry, as every sync does: an entry is committed once all of its files are there. A job
-that was killed has committed some; of the one it was at, the next sync fetches what is still missing.
+The copies of an entry's files are spread over tasks. The driver executes entry after entry, as every sync does: an
+entry is committed once all of its files are there. A job that was killed has committed some; of the one it was at, the
+next sync fetches what is still missing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _TASK_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Sender:
-    """Copies files in a Spark task to where there are none.
+    """The work of a Spark task: copy files to keys that are free.
 
     It deletes nothing: Spark may have given a task up that still runs somewhere.
     """
@@ -43,7 +44,7 @@ class Sender:
     def __call__(
         self, files: Sequence[FileRecord], report: Callable[[int, int], None]
     ) -> Iterable[tuple[int, list[FileRecord]]]:
-        """Yield how many bytes there were, and those files in whose place something else lies."""
+        """Yield the size of all files, and the files that have something else at their key."""
         try:
             left = send(self.source, self.target, files)
         except StoreError as error:  # another replica may be there, so Spark need not try this one again
@@ -54,14 +55,17 @@ class Sender:
 
 
 class SparkFetch:
-    """Fetches files by Spark jobs, one after the other; by threads of the driver where that is no more than a task."""
+    """Fetching of files by Spark jobs, one after the other.
+
+    Threads of the driver fetch them where one task would do.
+    """
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._size = 0
 
     def __call__(self, source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
-        """Do what `fetch` does."""
+        """Fetch files as `fetch` does."""
         tasks = pack(files, lambda file: file.size, room=_TASK_BYTES)
         step = f"fetching files, {self._size / 1e6:,.0f} MB were fetched"
         if len(tasks) == 1:
@@ -81,7 +85,10 @@ class SparkFetch:
 
 
 def sync(job: Job) -> dict[str, Any]:
-    """Execute what the log has and return what was done; an entry whose files nobody has is part of that."""
+    """Execute the entries of the update log, and return a summary.
+
+    An entry with files that no replica has is part of it.
+    """
     job.log.progress("executing the update log")
     with opened(None) as coordination:
         replica = ReplicatedArchive.begin(job.store, coordination)

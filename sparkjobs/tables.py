@@ -1,4 +1,4 @@
-"""Tables of an archive as a Spark data source: `spark.read.format("holdfast")`, as of any restorable moment.
+"""Tables of an archive as a Spark data source: `spark.read.format("holdfast")`, as of any recovery target.
 
 spark.dataSource.register(ArchiveTables)
 spark.read.format("holdfast").option("table", "public.orders").option("at", "latest").load("s3://backups/shop")
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 class ArchiveTables(DataSource):
-    """Options: `table`; `at`, `source`, `schema`, `consistency` and `store` as for a restore.
+    """Spark data source of one table of an archive.
 
-    The path is the archive's URL.
+    Its options are `table`, and `at`, `source`, `schema`, `consistency` and `store` as for a restore. The path is the
+    archive's URL.
     """
 
     @classmethod
@@ -38,7 +39,7 @@ class ArchiveTables(DataSource):
         return from_arrow_schema(self._table().schema)
 
     def reader(self, schema: StructType) -> TableSourceReader:
-        """Return what reads the table."""
+        """Return the reader of the table."""
         return TableSourceReader(self._table())
 
     def _table(self) -> ArchivedTable:
@@ -61,15 +62,15 @@ class TablePartition(InputPartition):
 
 
 class TableSourceReader(DataSourceReader):
-    """Reads a table, each of its partitions by a task of its own, in bounded memory."""
+    """Reader of a table, each of its partitions by a task of its own, in bounded memory."""
 
     def __init__(self, table: ArchivedTable) -> None:
         self._table = table
 
     def partitions(self) -> list[InputPartition]:
-        """Return what tasks read."""
+        """Return the partitions, one for each task."""
         return [TablePartition(part) for part in self._table.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one of them."""
+        """Yield the rows of one partition."""
         yield from self._table.batches(partition.value)

@@ -1,4 +1,7 @@
-"""Truncate an archive by rules, in one commit. Only what commits tell is looked at, so Spark itself is not started."""
+"""Application that truncates an archive by rules, in one commit.
+
+It reads commits only, so Spark itself is not started.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _TOLD = 100
 
 
 def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
-    """Truncate, or say what would go, and return a summary."""
+    """Truncate, or plan it in a dry run, and return a summary."""
     rules = parse_rules(wish.keep)
     more: dict[str, Any] = {"source": wish.source, "min_chains": wish.min_chains}
     if wish.dry_run:
@@ -41,7 +44,7 @@ def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
 
 
 def _told(plan: TruncationPlan) -> Iterator[str]:
-    """Yield which restore points would stay and which would go, those together that do so for the same reasons."""
+    """Yield lines on the restore points that stay and those that go, grouped by reason."""
     for source in plan.sources:
         for some in runs_of(source.points):
             span = f"{iso(some[0].point.at)} to {iso(some[-1].point.at)}" if some[1:] else iso(some[0].point.at)

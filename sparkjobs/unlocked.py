@@ -1,4 +1,7 @@
-"""Reading an archive without locks: who may not write relies on the grace of a vacuum, and says when it is over."""
+"""Reading of an archive without locks.
+
+A reader that may not write relies on the grace of a vacuum, and reports when it is over.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def still_there(job: Job, moment: Moment) -> Iterator[None]:
-    """Make sure that all files of a moment are there until the block ends.
+    """Check at the block's end that all files of a recovery target are still there.
 
     :raises DamagedError: some are not; says so where the moment was removed from the archive meanwhile.
     """

@@ -1,4 +1,7 @@
-"""Delete the files that an archive does not need any more. The store does the work, so Spark is not started."""
+"""Application that deletes the files that an archive does not need any more.
+
+The store does the work, so Spark is not started.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def run(job: Job, wish: VacuumRequest) -> dict[str, Any]:
-    """Vacuum, or say what would go, and return a summary; what could not be deleted is part of it."""
+    """Vacuum, or plan it in a dry run, and return a summary.
+
+    Files that could not be deleted are part of it.
+    """
     with vacuum_permit(job.store, dry_run=wish.dry_run) as permit:
         done = vacuum(
             Archive.open(job.store),

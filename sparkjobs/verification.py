@@ -1,7 +1,8 @@
-"""Verify an archive: the chain of its commits, the sizes of what is new, and the bytes of files, spread over tasks.
+"""Application that verifies an archive.
 
-Which files are read, and how far that has come, is kept in the archive: a job that was killed, or that has spent what
-it may, is gone on with by the next one.
+It checks the chain of commits, the sizes of new files, and the bytes of files, spread over tasks. Which files are read,
+and how far that has come, is kept in the archive: a job that was killed, or that has spent what it may, is gone on with
+by the next one.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ _WAIT_S = 300.0
 
 @dataclass(frozen=True)
 class FileReader:
-    """Reads files in a Spark task, one in memory at a time."""
+    """The work of a Spark task: read files, one in memory at a time."""
 
     store: ObjectStore
 
     def __call__(
         self, files: Sequence[NamedFile], report: Callable[[int, int], None]
     ) -> Iterable[tuple[str, Problem | None]]:
-        """Yield each file's path, and what is wrong with it or None."""
+        """Yield the path of each file with its problem, or None."""
         for file in files:
             yield file.path, content_problem(self.store, file)
             report(file.record.rows, 0)
 
 
 class _SparkReading:
-    """Reads chunks of files, one Spark job after the other."""
+    """Reading of chunks of files, one Spark job after the other."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -63,7 +64,10 @@ class _SparkReading:
 
 
 def verify(job: Job, scope: Scope) -> dict[str, Any]:
-    """Verify and return what was found; damage is part of that, and no error of the job."""
+    """Verify an archive, and return a summary.
+
+    Damage is part of it, and no error of the job.
+    """
     archive = Archive.open(job.store, before_damage=True)
     job.log.progress("looking at commits and sizes")
     found = verify_and_remember(

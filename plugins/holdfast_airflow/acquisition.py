@@ -1,4 +1,7 @@
-"""Locks that tasks acquire in an archive: with the wait handed to a trigger, and found again by the tasks behind."""
+"""Locks that Airflow tasks acquire in an archive.
+
+A trigger takes over the wait for a lock, and later tasks find the lock again.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def acquire_or_defer(
     scope: Literal["task", "run"],
     lease_s: float | None = None,
 ) -> tuple[str, Lease]:
-    """Acquire a lock, and return where it is and its lease.
+    """Acquire a lock, and return the archive's URL and the lease.
 
     :param deadline: until when to wait for it.
     :param scope: a `task`'s lock is renewed until it is released; of a `run`'s, somebody else sees to that.
@@ -68,7 +71,7 @@ def acquire_or_defer(
 
 
 def acquired_locks(context: Context, operator: BaseOperator, acquire: str) -> list[dict[str, Any]]:
-    """Return what an :class:`AcquireLock` has returned, once for each lock: its `url`, `handle` and `max_hold_s`.
+    """Return the locks that an :class:`AcquireLock` has acquired, each with its `url`, `handle` and `max_hold_s`.
 
     In a mapped task group, each instance of a task has the lock of its own instance of the group, and no other one's.
     Behind an AcquireLock that is mapped itself, or in a group that the operator is not in, it has all of them.

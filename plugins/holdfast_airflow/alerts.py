@@ -1,4 +1,7 @@
-"""Who is told when a task on an archive has failed for good: the notifiers that archives.yaml names."""
+"""Notifiers of an archive, as archives.yaml names them.
+
+They run when a task on the archive has failed for good.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the DAG files build their DAGs from."""
+"""Building blocks of the DAG files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ ONE_SOURCE = "{{ '' if params.source == '" + ALL + "' else params.source }}"
 
 
 def read_configuration() -> ReadArchives | None:
-    """Read archives.yaml, each archive for itself, with what only Airflow knows; None where there is no such file.
+    """Read archives.yaml, each archive for itself; None where there is no such file.
+
+    Mistakes in `alerts`, which only Airflow can find, are among those of the result.
 
     :raises UsageError: nothing of the file can be read.
     """
@@ -59,7 +61,7 @@ def configured_archives() -> Mapping[str, ArchiveConfig]:
 
 
 def has_configuration() -> bool:
-    """Say whether there is an archives.yaml, or one is named that is not there."""
+    """Return whether there is an archives.yaml, or one is named that is not there."""
     try:
         return find_config() is not None
     except UsageError:
@@ -86,7 +88,10 @@ def archives_with_replicas() -> Mapping[str, ArchiveConfig]:
 
 
 def each_place(archive: ArchiveConfig) -> Mapping[str, str | None]:
-    """Return the replicas of an archive by what the ids of their tasks end with; of one at one place, "" and None."""
+    """Return the replicas of an archive, by the suffix of their tasks' ids.
+
+    An archive without replicas has one entry: "" and None.
+    """
     return {f"_{name}": name for name in archive.replicas} if archive.replicas else {"": None}
 
 

@@ -1,4 +1,4 @@
-"""What archives are to Airflow's schedules."""
+"""Assets of archives, for Airflow's schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From Airflow's connections to what our jobs need: a URL without its password, and a usable Spark."""
+"""Conversion of Airflow's connections into the settings of jobs.
+
+The URL of a database has no password, and the Spark connection is checked.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def get_connection(conn_id: str) -> Connection:
 
 
 def database_address(conn_id: str) -> Address:
-    """Return where the database of a connection is; its password is masked in logs from now on.
+    """Return the address of a connection's database; its password is masked in logs from now on.
 
     :raises UsageError: no such connection, or not one to PostgreSQL with a database in it.
     """

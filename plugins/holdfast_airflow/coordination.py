@@ -1,4 +1,4 @@
-"""What operators need to work on the replicas of an archive."""
+"""Access of operators to the replicas of an archive."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Replicated:
 
 
 def coordination_address(archive: ArchiveConfig) -> str | None:
-    """Return where the update log of an archive is; None where nobody says so."""
+    """Return the address of the store with an archive's update log; None where none is configured."""
     return os.environ.get(STORE_VARIABLE) or archive.store
 
 

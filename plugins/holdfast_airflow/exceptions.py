@@ -1,4 +1,4 @@
-"""How tasks fail: one sentence, and whether another try can help."""
+"""Exceptions that fail a task: one sentence, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _WORTH_ANOTHER_TRY = frozenset({HoldfastError.exit_code, BusyError.exit_code})
 
 
 class JobFailed(AirflowException):
-    """The job failed for a reason that may pass: Airflow tries again where the task has retries.
+    """Failure of a job for a reason that may pass.
+
+    Airflow tries again where the task has retries.
 
     :param message: one sentence with what to do.
     :param exit_code: the command's exit code for the same failure.
@@ -30,11 +32,14 @@ class JobFailed(AirflowException):
 
 
 class JobRefused(JobFailed, AirflowFailException):
-    """The job failed for a reason that stays (wrong usage, damage, refusal, unknown outcome): no retry."""
+    """Failure of a job for a reason that stays: wrong usage, damage, refusal, unknown outcome.
+
+    Airflow does not retry.
+    """
 
 
 class LockWaitExpired(JobFailed):
-    """A lock was not free in time; the message names who holds it."""
+    """Expired wait for a lock; the message names the holder."""
 
 
 def failure(message: str, exit_code: int) -> JobFailed:
@@ -45,7 +50,10 @@ def failure(message: str, exit_code: int) -> JobFailed:
 
 @contextmanager
 def in_airflow_terms() -> Iterator[None]:
-    """Turn errors of ours, of the locks and of the store into those that tell Airflow whether to try again."""
+    """Turn errors of Holdfast, of the locks and of the store into exceptions of this module.
+
+    Airflow tries again by their type.
+    """
     try:
         yield
     except InvalidLockName as error:

@@ -1,4 +1,7 @@
-"""The log of a task that runs a job: people's words in it, Spark's own lines in a file beside."""
+"""The log of a task that runs a job, without Spark's own lines.
+
+These go into a file beside it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class SparkLines:
         self._is_pythons = False
 
     def info(self, words: str, *values: object) -> None:
-        """Log a line where it belongs."""
+        """Write a line to Spark's file or to the task's log."""
         line = words % values if values else words
         if self._belongs_to_spark(line):
             with suppress(OSError, ValueError):  # a full disk ends no job for lines that nobody may ever read
@@ -64,9 +67,9 @@ class SparkLines:
 
 @contextmanager
 def spark_lines(log: Any, run: str) -> Iterator[SparkLines]:
-    """Give a logger whose file is there while the block runs, and stays where that fails.
+    """Yield a logger that writes Spark's own lines to a temporary file.
 
-    Only this user can read the file.
+    The file is removed when the block ends, and stays where it fails. Only this user can read the file.
     """
     handle, name = tempfile.mkstemp(prefix=f"holdfast-{run}-", suffix=".log")
     log.info("Spark's own log: %s on this worker, removed if the job succeeds", name)
@@ -77,7 +80,9 @@ def spark_lines(log: Any, run: str) -> Iterator[SparkLines]:
 
 @contextmanager
 def progress_logged(read: Callable[[], RunRecord | None], say: Callable[[str], None]) -> Iterator[None]:
-    """Log how a job goes while the block runs: each step once it begins, and a step that goes on now and then.
+    """Log the progress of a job while the block runs.
+
+    Each step is logged once it begins, and a step that goes on now and then.
 
     :param read: returns the newest record of its run.
     """

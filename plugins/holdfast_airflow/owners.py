@@ -1,4 +1,4 @@
-"""Who a lock belongs to, in Airflow's terms, and whether that has ended."""
+"""Owners of locks as Airflow's tasks and runs, and their state."""
 
 from __future__ import annotations
 

@@ -6,6 +6,9 @@ from airflow.plugins_manager import AirflowPlugin
 
 
 class HoldfastPlugin(AirflowPlugin):
-    """Shows in Airflow's list of plugins that Holdfast is there; pages and links are registered here."""
+    """Entry of Holdfast in Airflow's list of plugins.
+
+    Pages and links are to be registered here.
+    """
 
     name = "holdfast"

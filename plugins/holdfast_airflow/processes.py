@@ -1,4 +1,4 @@
-"""End what a task process has started."""
+"""Processes of a job on this machine, and their end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def end_job(run: str, *, polite_s: float = 1.5, forced_s: float = 1.0) -> None:
 
 
 def _left(running: set[psutil.Process], run: str) -> set[psutil.Process]:
-    """Return those that still run, and what they have started since."""
+    """Return the processes of a run that have not ended, new ones included."""
     started = {process for process in psutil.process_iter() if _belongs(process, run)}
     return {process for process in running | started if not _has_ended(process)}
 
@@ -48,7 +48,10 @@ def _belongs(process: psutil.Process, run: str) -> bool:
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Say whether a process is gone, or only not asked for its exit code: its last thread is its main one then."""
+    """Return whether a process is gone, or a zombie without other threads.
+
+    Such a zombie only waits for its exit code to be read.
+    """
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE and process.num_threads() == 1)
     except psutil.NoSuchProcess:

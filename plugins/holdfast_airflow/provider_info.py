@@ -1,4 +1,4 @@
-"""What Airflow's providers manager is told of this package."""
+"""Description of this package for Airflow's providers manager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for a lock: at most so long, deferred, and with the holder's name in the end."""
+"""Deferred wait for a lock, with a deadline."""
 
 from __future__ import annotations
 
@@ -24,14 +24,19 @@ _MARGIN = timedelta(minutes=2)
 
 
 def deadline_in(wait: timedelta) -> datetime:
-    """Return the moment until which to wait. Wall-clock time: it must hold in other processes too."""
+    """Return the deadline of a wait that begins now.
+
+    It is wall-clock time: it must hold in other processes, too.
+    """
     return datetime.now(UTC) + wait
 
 
 def deferred_until_free(
     operator: BaseOperator, trigger: LockFreeTrigger, *, busy: str, deadline: datetime
 ) -> TaskDeferred:
-    """Return what to raise to hand a busy lock to a trigger; the operator goes on in `execute_when_free`.
+    """Return the exception that hands the wait for a busy lock to a trigger.
+
+    The operator goes on in `execute_when_free`.
 
     :param busy: who is in the way, in words.
     :raises LockWaitExpired: there is no time left to wait.

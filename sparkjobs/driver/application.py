@@ -1,8 +1,8 @@
-"""What every application's driver does: work under its parent's locks, tell how it goes, end well.
+"""The driver of every application.
 
-The process that started the application holds the locks and renews them. A driver whose parent is gone
-or whose locks are lost cancels its tasks and ends; whether it wrote anything is decided by its one
-commit, never by how it ended.
+It works under its parent's locks, reports its progress, and ends in a defined way. The process that started the
+application holds the locks and renews them. A driver whose parent is gone or whose locks are lost cancels its tasks and
+ends; whether it wrote anything is decided by its one commit, never by how it ended.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class Job:
 
     @property
     def is_bounded(self) -> bool:
-        """Say whether only small work may be done here, and the rest is Spark's."""
+        """Return whether only small work may be done here, and the rest is Spark's."""
         return self._executor.is_bounded
 
     def start(self, *modules: str) -> None:
-        """Have the executor begin with what tasks need; does not wait for it."""
+        """Start the executor and the imports of its tasks; does not wait for them."""
         self._executor.start(modules)
 
     def check(self) -> None:
@@ -110,7 +110,7 @@ class Job:
         return open_to_write(self.store, check=self.check, wish=wish)
 
     def say(self, *words: str) -> None:
-        """Tell people something: in the run's record, and in the log of whoever runs Spark."""
+        """Log lines in the run's record and on stderr."""
         self.log.say(*words)
         for each in words:
             print(f"holdfast: {each}", file=sys.stderr)  # noqa: T201
@@ -157,7 +157,7 @@ class Job:
             raise
 
     def claim(self, size: int) -> None:
-        """Make sure that tasks may run here which read so many stored bytes, before anything of theirs is committed.
+        """Claim stored bytes for tasks to read, before anything of theirs is committed.
 
         :raises SparkNeededError: they may not, beside those of before.
         """
@@ -166,7 +166,7 @@ class Job:
             raise SparkNeededError(f"more than {INLINE_STORED_BYTES >> 20} MiB of stored files are to be read")
 
     def _show(self) -> None:
-        """Print where the job is now and then, for the log of whoever runs Spark."""
+        """Print the job's progress to stderr now and then."""
         now = time.monotonic()
         if self.log.last is not None and now - self._shown >= _SHOW_S:
             self._shown = now
@@ -192,9 +192,9 @@ class Job:
 
     @contextmanager
     def last_step(self) -> Iterator[None]:
-        """Let nothing interrupt the block, nor what follows it: whether a commit was made must be known.
+        """Protect the block, and all that follows it, from interruption.
 
-        The commit asks for parent and locks itself, just before it is written.
+        Whether a commit was made must be known. The commit asks for parent and locks itself, just before it is written.
         """
         with self._guard:
             yield
@@ -215,7 +215,7 @@ class Job:
                 return
 
     def _end_work(self, error: HoldfastError | LockError) -> None:
-        """Interrupt the work, whatever it waits for: Spark, the database, pg_restore."""
+        """Interrupt the work, even while it waits for Spark, the database or pg_restore."""
         with self._guard:
             if self._stopping.is_set():
                 return
@@ -337,7 +337,7 @@ def make_executor(operation: str) -> Executor:
 
 @contextmanager
 def _outages_explained() -> Iterator[None]:
-    """Say what to do about a server that was lost, or cannot be written."""
+    """Explain errors of a server that was lost, or cannot be written."""
     try:
         yield
     except Exception as error:
@@ -348,7 +348,7 @@ def _outages_explained() -> Iterator[None]:
 
 
 def database_address(role: str) -> Address:
-    """Return the database this job works on, as its parent said it.
+    """Return the address of the source or target, as the parent has set it.
 
     :param role: "source" or "target".
     """

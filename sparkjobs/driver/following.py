@@ -1,7 +1,8 @@
-"""Back up the changes of a source that is followed: window by window, each archived, committed, and then let go of.
+"""Incremental backup of a source, window by window.
 
-Only after its commit is a window's log given back to the server, so that a crash repeats work and loses nothing; what
-was committed before a crash is let go of first by the next run.
+Each window is archived, committed, and then released from the server's log. Only after its commit is a window's log
+given back to the server, so that a crash repeats work and loses nothing; what was committed before a crash is let go of
+first by the next run.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ if TYPE_CHECKING:
 def follow(
     job: Job, source: str, decision: Decision, wish: QuorumRequest | None = None, *, limits: Limits = NO_LIMITS
 ) -> dict[str, Any]:
-    """Back up what has changed since the last backup, and return a summary.
+    """Back up the changes since the last backup, and return a summary.
 
-    Tables that begin anew need a snapshot. Where this job was given one, the changes up to it and the rows of those
+    Tables that start over need a snapshot. Where this job was given one, the changes up to it and the rows of those
     tables are one commit. Where it was not, and little is to be read, nothing is done but to name them (`to_begin`):
     the parent takes a snapshot then. Else the changes are backed up, and they are named with the result.
 
@@ -95,13 +96,13 @@ def follow(
 
 
 def _is_told(last: Block, segment: Segment) -> bool:
-    """Say whether the log tells of all changes of definitions since a block."""
+    """Return whether the log records all changes of definitions since a block."""
     told = last.stream.definitions if last.is_cut and last.stream else ""
     return bool(told) and told == segment.cut.seen.definitions
 
 
 class Run:
-    """Archives segment after segment of a source's log.
+    """Incremental backup of a source, segment after segment of its log.
 
     :param at_once: windows that are read at a time, at most.
     """
@@ -123,11 +124,14 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Say whether another driver of this run has committed the snapshot of what begins anew."""
+        """Return whether another driver of this run has committed the snapshot of tables that start over."""
         return any(placed.block.kind == "snapshot" for placed in self._committed())
 
     def reader(self, limits: Limits) -> SnapshotReader | None:
-        """Return what reads in the snapshot that the job was given; None where that cannot be: then tables wait."""
+        """Return the reader of the snapshot that the job was given; None where it cannot be read.
+
+        Tables that start over wait then.
+        """
         try:
             return SnapshotReader(self._job, self._archive.state, self._source, limits)
         except (HoldfastError, psycopg.Error) as error:
@@ -137,7 +141,7 @@ class Run:
             return None
 
     def to_snapshot(self, reader: SnapshotReader, stream: Stream, *, lets_go: bool) -> None:
-        """Archive all up to a snapshot, and with it what begins anew.
+        """Archive all changes up to a snapshot, with the tables that start over.
 
         :param lets_go: of the last window's log, as for `to`.
         """
@@ -147,26 +151,26 @@ class Run:
         self.forget_marks()
 
     def to_known_segments(self, flushed: int) -> None:
-        """Archive all up to the last moment at which the objects are known, each in a block of its own."""
+        """Archive all changes up to the last position with known objects, segment by segment."""
         for segment in self._known_segments(flushed):
             self.to(segment, uuid.uuid4().hex)
 
     def forget_marks(self) -> None:
-        """Remove what marks have told that are archived."""
+        """Remove the records of marks that the archive has reached."""
         marks.forget(self._job.store, self._marks, self._newest().block)
 
     def foreseen(self, now: Segment) -> dict[str, str]:
-        """Return the tables that need a snapshot, each with the reason, where nothing is to be read before that.
+        """Return the tables that need a snapshot, each with the reason.
 
-        What the log alone tells, such as of a column that cannot be told, is not foreseen. Tables that could not be
-        read in a snapshot either are left out.
+        Where more than a window of log is to be read first, none is returned. What the log alone tells, such as of a
+        column that cannot be told, is not foreseen. Tables that could not be read in a snapshot either are left out.
         """
         if now.end - self._position() > log_windows.WINDOW_BYTES:
             return {}
         return startable(self._waiting(now, self._compared(now, self._before())))
 
     def _known_segments(self, flushed: int) -> Iterator[Segment]:
-        """Yield what ends where a full backup was taken since, or a mark set that has read the objects."""
+        """Yield the segments that end with a full backup or a mark with known objects."""
         found: list[tuple[int, Placed | MarkRecord]] = [(to_of(placed.block), placed) for placed in self._mine()]
         self._marks = marks.pending(self._job.store, self._source)
         found += [(parse_position(each.position), each) for each in self._marks.values() if each]
@@ -175,7 +179,7 @@ class Run:
                 yield segment
 
     def _segment(self, known: Placed | MarkRecord) -> Segment | None:
-        """Return the segment that ends with a full backup or a mark; None where that does not tell what is there."""
+        """Return the segment that ends with a full backup or a mark; None where its objects are unknown."""
         last = self._newest().block
         if isinstance(known, MarkRecord):
             return mark_segment(self._job, self._source, last, known) if known.follows(last) else None
@@ -185,7 +189,7 @@ class Run:
         return Segment(to_of(block), block.covers.to_time, known_cut(self._job, block), block.stream)
 
     def _before(self) -> Catalog:
-        """Return what the objects were where the archive's changes end; read once for each block."""
+        """Return the catalog at the end of the archived changes; read once for each block."""
         last = self._newest().block
         if self._catalog is None or self._catalog[0] != last.catalog.path:
             self._catalog = last.catalog.path, known_cut(self._job, last).catalog
@@ -200,7 +204,7 @@ class Run:
         """Archive window after window until the segment's end is reached.
 
         :param lets_go: of the last one's log; else who waits for its quorum does that, or the next backup.
-        :param reader: reads the tables that begin anew in the snapshot that the segment ends with.
+        :param reader: reads the tables that start over in the snapshot that the segment ends with.
         """
         before = self._before()
         following = self._compared(segment, before)
@@ -248,7 +252,7 @@ class Run:
             block = uuid.uuid4().hex
 
     def _to_first_change(self, segment: Segment, following: Following) -> None:
-        """Archive all up to the first transaction that changes a definition, with the tables that start over for it.
+        """Archive all changes before the first one of a definition that makes tables start over.
 
         The log tells of it: up to there, all tables are what they were.
 
@@ -269,7 +273,7 @@ class Run:
     def _commit_unchanged(
         self, upto: str, segment: Segment, unchanged: Segment, following: Following
     ) -> FinishedWindow | None:
-        """Archive a window in which no definition is changed, or what of it is before that.
+        """Archive a window, up to its first change of a definition.
 
         :param unchanged: the same segment with the objects of its beginning.
         :return: None where nothing of this kind is to follow.
@@ -300,13 +304,18 @@ class Run:
         *,
         lets_go: bool = True,
     ) -> None:
-        """Commit a window, and give its log back, which of the last one somebody else may do."""
+        """Commit a window, and advance the slot past its log.
+
+        Without `lets_go`, the slot is not advanced for the last window of the segment.
+        """
         self._commit(window, show_position(self._position()), block, segment, last, following, end)
         if lets_go or end is None:
             self._let_go()
 
     def _next(self, end: int, room: int, block: str) -> list[WindowTask]:
-        """Cut what is next of the log into windows that are read at a time: the first by the slot, others by copies.
+        """Cut the next part of the log into windows that are read at a time.
+
+        The slot reads the first one, copies of it the others.
 
         :param end: position where the segment ends, which a transaction may have overstepped.
         :param room: bytes of log of one window, at most.
@@ -324,7 +333,7 @@ class Run:
         return tip
 
     def _followed_here(self, last: Block) -> dict[int, int]:
-        """Return the tables of which everything up to here is in the archive, each with its publication entry."""
+        """Return the tables that are archived completely up to here, each with its publication entry."""
         found = dict(last.stream.followed) if last.stream else {}
         for placed in self._mine():
             block = placed.block
@@ -365,7 +374,7 @@ class Run:
         following: Following,
         end: SegmentEnd | None,
     ) -> None:
-        """Commit a window, and with it the snapshot of what begins anew where it ends.
+        """Commit a window and, where the segment ends, the snapshot of tables that start over.
 
         :param last: the block before the segment.
         :param end: the segment ends with it; else its schema is told as that from before the segment.
@@ -409,7 +418,7 @@ class Run:
         self._done += [each for each in blocks if each.kind == "changes"]
 
     def _let_go(self) -> None:
-        """Give the log back that is archived, once that counts."""
+        """Advance the slot past the archived log, once that counts."""
         stream = self._done[-1].stream
         if stream:
             end = self._done[-1].covers.to_position
@@ -419,20 +428,23 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """Return how many changes were archived."""
+        """Return the number of archived changes."""
         return sum(block.rows for block in self._done)
 
     @property
     def size(self) -> int:
-        """Return how many bytes were stored."""
+        """Return the number of stored bytes."""
         return sum(block.size for block in self._done)
 
     def _committed(self) -> list[Placed]:
-        """Return what this run has committed; this job may be its second part."""
+        """Return the blocks that this run has committed.
+
+        This job may be the run's second part.
+        """
         return [placed for placed in self._mine() if placed.block.run == self._job.run]
 
     def summary(self) -> dict[str, Any]:
-        """Return what is told of the whole run."""
+        """Return the summary of the whole run."""
         return summary_of(self._committed(), self._to_begin, seconds=self._job.log.elapsed_s)
 
     def _waiting(self, segment: Segment, following: Following) -> dict[int, WaitingTable]:

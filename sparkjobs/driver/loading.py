@@ -1,4 +1,7 @@
-"""The rows of a restore on their way into its tables: loaded, brought to a later moment, aside if they do not fit."""
+"""Loading of a restore's rows into the tables of the target.
+
+Rows are loaded, brought to a later position, and put into staging tables if they do not fit.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,9 @@ _TASK_BYTES = 8 << 20
 
 
 class Loading:
-    """Brings rows into the tables of a target; what it has done is in the target's ledger, by which it goes on.
+    """The rows of a restore on their way into the tables of a target.
+
+    The progress is in the target's ledger, from which a later run goes on.
 
     :param session: of the restore.
     :param tables: those that rows come into, each with what makes it up; they are there.
@@ -79,17 +84,17 @@ class Loading:
 
     @property
     def tables(self) -> Sequence[Table]:
-        """Return what the rows are in once they are loaded, for each table."""
+        """Return, for each table, the one that holds its rows once they are loaded."""
         return [table for table, _ in self._tables]
 
     @cached_property
     def _changed(self) -> list[ChangedTable]:
-        """The tables that are to be brought to a later position than their snapshot's."""
+        """Return the tables to bring to a later position than their snapshot's."""
         found = [ChangedTable(table, history_of(parts, table)) for table, parts in self._tables if parts.changes]
         return [each for each in found if each.history.changes]
 
     def missing(self, steps: Mapping[str, str]) -> list[tuple[Table, FileRecord]]:
-        """Return the files that are to be loaded yet, with where each one's rows go.
+        """Return the files still to load, each with its table or staging table.
 
         :param steps: what the ledger says is done.
         """
@@ -100,7 +105,10 @@ class Loading:
         ]
 
     def run(self, sessions: Sessions) -> None:
-        """Load what is not there yet, and apply the changes: aside first, where a table does not take its rows."""
+        """Load the missing files, and apply the changes.
+
+        A table that does not take its rows is loaded into a staging table first.
+        """
         every = {table.oid for table in self.tables}
         # Changes are those of one partition: behind a root, they would find rows of all.
         self._set_aside({each.table.oid for each in self._changed if not each.table.has_rows}, is_begun=False)
@@ -110,7 +118,7 @@ class Loading:
         self._bring_back(sessions)
 
     def left_out(self) -> Iterator[NotRestored]:
-        """Yield the conditions that were dropped, since rows of another moment break them: the last one first.
+        """Yield the constraints that were dropped for rows of another time, the last one first.
 
         So their statements take back, step by step, what was done: a partition is attached before its root gets again
         what both had lost.
@@ -120,7 +128,10 @@ class Loading:
             yield from staging_tables.left_out(table, steps)
 
     def expected(self) -> dict[int, ContentHash]:
-        """Return what the content hash of each table must be, by oid: what the archive says, and what changes did."""
+        """Return the expected content hash of each table, by oid.
+
+        It is computed from the archive's files and the applied changes.
+        """
         steps = self._steps()
         applied = self._applied(steps)
         expected = {}
@@ -151,7 +162,7 @@ class Loading:
         return tuple(named for each in found.values() for named in each.name())
 
     def _recomputed(self, sessions: Sessions, different: Sequence[load.Difference]) -> dict[int, Recomputed]:
-        """Return what differs in generated columns alone, by the oid of the first table each."""
+        """Return the differences in generated columns alone, by the oid of each first table."""
         wanted = self._apart({table.oid for each in different for table in each.tables})
         roots = [each.tables[0] for each in different]
         here = sessions.run(roots, load.hashes_apart)
@@ -185,7 +196,7 @@ class Loading:
         return progress.read_steps(self._session)
 
     def _load_with_functions(self, misfits: set[int]) -> set[int]:
-        """Load again what conditions or formulas of a table did not take that ask functions.
+        """Load again the tables with constraints or formulas that call functions.
 
         These may ask other tables, which are there by now, or need a search_path. One that does not help is taken back.
 
@@ -237,7 +248,7 @@ class Loading:
         return set(found)
 
     def _put_aside(self, misfits: Collection[int]) -> None:
-        """Begin anew with tables that do not take rows, aside."""
+        """Start over with tables that do not take their rows, in staging tables."""
         anew = self._with_same_root(misfits)
         for label in dict.fromkeys(table.label for table in self.tables if table.oid in anew):
             self._job.say(f"{label} has conditions that rows break: these come together aside first")
@@ -245,7 +256,10 @@ class Loading:
         self._load([pair for pair in self.missing(self._steps()) if pair[0].oid in anew], ())
 
     def _with_same_root(self, oids: Collection[int]) -> set[int]:
-        """Return tables with all whose rows come through the same root: behind it, nobody can tell them apart."""
+        """Return the oids of all tables loaded through the same roots as these.
+
+        Behind a root, their rows cannot be told apart.
+        """
         roots = {_place(table) for table in self.tables if table.oid in oids}
         return {table.oid for table in self.tables if _place(table) in roots}
 
@@ -261,13 +275,13 @@ class Loading:
             staging_tables.set_aside(self._session, tables, files, keep_computed=computed, is_begun=is_begun)
 
     def _routed(self) -> Sequence[tuple[Table, TableParts]]:
-        """Find out which rows go through a table above theirs."""
+        """Return the given tables; a root replaces those that are loaded through it."""
         is_same = self._session.info.parameter_status("server_encoding") == self._encoding
         roots = through_roots(self._session, [table for table, _ in self._given], same_encoding=is_same)
         return [(roots.get(table.oid, table), parts) for table, parts in self._given]
 
     def _bring_back(self, sessions: Sessions) -> None:
-        """Put the rows that are aside where they belong."""
+        """Move the rows of staging tables to their own tables."""
         steps = self._steps()
         self._leave_roots(steps)
         aside = [table for table, _ in self._tables if staging_tables.is_aside(table, steps)]
@@ -280,7 +294,7 @@ class Loading:
                 staging_tables.put_conditions_back(self._session, table)
 
     def _leave_roots(self, steps: Mapping[str, str]) -> None:
-        """Do without roots that cannot tell where rows belong, if none of these is back yet."""
+        """Give up roots that cannot route rows, if none of these rows is back yet."""
         below: dict[tuple[str, str], list[Table]] = {}
         for (table, _), (routed, _) in zip(self._given, self._tables, strict=True):
             if not routed.has_rows and staging_tables.is_aside(table, steps):
@@ -296,7 +310,7 @@ class Loading:
 
 
 def files_of(tables: Iterable[tuple[Table, TableParts]]) -> list[tuple[Table, FileRecord]]:
-    """Return what there is to load into tables, with the one that each file goes into."""
+    """Return the files with rows to load, each with its table."""
     return [(table, file) for table, parts in tables for file in parts.base.files if file.rows]
 
 
@@ -305,7 +319,7 @@ def _place(table: Table) -> tuple[str, str]:
 
 
 def _where_it_is(changed: ChangedTable, steps: Mapping[str, str]) -> ChangedTable:
-    """Return a table that changes are to be applied to, aside where its rows are."""
+    """Return a changed table, or its staging table where its rows are there."""
     table = changed.table
     return (
         replace(changed, table=staging_tables.aside(table, steps)) if staging_tables.is_aside(table, steps) else changed

@@ -30,7 +30,7 @@ MOST_CHANGES = 2_000_000
 
 
 def next_room(room: int, last: FinishedWindow, beside: int | None) -> int:
-    """Return how much log the next windows may have, by what came of the last one.
+    """Return the size limit of the next windows of log, from the result of the last one.
 
     :param beside: bytes of its log, where another was read at the same time; None: it was alone.
     """
@@ -45,7 +45,9 @@ def next_room(room: int, last: FinishedWindow, beside: int | None) -> int:
 
 
 def cut_windows(at: int, end: int, room: int, block: str, at_once: int) -> list[WindowTask]:
-    """Cut the next part of the log into windows that are read at a time: the first by the slot, others by copies.
+    """Cut the next part of the log into windows that are read at a time.
+
+    The slot reads the first one, copies of it the others.
 
     :param at: position where it begins.
     :param end: position where the segment ends, which a transaction may have overstepped.

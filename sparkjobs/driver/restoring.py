@@ -70,7 +70,10 @@ _TOLD = 20
 
 
 class Restoring:
-    """One restore into its target, which `session` keeps others out of."""
+    """One restore into its target.
+
+    `session` keeps other restores out of the target.
+    """
 
     def __init__(
         self,
@@ -94,7 +97,10 @@ class Restoring:
         self.plan = self._begin()
 
     def _begin(self) -> RestorePlan:
-        """Plan it, and mark the target as unfinished, or go on where it is; a dry run does neither."""
+        """Plan the restore and create its ledger, or go on with an unfinished one.
+
+        A dry run changes nothing.
+        """
         left = progress.read_ledger(self._session)
         if left is not None:
             plan, why = self._taken_up(left)
@@ -114,7 +120,7 @@ class Restoring:
         return plan
 
     def _taken_up(self, left: progress.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
-        """Return the plan of what is unfinished, or why this restore cannot go on with it."""
+        """Return the plan of an unfinished restore, or the reason not to go on with it."""
         if why := self._claim.difference(left.claim):
             return None, why
         plan = self._plan(left.found)
@@ -154,26 +160,29 @@ class Restoring:
         return bool(self._session.info.parameter_status("is_superuser") == "on")
 
     def loaded_by(self) -> str:
-        """Return, in words, with whose rights code of the source runs that is called while rows come in."""
+        """Return, in words, the role that runs code of the source while rows come in."""
         if self.plan.is_loaded_apart or self._wish.has_harmless_roles:
             return "a log-in of the restore's own, which is no superuser"
         return f"{self._session.info.user}, a superuser" if self._is_superuser() else self._session.info.user
 
     def _of_other_moments(self) -> set[int]:
-        """Return the oids of the tables whose rows may be of another moment than what is defined, and not fit it."""
+        """Return the oids of the tables with rows that may not fit the restored schema.
+
+        These rows may be of another point in time than the definitions.
+        """
         if self._moment.is_snapshot or self._moment.doubt is None:
             return self._older()
         return {table.oid for table in self._catalog.with_rows()}
 
     def _older(self) -> set[int]:
-        """Return the oids of the tables whose rows are older than the moment."""
+        """Return the oids of the tables with rows older than the recovery target."""
         if self._moment.is_snapshot:
             return set()
         exact = {int(table) for table, parts in self._parts.items() if not parts.stale}
         return {table.oid for table in self._catalog.with_rows()} - exact
 
     def _check_server(self, plan: RestorePlan) -> RolePlan:
-        """Make sure that there is what belongs to no database: roles, or a plan to make them, tablespaces, rights."""
+        """Check roles, tablespaces and rights of the server, and return the plan of roles."""
         details = self._catalog.role_details
         roles = plan_roles(
             self._session,
@@ -190,7 +199,7 @@ class Restoring:
         return roles
 
     def _make_way(self, left: progress.UnfinishedRestore, why: str) -> None:
-        """Drop what another restore has left, where nothing but that is dropped.
+        """Drop the objects of another unfinished restore, where nothing else is dropped.
 
         :raises RefusedError: that one was of everything, or this is a dry run.
         """
@@ -216,13 +225,13 @@ class Restoring:
         return files_of(self._restored(plan))
 
     def _restored(self, plan: RestorePlan) -> Iterator[tuple[Table, TableParts]]:
-        """Yield the tables of the target that rows come into, each with what makes them up."""
+        """Yield the tables of the target that rows come into, each with its parts."""
         for table in plan.tables:
             if (parts := self._parts.get(str(table.source.oid))) is not None:
                 yield table.target, parts
 
     def stale(self) -> list[dict[str, Any]]:
-        """Return the tables whose rows are older than what is restored, or that have none, each with the reason."""
+        """Return the tables with older rows, or without rows, each with the reason."""
         tables = (table.source for table in self.plan.tables)
         return [
             {"table": each.label, "as_of": iso(each.as_of) if each.as_of else None, "reason": each.reason}
@@ -230,7 +239,7 @@ class Restoring:
         ]
 
     def resumed(self) -> dict[str, Any] | None:
-        """Return what was in the target already, and which run began; None where this one does."""
+        """Return the finished work of an unfinished restore and its run; None where there is none."""
         if self._left is None:
             return None
         steps = self._left.steps
@@ -238,7 +247,7 @@ class Restoring:
         return {"run": self._left.claim.run, "files": len(done), "rows": sum(file.rows for file in done)}
 
     def run(self) -> dict[str, Any]:
-        """Restore, and return what the plan could not foresee and what it left out."""
+        """Restore, and return a summary of the result."""
         plan = self.plan
         told = [f"not restored: {each.what}: {each.reason}" for each in plan.not_restored]
         self._job.say(
@@ -272,7 +281,7 @@ class Restoring:
         }
 
     def _run(self) -> tuple[tuple[NotRestored, ...], int]:
-        """Do it; return what could not be made after the rows, and how many rows there are."""
+        """Restore, and return further objects that are not restored, with the number of rows."""
         job = self._job
         steps = self._left.steps if self._left else {}
         tables = tuple(self._restored(self.plan))
@@ -316,11 +325,11 @@ class Restoring:
             raise RefusedError(f"the rows are there, but with --strict nothing may be left out: {left}")
 
     def _login(self) -> AbstractContextManager[Address | None]:
-        """Have a log-in of the restore's own for as long as rows come in, where that is wanted."""
+        """Return the context of a temporary login role, where the plan needs one."""
         return temporary_login(self._session, self._address) if self.plan.is_loaded_apart else nullcontext()
 
     def _with_role(self, login: Address | None) -> tuple[RestorePlan, LoadingRole | None, Address | None]:
-        """Return the plan by which things are created, with what a log-in has meanwhile and who loads."""
+        """Return the plan to create objects by, the loading role, and the loader's address."""
         if self._wish.has_harmless_roles:
             loader = make_loader(self._session, self._address, [LEDGER])
             return replace(self.plan, login=loader.user), None, loader
@@ -353,9 +362,10 @@ class Restoring:
     def _load(
         self, tables: Sequence[tuple[Table, TableParts]], sessions: Sessions, loader: Address | None
     ) -> tuple[NotRestored, ...]:
-        """Bring the rows in and compare them with the archive, once: what follows changes none, and may hide them.
+        """Load the rows and compare them with the archive, once.
 
-        Where there is a log-in for that, it does both, and code of the source runs by it no more afterwards.
+        Later steps change no rows, and may hide them. Where there is a log-in for that, it does both, and code of the
+        source runs by it no more afterwards.
 
         :return: the generated columns that the target computes otherwise.
         """
@@ -387,12 +397,15 @@ class Restoring:
         return Loading(self._job, address, session, tables, older, encoding, is_strict=strict, pages_by=pages_by)
 
     def _with_older_rows(self, plan: RestorePlan) -> set[int]:
-        """Return the oids of the tables whose rows may be of another moment than their conditions."""
+        """Return the oids of the target's tables with rows that may not fit their constraints."""
         others = self._of_other_moments()
         return {table.target.oid for table in plan.tables if table.source.oid in others}
 
     def _create_roles(self) -> tuple[NotRestored, ...]:
-        """Make the roles that are missing. They stay, whatever becomes of the restore: they belong to the server."""
+        """Create the missing roles.
+
+        They belong to the server, and stay even if the restore fails.
+        """
         roles = self.roles
         left = create_roles(self._session, roles)
         if roles.created:
@@ -405,14 +418,17 @@ class Restoring:
         return left
 
     def _in_doubt(self, error: Exception) -> str:
-        """Say that there is another schema, where rows were refused by the one that was taken."""
+        """Return a hint at the other possible schema, where this one refused rows."""
         if self._moment.doubt is None or exit_code_of(error) != RefusedError.exit_code:
             return ""
         is_earlier = self._moment.schema is self._moment.doubt[0]
         return f"{self._moment.approximate}; --schema {'later' if is_earlier else 'earlier'} takes the other one"
 
     def _what_is_left(self, error: Exception) -> str:
-        """Take back what was created beside other things, where to try again would fail again; say what is there."""
+        """Return a sentence on the objects that a failed restore has left.
+
+        Where a retry would fail again, objects beside other tables are dropped first.
+        """
         for_good = exit_code_of(error) in _FOR_GOOD
         try:
             with connect(self._address) as session:  # the restore's own may be the one that broke
@@ -441,7 +457,7 @@ def _told_stale(stale: dict[str, Any]) -> str:
 
 
 def plan_size(plan: RestorePlan) -> dict[str, int]:
-    """Return what of the backup a plan restores."""
+    """Return the number of tables, rows and bytes that a plan restores."""
     loaded = [table for table in plan.tables if table.source.has_rows]
     return {
         "tables": len(loaded),

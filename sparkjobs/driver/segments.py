@@ -1,4 +1,4 @@
-"""Segments of a source's log, between moments at which its objects are known, and which tables are followed in one."""
+"""Segments of a source's log between positions with known objects, and their followed tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class Cut:
-    """What a source's objects were at one moment, and the files that tell it."""
+    """The objects of a source at one position, with the files that record them."""
 
     catalog: Catalog
     catalog_file: FileRecord
@@ -47,7 +47,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Following:
-    """Which tables the blocks of one run follow.
+    """The tables that the blocks of one run follow.
 
     :param followed: by oid, each with the oid of its entry in the publication.
     :param to_begin: names of those that need a snapshot first.
@@ -64,7 +64,7 @@ class Following:
     until_changed: dict[int, int] = field(default_factory=dict)
 
     def without(self, uncertain: Collection[int], now: Catalog) -> Following:
-        """Return this without tables of which a column could not be told."""
+        """Return a copy without the tables that have an uncertain column."""
         labels = tuple(
             table.label for table in now.tables if table.oid in uncertain and table.label not in self.to_begin
         )
@@ -80,7 +80,7 @@ class Following:
 
 @dataclass(frozen=True)
 class Segment:
-    """What lies between two moments at which the source's objects are known.
+    """A part of the log between two positions with known objects.
 
     :param end: position; the last one, of now, may be overstepped by a transaction.
     :param at: when it was reached, by the server's clock.
@@ -96,7 +96,7 @@ class Segment:
 
 
 def read_now(job: Job, address: Address, source: str, last: Block, block: str, stream: Stream) -> Segment:
-    """Return a position of now, with what the source's objects are there.
+    """Return the segment that ends at the current position, with the objects there.
 
     These are read behind the position. Where they have changed in between, both are taken anew; where they go on
     changing, nobody can say that these are those of the position.
@@ -141,13 +141,13 @@ def snapshot_segment(reader: SnapshotReader, stream: Stream) -> Segment:
 
 
 def _cut(job: Job, address: Address, source: str, last: Block, block: str) -> Cut:
-    """Read what the source's objects are now, and store what differs from the last block."""
+    """Read the source's current objects, and store their differences from the last block."""
     job.log.progress("reading the schema")
     return _stored(job, source, last, block, read_objects(address, last.schema_version))
 
 
 def _stored(job: Job, source: str, last: Block, block: str, objects: ObjectsRead) -> Cut:
-    """Store what differs from the last block.
+    """Store the differences from the last block, and return the cut.
 
     :param objects: with a dump, or of the last block's version.
     """
@@ -174,7 +174,7 @@ def _stored(job: Job, source: str, last: Block, block: str, objects: ObjectsRead
 
 
 def known_cut(job: Job, block: Block) -> Cut:
-    """Return what the source's objects were at the end of a block, or at the last one before it that tells."""
+    """Return the objects that a block records: those at its end, or the last ones known before."""
     catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
     stream = block.stream if block.is_cut else None
     seen = streams.Seen(stream.snapshot, stream.definitions) if stream else streams.Seen()
@@ -191,7 +191,7 @@ def known_cut(job: Job, block: Block) -> Cut:
 
 
 def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: bool = False) -> Following:
-    """Find the tables whose changes in a segment follow without a hole on what is here.
+    """Return the tables that a segment continues to follow without a gap.
 
     :param was: those of which everything before it is here, each with its entry in the publication.
     :param before: what the objects were then.
@@ -230,7 +230,7 @@ def compare(segment: Segment, was: dict[int, int], before: Catalog, *, begins: b
 
 
 def _is_retyped(table: Table, before: Catalog, now: Catalog) -> bool:
-    """Say whether values may be written otherwise than they were.
+    """Return whether values may be written otherwise than before.
 
     A label that was added and renamed is seen in changes, but not inside of other values; nor is what was altered in a
     composite type.

@@ -1,4 +1,4 @@
-"""Reading tables in the snapshot that a job was given, and what a driver that was killed has left of that.
+"""Reading of tables in a given snapshot, resumed after a killed driver.
 
 Each task streams Arrow batches from the source to Parquet on the store and returns only file records. The process
 that started this one holds the snapshot; so a driver that takes the place of one that was killed goes on from the
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of the source a backup may use.
+    """Limits on a backup's use of the source.
 
     :param connections: sessions that read at a time; a backup has up to three more, that read hardly anything.
     :param bandwidth: bytes a second of all of them together, as they are in memory here.
@@ -76,7 +76,7 @@ class OpenBlock:
     read: tuple[FinishedPiece, ...] = ()
 
     def split(self, pieces: Iterable[Piece]) -> tuple[list[Piece], list[FinishedPiece]]:
-        """Return what is to be read, and what is read already."""
+        """Return the pieces still to read, and those already read."""
         read = {(piece.table, piece.number, piece.first, piece.end): piece for piece in self.read}
         left, done = [], []
         for piece in pieces:
@@ -89,7 +89,9 @@ class OpenBlock:
 
 
 class SnapshotReader:
-    """Reads tables in the snapshot that a job was given into one block.
+    """Reader of tables in the snapshot that a job was given.
+
+    It reads them into one block.
 
     :param state: of the archive, before the block.
     :param source: its name in the archive.
@@ -117,7 +119,7 @@ class SnapshotReader:
         )
 
     def seen(self) -> Seen:
-        """Return what makes later changes of the source's objects known."""
+        """Return the point of reference for finding later changes of the source's objects."""
         with open_snapshot(self._address, self.snapshot) as seen:
             return look_at(seen.session)
 
@@ -149,11 +151,11 @@ class SnapshotReader:
     def describe(
         self, found: Iterable[FinishedPiece], stream: Stream | None, *, gap: str = "", supplement: bool = False
     ) -> Block:
-        """Put together what the commit says of what was read.
+        """Return the block that records the read pieces.
 
         :param stream: whose changes can be joined to it.
         :param gap: why it begins a new stream.
-        :param supplement: it is of tables that begin anew, among others that are followed on.
+        :param supplement: it is of tables that start over, among others that are followed on.
         """
         made = _describe(self._job, self._source, self.snapshot, self.block, found, stream, gap, supplement=supplement)
         if made.unlogged:
@@ -202,7 +204,7 @@ def _begin(
 
 
 def _go_on(job: Job, state: State, snapshot: Snapshot) -> OpenBlock | None:
-    """Return what a driver of this run has left, if it can be joined with what is read in this snapshot."""
+    """Return the unfinished block of a killed driver of this run, if this snapshot continues it."""
     left = read_unfinished(job.store, job.run) if job.log.goes_on else None
     if left is None or left.block.snapshot != snapshot.to_json():
         return None

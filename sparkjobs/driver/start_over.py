@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Restarted:
-    """Tables that were read in a snapshot, and what came of it."""
+    """Tables that start over, as read in a snapshot."""
 
     reader: SnapshotReader
     tables: tuple[Table, ...]
@@ -118,7 +118,7 @@ def tables_to_restart(
 def as_waiting(
     now: Catalog, restart: Mapping[int, str], last: Block, postponed: Postponed | None
 ) -> dict[int, WaitingTable]:
-    """Return tables that need a snapshot as ones that wait for it, by oid, each with what is in its way.
+    """Return tables that need a snapshot as waiting ones, by oid, each with the obstacle.
 
     :param restart: as `tables_to_restart` returned them.
     :param last: the block before: since when they wait.
@@ -141,7 +141,7 @@ def as_waiting(
 
 
 def put_off(waiting: Mapping[int, WaitingTable], tables: Sequence[Table], why: Postponed) -> dict[int, WaitingTable]:
-    """Return the tables that wait, of which some could not start over now."""
+    """Return the waiting tables, with the reason for those that could not start over now."""
     oids = {table.oid for table in tables}
     return {
         oid: each.model_copy(update={"reason": _joined(each.reason, why.reason), "act": why.act})

@@ -1,4 +1,4 @@
-"""The process that Spark forks its Python workers from, with what every task needs imported before.
+"""Daemon that forks Spark's Python workers, with the imports of all tasks done before.
 
 Spark's own, with the imports made once instead of in each worker. Nothing may be imported here that starts a thread,
 as numpy and pyarrow do unless they are told not to: threads do not survive a fork.
@@ -55,7 +55,7 @@ _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_
 
 @dataclass(frozen=True)
 class Prepared:
-    """A daemon that has its imports behind it when Spark asks for one.
+    """A daemon started before Spark asks for one, with its imports done by then.
 
     :param address: what `PREPARED` has to say in the environment of the daemon that Spark starts.
     :param process: ends when its standard input is closed, as this process's end does; or, once it is Spark's, with it.
@@ -89,13 +89,19 @@ def _unix_socket() -> socket.socket:
 
 
 def _is_ours(connection: socket.socket) -> bool:
-    """Say whether the other end belongs to this user: such addresses are open to all, and free once they are left."""
+    """Return whether the other end belongs to this user.
+
+    Such addresses are open to all, and free once they are left.
+    """
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(found)[1] == os.getuid())
 
 
 def _hand_over(prepared: str) -> bool:
-    """Let a prepared daemon do what Spark wants of this one, and wait for its end; False where none does."""
+    """Hand the work of this daemon over to a prepared one, and wait for its end.
+
+    Return False where none takes it.
+    """
     name, _, python = prepared.partition(":")
     if python != sys.executable:
         return False
@@ -117,7 +123,9 @@ def _hand_over(prepared: str) -> bool:
 
 
 def _take_over(listener: socket.socket) -> socket.socket:
-    """Wait for the daemon that Spark starts, and become what it is; end where none comes any more.
+    """Wait for the daemon that Spark starts, and take its place.
+
+    End the process where none comes any more.
 
     :return: what it waits at, for as long as it is open.
     """
@@ -133,7 +141,10 @@ def _take_over(listener: socket.socket) -> socket.socket:
 
 
 def _became(connection: socket.socket) -> bool:
-    """Become what the other end is; False where it gave up, or was started with what cannot be changed later."""
+    """Take over the arguments, environment and streams of the daemon at the other end.
+
+    Return False where it gave up, or differs in variables that are read only when a process starts.
+    """
     _, given, _, _ = socket.recv_fds(connection, 1, len(_STANDARD))
     try:
         with connection.makefile("rb") as told:

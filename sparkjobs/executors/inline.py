@@ -1,4 +1,7 @@
-"""Tasks in the driver's own process, without Java: for small work, and for tests of what jobs do."""
+"""Tasks in the driver's own process, without Java.
+
+They are for small work, and for tests of jobs.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ TRIES = 4
 
 
 class _Cancelled(BaseException):
-    """Ends a task between two of its steps; no task catches it."""
+    """Cancellation of a task between two of its steps; no task catches it."""
 
 
 @dataclass
 class _Running:
-    """Tasks that run together, and what they have done.
+    """Tasks that run together, with the tally of their results.
 
     :param tells_results: the tally holds results, too.
     """
@@ -38,7 +41,7 @@ class _Running:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, task: Any) -> Future[list[Any]]:
-        """Begin with a task; return what will have its results."""
+        """Begin a task, and return the future of its results."""
         ended: Future[list[Any]] = Future()
 
         def go() -> None:
@@ -85,7 +88,9 @@ class _Running:
 
 
 class InlineExecutor:
-    """Runs each task in a thread of this process; the thread that waits for them can be interrupted at any time.
+    """Executor that runs each task in a thread of this process.
+
+    The thread that waits for them can be interrupted at any time.
 
     :param cores: tasks at a time.
     :param bounded: only small work may run here.
@@ -102,14 +107,14 @@ class InlineExecutor:
 
     @property
     def is_bounded(self) -> bool:
-        """Say whether only small work may run here."""
+        """Return whether only small work may run here."""
         return self._bounded
 
     def prepare(self) -> None:
         """Do nothing: there is nothing to wait for."""
 
     def start(self, modules: Sequence[str]) -> None:
-        """Do nothing: what tasks need is imported with the first one."""
+        """Do nothing: the first task imports its modules."""
 
     def run(
         self,

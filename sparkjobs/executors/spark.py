@@ -38,7 +38,9 @@ _UNGUARDED = "A secret key must be specified via the spark.authenticate.secret c
 
 
 class SparkExecutor:
-    """Runs each task as one of Spark's; the first use of its context starts Spark.
+    """Executor that runs each task as one of Spark's.
+
+    The first use of its context starts Spark.
 
     :param operation: is the application's name.
     """
@@ -87,14 +89,18 @@ class SparkExecutor:
         return False
 
     def prepare(self) -> None:
-        """Begin to import what workers need on this machine, before Spark starts; without that it takes longer."""
+        """Begin the imports of workers on this machine, before Spark starts.
+
+        Without that they take longer.
+        """
         with suppress(OSError):
             self._daemon = daemon.prepare(WORKERS)
 
     def start(self, modules: Sequence[str]) -> None:
-        """Start Spark, and let as many workers as it has cores begin to import what tasks need; does not wait for them.
+        """Start Spark, and begin the imports of tasks in as many workers as it has cores.
 
-        Java's first job and the workers' imports take a second, in which the driver has other things to do.
+        Does not wait for them. Java's first job and the workers' imports take a second, in which the driver has other
+        things to do.
         """
         context = self.context
         cores = self.cores
@@ -156,7 +162,10 @@ class SparkExecutor:
                 raise
 
     def stop(self) -> None:
-        """Stop Spark's Java, and begin to stop Python's part, which looks but once a second whether it is to end."""
+        """Stop Spark's Java, and begin to stop its Python part.
+
+        That one looks only once a second whether it is to end.
+        """
 
         def stop(context: SparkContext) -> None:
             with suppress(Py4JError, OSError):  # it may be gone already
@@ -170,7 +179,7 @@ class SparkExecutor:
 
 
 def _raise_cause(seen: Tally, error: Exception | None) -> None:
-    """Raise what really ended the tasks, as one sentence."""
+    """Raise the cause of failed tasks, as one sentence."""
     if seen.failures:
         raise seen.failures[0]
     if isinstance(error, Py4JJavaError):

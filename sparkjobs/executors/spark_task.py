@@ -1,4 +1,7 @@
-"""The part of Spark's tasks that stands around the work itself; what it imports, each worker imports."""
+"""The part of Spark's tasks around the work itself.
+
+Each worker imports all that this module imports.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class TallyParam(AccumulatorParam[Tally]):
 
 
 def telling(work: Work, tally: Accumulator[Tally], *, results: bool) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return what a Spark task does: the work, telling the driver of it.
+    """Return the function of a Spark task: the work, reported to the driver.
 
     :param results: tell of every result, too: those of tasks that ended are known while others go on.
     """
@@ -57,7 +60,7 @@ def telling(work: Work, tally: Accumulator[Tally], *, results: bool) -> Callable
 
 
 def import_modules(modules: Iterable[str], items: Iterable[Any]) -> None:
-    """Import what tasks will need; the items are nothing but a reason to run."""
+    """Import the modules of tasks; the items are only a reason to run."""
     for module in modules:
         importlib.import_module(module)
     for _ in items:
@@ -66,5 +69,5 @@ def import_modules(modules: Iterable[str], items: Iterable[Any]) -> None:
 
 @cache
 def keep_imports() -> None:
-    """Spare what a worker has imported from the garbage collection that Spark makes after each task."""
+    """Exempt a worker's imports from the garbage collection that Spark makes after each task."""
     gc.freeze()

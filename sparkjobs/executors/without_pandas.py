@@ -1,4 +1,7 @@
-"""Processes of jobs do without pandas, which takes each a third of a second to import."""
+"""Suppression of the import of pandas in processes of jobs.
+
+It would take a third of a second in each.
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _MOST_BATCHES = 64
 
 @dataclass(frozen=True)
 class FinishedWindow:
-    """What was archived of a window.
+    """An archived window of a stream.
 
     :param to_position: the changes of every transaction whose commit record starts before it are in the files.
     :param tables: one for each form of each table, those of a table in order; `packs`: what files of theirs are in.
@@ -106,7 +106,7 @@ class WindowTask:
 
 
 class ChangeReader:
-    """The work of a Spark task: read a window of a stream and write what changed to files.
+    """The work of a Spark task: read a window of a stream and write its changes to files.
 
     It holds 128 MiB of changes at most, 64 MiB more that are being written, and one batch of messages, however many
     tables have changed and however large a transaction is. Travels in the task's closure, with password and store
@@ -153,7 +153,7 @@ class ChangeReader:
         )
 
     def __call__(self, item: WindowTask, report: Reporter) -> Iterator[FinishedWindow]:
-        """Read a window and yield what was archived, once the store has acknowledged its files."""
+        """Read a window, and yield its record once the store has acknowledged its files."""
         with ArrowSession(self._address) as session, ThreadPoolExecutor(_STORED_AT_ONCE, "write") as pool:
             window = read_window(session, self._address, self._request(start=item.start, upto=item.upto))
             folder = f"data/{self._source}/{{}}/changes/{item.block}"
@@ -190,7 +190,7 @@ class ChangeReader:
 
 @dataclass
 class _Pile:
-    """Changes of one form of a table that are not written yet, and what was written of it.
+    """Changes of one form of a table that are not written yet, with the files written before.
 
     :param size: bytes it takes in memory.
     """
@@ -229,7 +229,7 @@ class _Pile:
 
 @dataclass(frozen=True)
 class _Lot:
-    """What was taken from a pile to be written.
+    """Changes taken from a pile to be written.
 
     :param stem: of its files.
     """
@@ -253,7 +253,7 @@ class _Stored:
 
 
 class _Files:
-    """Collects the changes of each table and has them written while others are decoded.
+    """Collector of the changes of each table; they are written while others are decoded.
 
     :param folder: of a table's files, with {} for its oid.
     :param packs: those that have been stored.
@@ -290,7 +290,7 @@ class _Files:
             self._write(*self._largest(self._size - _MOST_BYTES // 2))
 
     def finish(self) -> tuple[TableRecord, ...]:
-        """Write what is left, wait, and return what there is of each form."""
+        """Write the rest, wait, and return the record of each form."""
         self._piles.sort(key=lambda pile: pile.form.oid)
         self._write(*self._piles)
         while self._behind:
@@ -304,7 +304,7 @@ class _Files:
         return sorted(piles[:count], key=lambda pile: pile.form.oid)
 
     def _write(self, *piles: _Pile) -> None:
-        """Begin to store what is in some piles; where many are small these are packed, neighbours together."""
+        """Begin to store some piles; where many are small these are packed, neighbours together."""
         small = [pile for pile in piles if pile.batches and pile.size <= _SMALL_BYTES]
         if self._may_pack and len(small) > _PACKED_FROM:
             for some in pack(small, lambda pile: pile.size, room=_PACK_BYTES):
@@ -314,7 +314,7 @@ class _Files:
                 self._begin(self._store_alone, [pile])
 
     def _begin(self, store: Callable[[list[_Lot]], _Stored], piles: Sequence[_Pile]) -> None:
-        """Begin to store what is in some piles, once there is room for it beside what is being stored."""
+        """Begin to store some piles, once there is room for them beside those under way."""
         size = sum(pile.size for pile in piles)
         while self._behind and (
             len(self._behind) >= _MOST_BEHIND or size + sum(each for _, each in self._behind) > _FILE_BYTES
@@ -343,7 +343,7 @@ class _Files:
         return _Stored([(pile, [packed.part(file) for file in some]) for pile, some in made], packed.record)
 
     def _settle(self) -> None:
-        """Wait until the oldest of what is being stored is, and tell of it."""
+        """Wait until the oldest write is done, and report it."""
         write, _ = self._behind.popleft()
         stored = write.result()
         self.packs += [stored.pack] if stored.pack else []

@@ -1,4 +1,4 @@
-"""The work of a compaction's tasks: files of changes into fewer, sorted ones; tables as of a moment into new files."""
+"""The work of a compaction's tasks: files of changes into fewer, sorted ones; tables into new files."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MergedPiece:
 
 
 def cut(store: ObjectStore, run: FormRun, folder: str, *, most: int) -> list[MergePiece]:
-    """Cut the changes of one form of a table into what single tasks do.
+    """Cut the changes of one form of a table into pieces for single tasks.
 
     :param folder: of the new files.
     :param most: into so many pieces at most.
@@ -121,7 +121,7 @@ class Lister:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A table whose rows are to be made of its snapshot and the changes since, or a share of them.
+    """A table to be made of its snapshot and the changes since, or a share of it.
 
     :param table: as it is at the moment; without stored generated columns.
     :param folder: of the new files.
@@ -139,7 +139,7 @@ class MadeTable:
         return sum(file.size for file in (*self.history.base, *changes)) // self.share.count
 
     def shared_out(self, most: int) -> list[MadeTable]:
-        """Return what single tasks do: several, where the table is large.
+        """Return the shares for single tasks: several, where the table is large.
 
         :param most: into so many shares at most.
         """
@@ -157,7 +157,7 @@ class MadeShare:
 
 
 class TableMaker:
-    """The work of one Spark task: write the rows of tables as of a moment, as a full backup does."""
+    """The work of one Spark task: write the rows of tables as of a position, as a full backup does."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

@@ -54,7 +54,7 @@ _MOST_BEHIND = 2
 
 
 def most_pieces(count: int, *, cores: int) -> int:
-    """Return how many of so many pieces one task reads, however small they are: as few tasks as keep all cores busy.
+    """Return the most pieces that one task reads: as few tasks as keep all cores busy.
 
     What a task was reading when it died is read again, so that it is bounded.
     """
@@ -62,16 +62,17 @@ def most_pieces(count: int, *, cores: int) -> int:
 
 
 def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
-    """Return how much one task reads: few tasks, since each opens a session, but enough for all cores to end together.
+    """Return the number of bytes that one task reads.
 
-    What a task was reading when it died is read again, so that it is bounded.
+    Tasks are few, since each opens a session, but enough for all cores to end together. What a task was reading when it
+    died is read again, so that it is bounded.
     """
     share = sum(piece.weight for piece in pieces) // (cores * _TASKS_PER_CORE)
     return min(max(PIECE_BYTES, share), _MOST_TASK_BYTES)
 
 
 def is_packed(pieces: Iterable[Piece]) -> bool:
-    """Say whether the small ones of a backup's pieces are so many that they are stored in packs."""
+    """Return whether a backup has enough small pieces to store them in packs."""
     return sum(piece.weight <= _SMALL_BYTES for piece in pieces) > _PACKED_FROM
 
 
@@ -176,7 +177,7 @@ def _decoder(columns: tuple[Column, ...], max_value_bytes: int) -> Decoder:
 
 
 def alike(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Put small pieces together whose tables have the same columns, as those of partitions and tenants have.
+    """Group small pieces of tables with the same columns, such as partitions and tenants' tables.
 
     Large ones come alone.
     """
@@ -205,7 +206,9 @@ def _by_place(parts: Iterable[RowsOfPiece], count: int) -> Iterator[Iterable[Row
 
 
 class _Behind:
-    """Takes files in memory and has them stored by others: of small ones, the store's answer is what takes long.
+    """Queue of files in memory that other threads store.
+
+    Most of the time of small files is the wait for the store's answer.
 
     :param packs: where packs of them go; None: they are stored alone.
     :param loose: what is not being stored yet.
@@ -224,7 +227,7 @@ class _Behind:
         self._pieces.append(piece)
 
     def store(self) -> Iterator[FinishedPiece]:
-        """Begin to store what was taken; yield pieces of earlier times whose files are stored."""
+        """Begin to store the pieces taken; yield earlier pieces with all files stored."""
         if self._pieces:
             self._under_way.append(self._alone() if self._packs is None else self._packed(self._packs))
             self.loose, self._pieces = Loose(), []
@@ -248,7 +251,7 @@ class _Behind:
             file.write(body)
 
     def settle(self, most: int = 0) -> Iterator[FinishedPiece]:
-        """Wait until no more than so many times are left to be stored; yield the pieces of the others."""
+        """Wait until no more than `most` groups are left to be stored; yield the pieces of the others."""
         while len(self._under_way) > most:
             pieces, stored = self._under_way.popleft()
             for each in stored:

@@ -112,7 +112,7 @@ class ChangedTable:
 
     @property
     def step(self) -> str:
-        """Return what the ledger calls its changes."""
+        """Return the name of its changes in the ledger."""
         return f"changes {self.history.table}"
 
     @property

@@ -1,4 +1,4 @@
-"""What a commit says of a table, out of what is known of its files."""
+"""Records of tables in a commit, from the records of their files."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class LockedPythonOperator(PythonOperator):
-    """Call a function under a lock, which is renewed until the function has returned.
+    """Operator that calls a function under a lock of an archive.
 
-    While another one has the lock, the task waits deferred and takes no worker slot. The task fails where the lock was
-    lost while the function ran.
+    The lock is renewed until the function has returned. While another one has the lock, the task waits deferred and
+    takes no worker slot. The task fails where the lock was lost while the function ran.
 
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param resource: what to lock; any name that DAGs agree on, or a lock of the archive. (templated)

@@ -51,7 +51,7 @@ class HoldfastHook(BaseHook):
         return Archive.open(open_store(config.place(), config.key))
 
     def test_connection(self) -> tuple[bool, str]:
-        """Say whether the archive can be opened, and what is in it, or what to do."""
+        """Return whether the archive can be opened, with a summary of it or the error."""
         try:
             state = self.get_conn().state
         except (HoldfastError, StoreError) as error:

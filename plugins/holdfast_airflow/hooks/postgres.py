@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HoldfastPostgresHook(BaseHook):
-    """A PostgreSQL database, with the settings under which backups and restores work.
+    """Hook for a PostgreSQL database, with the session settings of backups and restores.
 
     Connections of type `postgres`, of Airflow's own provider, are taken as well.
 
@@ -34,7 +34,7 @@ class HoldfastPostgresHook(BaseHook):
 
     @property
     def address(self) -> Address:
-        """Return where the database is; its password is kept apart, and masked in logs."""
+        """Return the address of the database; its password is kept apart, and masked in logs."""
         return database_address(self.postgres_conn_id)
 
     def get_conn(self) -> psycopg.Connection[tuple[Any, ...]]:
@@ -47,7 +47,7 @@ class HoldfastPostgresHook(BaseHook):
         return connect(self.address)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Say whether the database can be reached, and what there is, or what to do."""
+        """Return whether the database can be reached, with a summary of it or the error."""
         try:
             with self.get_conn() as session:
                 row = session.execute(

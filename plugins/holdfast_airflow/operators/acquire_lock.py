@@ -1,4 +1,4 @@
-"""Take a lock that outlives the task that took it."""
+"""A lock that outlives the task that acquired it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class AcquireLock(BaseOperator):
-    """Take a lock in an archive for the rest of the run: `AcquireLock >> work >> ReleaseLock.as_teardown()`.
+    """Operator that acquires a lock in an archive for the rest of the run.
 
-    The lock belongs to the run. It ends when :class:`ReleaseLock` gives it back, and at the latest
-    `max_hold` after it was taken, whatever becomes of the run: choose it longer than the work can take.
-    Work that must not go on without the lock has to end within it.
+    Use it as `AcquireLock >> work >> ReleaseLock.as_teardown()`. The lock belongs to the run. It ends when
+    :class:`ReleaseLock` gives it back, and at the latest `max_hold` after it was taken, whatever becomes of the run:
+    choose it longer than the work can take. Work that must not go on without the lock has to end within it.
 
     With a `lease`, a :class:`KeepLock` of the same run has to renew it; then it is free soon after its run was
     ended without giving it back. :func:`archive_lock` makes all three.
@@ -75,7 +75,7 @@ class AcquireLock(BaseOperator):
         return self._attempt(context, check_event(event, deadline))
 
     def on_kill(self) -> None:
-        """Give the lock back: nobody has its handle yet."""
+        """Release the lock: no other task has its handle yet."""
         if self._lease is not None:
             self._lease.release()
 

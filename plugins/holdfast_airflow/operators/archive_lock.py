@@ -19,7 +19,9 @@ LEASE = timedelta(minutes=10)
 
 @contextmanager
 def archive_lock(name: str = "lock", *, lease: timedelta = LEASE, **acquire: Any) -> Iterator[AcquireLock]:
-    """Run the tasks made in the block under a lock of an archive, which is renewed until the last of them has ended.
+    """Run the tasks of the block under a lock of an archive.
+
+    The lock is renewed until the last of them has ended.
 
         with archive_lock(archive="shop", resource="warehouse-load"):
             extract() >> load()

@@ -1,4 +1,4 @@
-"""Back a database up."""
+"""Backup of a database, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ _MARGIN = timedelta(minutes=5)
 
 
 class BackupOperator(DatabaseJobOperator):
-    """Back a source up into an archive: a full backup in one commit, or nothing; or its changes, commit after commit.
+    """Operator that backs a source up into an archive.
 
-    Where changes were lost, a backup of changes becomes a full one, which begins anew; the task's log says why.
+    A full backup is one commit, or nothing; an incremental one is commit after commit. Where changes were lost, a
+    backup of changes becomes a full one, which starts over; the task's log says why.
 
     Returns `commit` (the newest one that can be restored to), `block` (the id of what it added), `kind` (`full` or
     `changes`), `rows` (of changes, how many there were, with the rows of `begun`), `bytes`, `restorable_to`, `position`
@@ -120,7 +121,7 @@ class BackupOperator(DatabaseJobOperator):
         return archive, open_store(archive.place(self.replica), archive.key)
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
-        """Return the source to back up."""
+        """Return the name and the address of the source to back up."""
         name, source = self._known(archive)
         conn_id = self.source_conn_id or (source and source.connection)
         return name, database_address(conn_id) if conn_id else Address.parse((source and source.url) or "")
@@ -132,7 +133,7 @@ class BackupOperator(DatabaseJobOperator):
         return archive.source(self.source)
 
     def wanted(self, archive: ArchiveConfig) -> BackupRequest:
-        """Return the backup that is wanted, with the settings of archives.yaml for what is not given."""
+        """Return the requested backup, with defaults from archives.yaml."""
         made: BackupRequest = request_of(self, BackupRequest)
         return made.configured(self._known(archive)[1], archive.quorum, archive.quorum_timeout)
 
@@ -141,7 +142,10 @@ class BackupOperator(DatabaseJobOperator):
         return self.wanted(archive).with_values(source=source)
 
     def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
-        """Say whether Spark has to start, whatever the source says: for a first backup, and for a full one."""
+        """Return whether Spark has to start, in any state of the source.
+
+        Unless an executor is forced, this is so for a first backup, a full one, and one that restarts tables now.
+        """
         from holdfast.archive import Archive
         from holdfast.operations.backup_run import takes_snapshot
 
@@ -177,11 +181,13 @@ class BackupOperator(DatabaseJobOperator):
         return problem
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
-        """Return what was added, and to when one can restore by it."""
+        """Return a sentence on the added data and the newest restorable time."""
         return backup_sentence(summary)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Read the commit back: what the archive says counts, not what the job says.
+        """Check the commit in the archive, and return the summary of the backup.
+
+        All but `gap` is as the job reported it.
 
         :raises DamagedError: the commit is there, but not with the block that the job wrote.
         """

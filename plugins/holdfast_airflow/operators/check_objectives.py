@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 class CheckObjectives(BaseOperator):
-    """Fail where an objective of an archive is missed, without another try, so that its `alerts` report it.
+    """Operator that fails where an objective of an archive is missed.
 
-    It reads the archive itself: a DAG that is paused, broken or missing is noticed by what it did not do. Returns each
-    objective with `source`, `name`, `limit`, `is_met` and `stands`.
+    It fails without another try, so that the archive's `alerts` report it. It reads the archive itself: a DAG that is
+    paused, broken or missing is noticed by what it did not do. Returns each objective with `source`, `name`, `limit`,
+    `is_met` and `stands`.
 
     :param archive: a name in archives.yaml. (templated)
     """

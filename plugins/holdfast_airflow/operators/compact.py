@@ -1,4 +1,4 @@
-"""Join an archive's small blocks."""
+"""Compaction of an archive, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 
 class CompactOperator(SourceJobOperator):
-    """Join small blocks of changes into few, so that restores read fewer files; every restore point stays what it is.
+    """Operator that joins small blocks of changes into few.
 
-    Which blocks are worth it is said in archives.yaml, under `compaction`. Where none is, nothing is done. Where there
-    are replicas, the one that it is done through leads meanwhile, and the others follow at their next sync. Returns
-    `commit` (the newest that was made, or None), `blocks_removed`, `blocks_added`, `consolidated` (the sources that a
-    full snapshot was made of), `not_consolidated` (sources with the reason), `rows`, `bytes` and `seconds`.
+    Restores then read fewer files, and every restore point stays as it is. Which blocks are worth it is said in
+    archives.yaml, under `compaction`. Where none is, nothing is done. Where there are replicas, the one that it is done
+    through leads meanwhile, and the others follow at their next sync. Returns `commit` (the newest that was made, or
+    None), `blocks_removed`, `blocks_added`, `consolidated` (the sources that a full snapshot was made of),
+    `not_consolidated` (sources with the reason), `rows`, `bytes` and `seconds`.
 
     :param source: only this one's backups; without it, those of all. (templated)
     """
@@ -35,7 +36,7 @@ class CompactOperator(SourceJobOperator):
         return made.with_values(source=source).configured(archive.compaction)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what was joined; each commit was checked by the archive itself."""
+        """Return the summary of the compaction; the archive has checked each commit itself."""
         told = {key: result.get(key) for key in ("commit", "blocks_removed", "rows", "bytes", "seconds")}
         made = result.get("consolidated", ())
         return told | {

@@ -1,4 +1,4 @@
-"""Prove that an archive can be restored, by doing it."""
+"""Restore drill of an archive, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 
 class DrillOperator(SourceJobOperator):
-    """Restore a random moment into a server of its own, compare it with the archive, and check what must hold there.
+    """Operator that restores a source into a temporary server and checks the result.
 
-    The server runs on the worker, which needs PostgreSQL's programs and room for the database; it is gone at the end.
-    A database that is not equal to the archive, an assertion that does not hold, or a newest restorable moment that is
-    older than it may be, fails the task, without another try. Returns `source`, `at`, `position`, `commit`, `seed`,
-    `rows`, `tables`, `restore_s`, `seconds` (from the begin to a database that can be used), `newest` and `age_s` (the
-    newest restorable moment and its age) and `assertions`.
+    Without `at`, the recovery target is random. The database is compared with the archive, and the assertions must
+    hold. The server runs on the worker, which needs PostgreSQL's programs and room for the database; it is gone at the
+    end. A database that is not equal to the archive, an assertion that does not hold, or a newest restorable moment
+    that is older than it may be, fails the task, without another try. Returns `source`, `at`, `position`, `commit`,
+    `seed`, `rows`, `tables`, `restore_s`, `seconds` (from the begin to a database that can be used), `newest` and
+    `age_s` (the newest restorable moment and its age) and `assertions`.
 
     :param source: the source in the archive; not needed where there is only one. (templated)
     :param at: the moment to restore, as for a restore; without it a random one. (templated)
@@ -60,11 +61,11 @@ class DrillOperator(SourceJobOperator):
         self.newest_within = newest_within
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return a restore whose moment the drill chooses under its locks."""
+        """Return a restore request without a recovery target; the drill chooses it under its locks."""
         return RestoreRequest(source=source)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the restore says, which has compared everything itself."""
+        """Return the job's summary: the restore has compared everything itself."""
         return dict(result)
 
     def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""What all jobs on an archive have in common: locks, then Spark, then a look at what really happened."""
+"""Base classes of the operators that run a job on an archive.
+
+First the locks are acquired, then the job runs, then its result is checked in the archive.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ class PreparedJob:
 
 
 class ArchiveJobOperator(SparkSubmitOperator):
-    """Runs one of our Spark applications under the locks that its operation needs.
+    """Operator that runs a Spark application under the locks of its operation.
 
     Takes the locks (deferred while somebody is in the way), runs the application, reads back from the
     archive what the job did, and releases the locks whatever happened. What is secret reaches the job
@@ -187,7 +190,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         return archive.place(self.replica)
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
-        """Return the source that the job is about and the database that it reads or writes; None for neither."""
+        """Return the source and the database of the job; None for neither."""
         return None, None
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
@@ -200,22 +203,22 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
     @abstractmethod
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Check in the archive what a job that says it succeeded has done, and say it in short."""
+        """Check the result of a successful job in the archive, and return its summary."""
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
-        """Return the summary of a job once what it did counts; its locks are released."""
+        """Return the summary of a job once its result counts; its locks are released."""
         return summary
 
     def chosen_executor(self) -> ExecutorChoice:
-        """Return where the job runs."""
+        """Return the executor chosen for the job."""
         return choose_executor(self.operation, forced=forced_executor(self.job_executor))
 
     def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
-        """Say whether it is certain before the locks are taken that Spark has to start."""
+        """Return whether Spark has to start for certain; asked before the locks are acquired."""
         return self.chosen_executor().executor == "spark"
 
     def submit(self, store: ObjectStore, job: PreparedJob, context: Context) -> str:
-        """Run the job until it has ended; return what it failed with, or ""."""
+        """Run the job until it has ended, and return its error, or ""."""
         return run_chosen(self.chosen_executor(), lambda more: self.submit_once(job, context, more), self.note)
 
     def note(self, words: str) -> None:
@@ -233,7 +236,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
                 return self._run(store, job, context)
 
     def _prepare(self, context: Context) -> PreparedJob:
-        """Look everything up that can be wrong, before any lock is taken."""
+        """Resolve and check all settings, before any lock is acquired."""
         archive = find_archive_or_connection(self.archive)
         url = self.place(archive)
         self._conn_id = self.spark_conn_id or archive.spark_connection
@@ -258,7 +261,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         return master
 
     def _take_locks(self, store: ObjectStore, job: PreparedJob, context: Context, deadline: datetime) -> HeldLocks:
-        """Take the locks of the operation; where somebody is in the way, defer."""
+        """Acquire the locks of the operation; defer while they are busy."""
         from holdfast.archive import locks
 
         try:
@@ -286,7 +289,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
     @contextmanager
     def _ended(self) -> Iterator[None]:
-        """End what still runs of the job and release the locks, in this order, however the block ends."""
+        """End the job's processes and release the locks, in this order, however the block ends."""
         with tidied(self._end_job, self._release):
             yield
 
@@ -321,17 +324,19 @@ class ArchiveJobOperator(SparkSubmitOperator):
         return summary
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
-        """Return what was done, in one sentence: the last line of the task's log."""
+        """Return a one-sentence summary of the job, the last line of the task's log."""
         return f"{self.operation} is done: {', '.join(f'{key} {value}' for key, value in summary.items() if value)}"
 
     def tell_assets(self, context: Context, source: str | None, summary: Mapping[str, Any]) -> None:
-        """Have the events of the archive's assets say what was done."""
+        """Add the summary to the events of the archive's assets."""
         for asset in self.outlets:
             if isinstance(asset, Asset) and asset.uri.startswith(f"{SCHEME}:"):
                 context["outlet_events"][asset].extra = {"source": source, **summary}
 
     def submit_once(self, job: PreparedJob, context: Context, more: Mapping[str, str]) -> str:
-        """Run the job once; when this returns, none of its processes is left. Returns what it failed with, or "".
+        """Run the job once, and return its error, or "".
+
+        None of its processes is left then.
 
         :param more: environment variables of the job, which say where it runs.
         :raises SparkNeededError: it ran inline and has more to do than small work, none of which it did.
@@ -408,7 +413,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
 
 class SourceJobOperator(ArchiveJobOperator):
-    """Runs one of our Spark applications on what an archive holds of one source, or of all.
+    """Operator that runs a Spark application on one source of an archive, or on all.
 
     :param source: the source in the archive. (templated)
     """
@@ -420,22 +425,22 @@ class SourceJobOperator(ArchiveJobOperator):
         self.source = source
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
-        """Return the source, if one is named; no database is asked."""
+        """Return the source, if one is named, and no database."""
         return self.source or None, None
 
 
 class DatabaseJobOperator(SourceJobOperator):
-    """Runs one of our Spark applications that reads or writes a database.
+    """Operator that runs a Spark application that reads or writes a database.
 
     :param source: the source in the archive; not needed where there is only one. (templated)
     """
 
     @abstractmethod
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
-        """Return the source's name and where the database to read or write is."""
+        """Return the source's name and the address of the database to read or write."""
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
-        """Return what `database` does."""
+        """Return the source and the database, as `database` does."""
         return self.database(archive)
 
 
@@ -454,7 +459,7 @@ def _read_last(store: ObjectStore, run: str) -> RunRecord | None:
 
 
 def _end_of(problem: str, operation: str) -> JobEnd:
-    """Return how a job's process ended, from its problem: "" for none."""
+    """Return the end of a job's process, from its error; "" stands for none."""
     said = problem.partition("Last spark-submit output:")[2] or problem.partition(_LAST_OUTPUT)[2]
     lines = [line for line in said.splitlines() if line.strip()]
     return JobEnd(None if problem else 0, last_words(problem, operation), lines)

@@ -1,4 +1,4 @@
-"""Renew the lock of a run while the run is at work."""
+"""Renewal of a run's lock while the run is at work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KeepLock(BaseOperator):
-    """Renew the lock that an :class:`AcquireLock` of this run has taken, until :class:`ReleaseLock` gives it back.
+    """Operator that renews the lock of an :class:`AcquireLock` until :class:`ReleaseLock` releases it.
 
     Waits deferred, so it takes no worker slot; its trigger renews the lock up to its `max_hold`. When the run is
     ended, or the triggerer is, nobody renews the lock and it is free when its lease is over. Fails when the lock
@@ -55,7 +55,7 @@ class KeepLock(BaseOperator):
         )
 
     def execute_ended(self, context: Context, event: Mapping[str, Any] | None) -> None:
-        """End well if the lock was given back.
+        """Succeed if the lock was released.
 
         :raises JobFailed: it was lost, or held for too long.
         """

@@ -1,4 +1,4 @@
-"""Give a moment of a source a name."""
+"""Mark at a position of a source's log, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class MarkOperator(BaseOperator):
-    """Give this moment of a source a name, to restore it by: it is in the archive after the next backup of changes.
+    """Operator that names the current position of a source as a restore point.
 
-    Definitions are read with it, so that what a migration does next takes nothing from this moment. It takes no lock.
+    The next incremental backup brings the mark into the archive. Definitions are read with it, so that what a migration
+    does next takes nothing from this moment. It takes no lock.
 
     Returns `mark`, `source`, `position` (in the source's log), `at`, and `schema_note`: why it does not know the
     definitions, "" where it does.
@@ -42,7 +43,7 @@ class MarkOperator(BaseOperator):
         self.source_conn_id = source_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Set the mark and return where it is."""
+        """Set the mark, and return its position and time."""
         from holdfast.archive import Archive
         from holdfast.archive.format.model import iso
         from holdfast.operations.marks import set_mark

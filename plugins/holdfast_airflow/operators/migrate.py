@@ -1,4 +1,4 @@
-"""Lift an archive to a newer format."""
+"""Migration of an archive's format, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ NEWEST_FORMAT = 2
 
 
 class MigrateOperator(ArchiveJobOperator):
-    """Lift an archive to a newer format, by one commit for each step; its restore points stay what they are.
+    """Operator that lifts an archive to a newer format.
 
-    It waits until nobody works with the archive, and keeps all others out meanwhile. Releases that do not know the
-    format refuse the archive from then on. Returns `archive`, `from`, `format` and `commits`.
+    Each step is one commit, and the restore points stay as they are. It waits until nobody works with the archive, and
+    keeps all others out meanwhile. Releases that do not know the format refuse the archive from then on. Returns
+    `archive`, `from`, `format` and `commits`.
 
     """
 
     request_type: ClassVar[type[Request]] = MigrationRequest
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return from which format it was lifted to which."""
+        """Return the archive, its old and new format, and the commits."""
         return {key: result.get(key) for key in ("archive", "from", "format", "commits")}

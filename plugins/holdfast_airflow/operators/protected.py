@@ -1,4 +1,7 @@
-"""Tasks that change a source, such as a migration, between two marks that can both be restored exactly."""
+"""Tasks that change a source between two marks.
+
+Both marks can be restored exactly.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ def protected(
     group_id: str = "protected",
     **backup: Any,
 ) -> Iterator[TaskGroup]:
-    """Run the tasks made in the block, which change a source, so that both sides of them can be restored exactly.
+    """Run the tasks of the block between two marks of a source.
+
+    The tasks change the source, such as a migration; both marks can be restored exactly.
 
         with protected("4.2", archive="shop", source="shop_db"):
             migrate()

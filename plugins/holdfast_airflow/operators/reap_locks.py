@@ -1,4 +1,4 @@
-"""End the locks that nobody will give back."""
+"""Removal of abandoned locks, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 class ReapLocks(BaseOperator):
-    """End the locks of an archive that are over: past their lease and grace, or of a process proved gone.
+    """Operator that ends the abandoned locks of an archive.
 
-    A lock whose lease is over goes without its grace where this Airflow says that its task or run has ended.
+    These are past their lease and grace, or of a process proved gone. A lock whose lease is over goes without its grace
+    where this Airflow says that its task or run has ended.
 
     Nothing depends on it, since whoever wants a lock does the same; it keeps the archive free of what is left
     where nobody comes by. A healthy lock never goes.
@@ -39,7 +40,7 @@ class ReapLocks(BaseOperator):
         self.replica = replica
 
     def execute(self, context: Context) -> list[dict[str, str]]:
-        """End what is over and return it."""
+        """End the abandoned locks and return them."""
         from holdfast.storage import open_store
         from locking import reap
 

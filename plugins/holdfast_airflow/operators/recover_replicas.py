@@ -1,4 +1,4 @@
-"""Make the lost replicas of an archive anew."""
+"""Recovery of an archive's lost replicas, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class RecoverReplicas(BaseOperator):
-    """Make each lost replica of an archive anew from the one that is furthest: only what is missing is copied.
+    """Operator that recovers each lost replica of an archive from the most advanced one.
 
-    One that fails does not keep others from being recovered; the task then fails with the first error. Killed, it goes
-    on with what is there when it is run again. Where all are lost, a person has to say which one to go on from
-    (`holdfast replica elect`): the task fails.
+    It copies the files that are missing and, with `deep`, those that are not as they were written. A replica that fails
+    does not keep others from being recovered; the task then fails with the first error. Killed, it goes on with what is
+    there when it is run again. Where all are lost, a person has to say which one to go on from (`holdfast replica
+    elect`): the task fails.
 
     Returns `recovered`: of each, `replica`, `from`, `index`, `files`, `bytes`, `kept` and `aside` (blocks that only it
     had, whose files stay).
@@ -55,7 +56,7 @@ class RecoverReplicas(BaseOperator):
         self.lock_wait = lock_wait
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Recover them and return what was done."""
+        """Recover the lost replicas and return a summary of each."""
         done: list[dict[str, Any]] = []
         failed: list[Exception] = []
         with in_airflow_terms(), replicated(self.archive) as found:

@@ -1,4 +1,4 @@
-"""Give back a lock of the run."""
+"""Release of a run's lock, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class ReleaseLock(BaseOperator):
-    """Give back the lock that an :class:`AcquireLock` of this run has taken, or all of them where that was mapped.
+    """Operator that releases the lock that an :class:`AcquireLock` of this run has acquired.
 
-    Use it as a teardown, so that it runs whether or not the work succeeded. Airflow skips teardowns of a
-    run that exceeds `dagrun_timeout`: the lock then ends with its `max_hold`.
+    Where that one was mapped, it releases all of its locks. Use it as a teardown, so that it runs whether or not the
+    work succeeded. Airflow skips teardowns of a run that exceeds `dagrun_timeout`: the lock then ends with its
+    `max_hold`.
 
     :param acquire: the task id of the :class:`AcquireLock`. (templated)
     """
@@ -32,7 +33,7 @@ class ReleaseLock(BaseOperator):
         self.acquire = acquire
 
     def execute(self, context: Context) -> None:
-        """Release, whether or not the lock is still held; nothing to do if it never was."""
+        """Release the lock, whether or not it is still held; do nothing where none was acquired."""
         from holdfast.storage import open_store
         from locking import LeaseHandle, release_handle
 

@@ -1,4 +1,4 @@
-"""Bring a database back."""
+"""Restore of a database, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class RestoreOperator(DatabaseJobOperator):
-    """Restore a source of an archive, or tables of it, and prove them equal to the archive.
+    """Operator that restores a source of an archive, or tables of it.
 
-    Everything goes into an empty database; chosen tables, or all under other names, go beside what is there.
-    Returns `commit`, `restored_to`, `position`, `tables`, `rows`, `seconds`, `not_restored`, `skipped_existing`,
-    `unlogged`, `stale` (tables whose rows are older than that, since their changes are not backed up), `schema_note`
-    (why the schema may be that of another moment, or empty), `roles` and `read_from` (which replica was read and how
-    fresh it is); after a dry run also `dry_run` and `plan`.
+    The restored tables are proved equal to the archive. Everything goes into an empty database; chosen tables, or all
+    under other names, go beside what is there. Returns `commit`, `restored_to`, `position`, `tables`, `rows`,
+    `seconds`, `not_restored`, `skipped_existing`, `unlogged`, `stale` (tables whose rows are older than that, since
+    their changes are not backed up), `schema_note` (why the schema may be that of another moment, or empty), `roles`
+    and `read_from` (which replica was read and how fresh it is); after a dry run also `dry_run` and `plan`.
 
     :param target_conn_id: the Airflow connection to the database to write to, of type `holdfast_postgres` or
         `postgres`. (templated)
@@ -43,7 +43,10 @@ class RestoreOperator(DatabaseJobOperator):
         self.target_conn_id = target_conn_id
 
     def place(self, archive: ArchiveConfig) -> str:
-        """Return the URL of the archive; where a replica may be chosen, that of the first one that can be read so."""
+        """Return the URL of the archive, or of the replica to read.
+
+        For sequential consistency without a named replica, this is the first one that can be read so.
+        """
         if self.replica is not None or not archive.replicas or self._consistency(archive) == "eventual":
             return super().place(archive)
         from holdfast.replication.work.consistent_read import open_first
@@ -69,13 +72,13 @@ class RestoreOperator(DatabaseJobOperator):
         return super().request(archive, source).with_values(consistency="sequential" if is_sequential else None)
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
-        """Return what was brought back, and what is not as it was."""
+        """Return a sentence on the restored data and its deviations from the source."""
         if "plan" in summary:
             return "nothing was changed: the plan is what this task returns"
         return restore_sentence(summary)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the job, which has compared target and archive itself, found."""
+        """Return the job's summary: the job has compared target and archive itself."""
         told = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
         lists = ("not_restored", "skipped_existing", "unlogged", "stale", "lost")
         told |= {key: result.get(key, []) for key in lists}

@@ -1,4 +1,4 @@
-"""Bring one replica of an archive to the head of its update log."""
+"""Sync of one replica with its archive's update log, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 
 class SyncReplica(ArchiveJobOperator):
-    """Execute what the update log has beyond a replica: fetch the files of each entry, and commit it.
+    """Operator that brings a replica to the head of its update log.
 
-    Files go from store to store through the worker, several at a time, or through the tasks of a Spark job; what is
-    there already is not fetched again. A replica that is lost is left to :class:`RecoverReplicas`, and the task fails.
+    It fetches the files of each missing entry, and commits the entry. Files go from store to store through the worker,
+    several at a time, or through the tasks of a Spark job; what is there already is not fetched again. A replica that
+    is lost is left to :class:`RecoverReplicas`, and the task fails.
 
     Where nobody has the files of an entry any more, the task fails until that has been known for `gap_after`; then the
     entry is given up, and `points` names the gap.
@@ -62,7 +63,7 @@ class SyncReplica(ArchiveJobOperator):
         self.gap_after = gap_after
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Sync it and return what was done."""
+        """Sync the replica and return a summary."""
         return self._sync(context, deadline_in(span(self.lock_wait)))
 
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class SyncReplica(ArchiveJobOperator):
         return self._sync(context, check_event(event, deadline))
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the job says."""
+        """Return the job's result unchanged."""
         return dict(result)
 
     def _sync(self, context: Context, deadline: datetime) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Remove from an archive's update log what no replica needs."""
+"""Trimming of an archive's update log, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ MAX_KEEP = 10_000
 
 
 class TrimLog(BaseOperator):
-    """Remove the entries that every active replica has executed; one that was away too long becomes lost by it.
+    """Operator that removes the log entries that every active replica has executed.
 
-    Never all replicas are lost: then the task fails, and changes nothing.
+    A replica that was away for too long becomes lost by it. Never all replicas are lost: then the task fails, and
+    changes nothing.
 
     Returns `log_start` (index of the oldest entry that is kept), `removed`, `lost` (replicas that are lost by it) and
     `waits_for` (replicas that keep entries from going).
@@ -42,7 +43,7 @@ class TrimLog(BaseOperator):
         self.max_keep = max_keep
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Trim it and return what was done."""
+        """Trim the update log and return a summary."""
         from holdfast.replication.log.trimming import trim
 
         with in_airflow_terms(), replicated(self.archive) as found:

@@ -1,4 +1,4 @@
-"""Remove restore points that nothing keeps."""
+"""Truncation of an archive, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 
 class TruncateOperator(SourceJobOperator):
-    """Remove the restore points that no rule and no hold keeps; the newest backups always stay.
+    """Operator that removes the restore points that no rule and no hold keeps.
 
-    It makes one commit, or none where nothing is to go. Files are deleted later, by :class:`VacuumOperator`, once the
-    grace is over. Where there are replicas, the one that it is done through leads meanwhile, and the others follow at
-    their next sync. Returns `commit` (None where none was made), `keep`, `blocks_removed`, `bytes`, `dry_run` and
-    `sources`, each with how many points stay and go and what can be restored before and after.
+    The newest backups always stay. It makes one commit, or none where nothing is to go. Files are deleted later, by
+    :class:`VacuumOperator`, once the grace is over. Where there are replicas, the one that it is done through leads
+    meanwhile, and the others follow at their next sync. Returns `commit` (None where none was made), `keep`,
+    `blocks_removed`, `bytes`, `dry_run` and `sources`, each with how many points stay and go and what can be restored
+    before and after.
 
     :param source: only this one's restore points; without it, those of all. (templated)
     """
@@ -42,6 +43,6 @@ class TruncateOperator(SourceJobOperator):
         return made
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what went, or would; the commit was checked by the archive itself."""
+        """Return the summary of the truncation, made or planned; the archive has checked its commit itself."""
         told = ("commit", "keep", "blocks_removed", "bytes", "dry_run", "sources")
         return {key: result.get(key) for key in told}

@@ -1,4 +1,4 @@
-"""Delete files that an archive does not need."""
+"""Vacuum of an archive, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class VacuumOperator(ArchiveJobOperator):
-    """Delete the files of blocks that were removed, and what killed backups have left, once the grace is over.
+    """Operator that deletes files that an archive no longer needs, once their grace is over.
 
-    It is the only operation that deletes data files, and gives way to readers: what it did not come to, another try
-    does. Returns `files` and `bytes` that were deleted, `blocks` and `abandoned` (how many are gone for good),
-    `waiting` (removed blocks whose grace is not over), `waits_for` (replicas that may still fetch some from this one),
-    `retained` (files that an object lock keeps), `busy` (backups at work whose leftovers were not looked at) and
-    `dry_run`.
+    These are the files of removed blocks, and orphan files of killed backups. It is the only operation that deletes
+    data files, and gives way to readers: what it did not come to, another try does. Returns `files` and `bytes` that
+    were deleted, `blocks` and `abandoned` (how many are gone for good), `waiting` (removed blocks whose grace is not
+    over), `waits_for` (replicas that may still fetch some from this one), `retained` (files that an object lock keeps),
+    `busy` (backups at work whose leftovers were not looked at) and `dry_run`.
 
     """
 
@@ -34,7 +34,7 @@ class VacuumOperator(ArchiveJobOperator):
         return super().request(archive, source).filled(grace=archive.vacuum.grace)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what was deleted.
+        """Return the summary of deleted and remaining files.
 
         :raises HoldfastError: the store failed, or forbade a deletion that no object lock forbids.
         :raises BusyError: readers were in the way of the rest.

@@ -1,4 +1,4 @@
-"""Look whether an archive is what was written."""
+"""Verification of an archive, as an Airflow task."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _TOLD = 3
 
 
 class VerifyOperator(ArchiveJobOperator):
-    """Look whether everything that the commits name is there and is what was written; read all files over days.
+    """Operator that verifies the commits and files of an archive.
 
-    Each run checks the commits since the last one and the sizes of the files that they brought; a deep one also reads
-    those files that were not read for longest, and what was damaged before. Damage fails the task, without another
-    try, and names what it costs; nothing is changed. A replica whose files are missing, or not what was written, is
-    marked as lost, so that :class:`RecoverReplicas` fetches them from another one. Returns `commits`, `blocks`, `files`
-    and `bytes` that were looked at, `deep`, and `read_since` (every file was read, or made, after that moment).
+    Over days, all files are read. Each run checks the commits since the last one and the sizes of the files that they
+    brought; a deep one also reads those files that were not read for longest, and what was damaged before. Damage fails
+    the task, without another try, and names what it costs; nothing is changed. A replica whose files are missing, or
+    not what was written, is marked as lost, so that :class:`RecoverReplicas` fetches them from another one. Returns
+    `commits`, `blocks`, `files` and `bytes` that were looked at, `deep`, and `read_since` (every file was read, or
+    made, after that moment).
 
     """
 
@@ -39,7 +40,10 @@ class VerifyOperator(ArchiveJobOperator):
     request_defaults: ClassVar[Mapping[str, Any]] = {"deep": True}
 
     def chosen_executor(self) -> ExecutorChoice:
-        """Return where the job runs: a deep one reads all files by Spark."""
+        """Return the executor chosen for the job.
+
+        Unless one is forced, that is Spark for a deep verification, since it reads files.
+        """
         forced, made = forced_executor(self.job_executor), request_of(self, VerificationRequest)
         return choose_executor(self.operation, forced=forced, reads_files=made.deep)
 
@@ -52,7 +56,9 @@ class VerifyOperator(ArchiveJobOperator):
         return made.with_values(new=True).filled(within=section.deep_within, budget=section.budget)
 
     def _give_up_replica(self, store: ObjectStore, damaged: int) -> None:
-        """Say in the coordination store that a replica has to be made anew, whatever is in the way of saying so.
+        """Report in the coordination store that a replica has to be recovered.
+
+        An error of this report is only logged.
 
         :param damaged: how many files another replica may have as they were written.
         """
@@ -71,7 +77,7 @@ class VerifyOperator(ArchiveJobOperator):
             self.log.error("the replica is not marked as lost: %s", error)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what was looked at.
+        """Return the summary of the verified commits and files.
 
         :raises DamagedError: not everything is what was written.
         """

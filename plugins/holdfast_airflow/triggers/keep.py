@@ -1,4 +1,4 @@
-"""Keep a lock of a run for as long as it is needed: renew it until it is given back, lost, or held too long."""
+"""Trigger that renews a lock of a run until it is released, lost, or held for too long."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _RENEWALS = 3
 
 
 class KeepLockTrigger(BaseTrigger):
-    """Renews a lock; fires when it was given back, when it was lost, or when it was held for too long.
+    """Trigger that renews a lock.
 
-    Nothing is renewed once the trigger is gone, be it with its task, with its run or with the triggerer: then the
-    lock ends with its lease.
+    It fires when the lock was released, when it was lost, or when it was held for too long. Nothing is renewed once the
+    trigger is gone, be it with its task, with its run or with the triggerer: then the lock ends with its lease.
 
     :param url: where the lock is.
     :param handle: the lock, in JSON; holds no secret.
@@ -46,13 +46,13 @@ class KeepLockTrigger(BaseTrigger):
         self._renew_at = 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what the triggerer makes this trigger from again."""
+        """Return the class path and the arguments of this trigger."""
         kind = type(self)
         fields = {"url": self.url, "handle": self.handle, "max_hold_s": self.max_hold_s, "poll_s": self.poll_s}
         return f"{kind.__module__}.{kind.__qualname__}", fields
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, renew, pause; yields one event."""
+        """Check the lock, renew it and pause in turns; yield one event."""
         try:
             lease = await asyncio.to_thread(self._attach)
             while not (ended := await asyncio.to_thread(self._turn, lease)):
@@ -70,7 +70,7 @@ class KeepLockTrigger(BaseTrigger):
         return attach(open_store(self.url), handle)
 
     def _turn(self, lease: AttachedLease) -> dict[str, str]:
-        """Look once, renew if it is time; return how the lock ended, or nothing."""
+        """Check the lock once and renew it when due; return its end as an event, or nothing."""
         try:
             if time.monotonic() < self._renew_at:
                 lease.check()

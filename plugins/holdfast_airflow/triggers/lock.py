@@ -1,4 +1,7 @@
-"""Wait until nobody is in the way of a lock. A trigger takes no lock: the task does, when it is back."""
+"""Triggers that wait until a lock is free.
+
+A trigger takes no lock: the task does, when it is back.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ _random = random.SystemRandom()
 
 
 class LockFreeTrigger(BaseTrigger):
-    """Fires when a lock is free, when time is up, or when that cannot be found out.
+    """Trigger that waits until a lock is free.
+
+    It fires then, when time is up, or when that cannot be found out.
 
     :param url: where the archive is.
     :param deadline: ISO 8601 with offset; the event then says who is still in the way.
@@ -46,16 +51,19 @@ class LockFreeTrigger(BaseTrigger):
 
     @abstractmethod
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
-        """Return who is in the way now; called in a thread."""
+        """Return the locks that are in the way now; called in a thread."""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what the triggerer makes this trigger from again."""
+        """Return the class path and the arguments of this trigger."""
         kind = type(self)
         fields = {"url": self.url, "deadline": self.deadline, "poll_s": self.poll_s}
         return f"{kind.__module__}.{kind.__qualname__}", fields
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, pause, look again; yields one event. A line is logged when the holder changes, else now and then."""
+        """Check the lock and pause in turns; yield one event.
+
+        A line is logged when the holder changes, else now and then.
+        """
         before, logged = "", -_SAME_HOLDER_S
         while True:
             holders = ""
@@ -86,7 +94,7 @@ class LockFreeTrigger(BaseTrigger):
 
 
 class PlanFreeTrigger(LockFreeTrigger):
-    """Waits for all locks of an operation of an archive.
+    """Trigger that waits for all locks of an operation of an archive.
 
     :param operation: as in the table of locks, such as `backup`.
     :param sources: the sources it writes to.
@@ -98,19 +106,19 @@ class PlanFreeTrigger(LockFreeTrigger):
         self.sources = list(sources)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what the triggerer makes this trigger from again."""
+        """Return the class path and the arguments of this trigger."""
         path, fields = super().serialize()
         return path, {**fields, "operation": self.operation, "sources": self.sources}
 
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
-        """Return who is in the way of the operation."""
+        """Return the locks that are in the way of the operation."""
         from holdfast.archive import locks
 
         return locks.blockers(store, self.operation, sources=self.sources)
 
 
 class ResourceFreeTrigger(LockFreeTrigger):
-    """Waits for one resource.
+    """Trigger that waits for one resource.
 
     :param resource: its name.
     :param mode: `R` to share it, `W` to have it alone.
@@ -122,12 +130,12 @@ class ResourceFreeTrigger(LockFreeTrigger):
         self.mode = mode
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what the triggerer makes this trigger from again."""
+        """Return the class path and the arguments of this trigger."""
         path, fields = super().serialize()
         return path, {**fields, "resource": self.resource, "mode": self.mode}
 
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
-        """Return who is in the way of the resource."""
+        """Return the locks that are in the way of the resource."""
         from locking import blockers
 
         return blockers(store, self.resource, mode="W" if self.mode == "W" else "R")

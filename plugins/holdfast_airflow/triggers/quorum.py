@@ -1,4 +1,4 @@
-"""Wait until the quorum of a backup is decided."""
+"""Trigger that waits for the quorum of a backup."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ POLL_S = 10.0
 
 
 class QuorumTrigger(BaseTrigger):
-    """Fires when the quorum of a block has succeeded or failed, or when that cannot be found out.
+    """Trigger that waits until the quorum of a block is decided.
 
-    The syncs of the other replicas bring it about; where its deadline is over, this has it fail. It holds no lock.
+    It fires when the quorum has succeeded or failed, or when that cannot be found out. The syncs of the other replicas
+    bring it about; where its deadline is over, this has it fail. It holds no lock.
 
     :param url: of the replica that the backup was made through.
     :param store: address of the coordination store; None for what the environment says.
@@ -49,13 +50,13 @@ class QuorumTrigger(BaseTrigger):
         self.poll_s = poll_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what the triggerer makes this trigger from again."""
+        """Return the class path and the arguments of this trigger."""
         kind = type(self)
         names = ("url", "store", "key", "block", "until", "poll_s")
         return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, pause, look again; yields one event."""
+        """Check the quorum and pause in turns; yield one event."""
         while True:
             try:
                 pending = await asyncio.to_thread(self._look)
@@ -74,7 +75,7 @@ class QuorumTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_s)
 
     def _look(self) -> str:
-        """Say how a quorum stands that is pending; an empty string means that it is decided."""
+        """Return a sentence on a pending quorum; an empty string where it is decided."""
         from holdfast.replication.work.replica_backup import pending_quorum
         from holdfast.storage import open_store
 
