@@ -8,8 +8,9 @@ from holdfast_airflow.archives import archive_dag, archives_at_one_place
 from holdfast_airflow.operators.migrate import NEWEST_FORMAT, MigrateOperator
 
 DOC = """
-Lifts the archive **{name}** ({place}) to a newer format, by one commit. Nothing that was written is touched, and its
-restore points stay what they are. It waits until no backup, restore or maintenance works with the archive.
+Lifts the archive **{name}** ({place}) to a newer format, by one commit for each step. Nothing that was written
+is touched, and its restore points stay what they are. It waits until no backup, restore or maintenance works with the
+archive.
 
 Older releases refuse the archive afterwards: upgrade all that use it first.
 """

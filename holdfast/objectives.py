@@ -10,7 +10,7 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.model import iso
 from holdfast.archive.history.restore_points import intervals, source_names
 from holdfast.archive.maintenance.scrub_schedule import checked_since, damaged_files, read_progress
-from holdfast.common.words import named
+from holdfast.common.words import human_span, named
 from holdfast.config.archives_model import parse_span
 from holdfast.drill.history import drills_of
 
@@ -74,7 +74,7 @@ def _rpo(archive: Archive, source: str, limit: str, now: datetime) -> Objective:
         "rpo",
         limit,
         age <= parse_span(limit),
-        f"the newest restorable moment is {iso(end)}, {_span(age)} ago",
+        f"the newest restorable moment is {iso(end)}, {human_span(age)} ago",
     )
 
 
@@ -87,13 +87,13 @@ def _of_drills(store: ObjectStore, source: str, objectives: ObjectivesConfig, no
         else:
             age = now - datetime.fromisoformat(last["ended"])
             is_met = age <= parse_span(limit)
-            yield Objective(source, "drill_within", limit, is_met, f"the last drill went well {_span(age)} ago")
+            yield Objective(source, "drill_within", limit, is_met, f"the last drill went well {human_span(age)} ago")
     if limit := objectives.rto:
         if last is None or last.get("seconds") is None:
             yield Objective(source, "rto", limit, False, "no drill has measured it")
         else:
             took = timedelta(seconds=last["seconds"])
-            yield Objective(source, "rto", limit, took <= parse_span(limit), f"the last drill took {_span(took)}")
+            yield Objective(source, "rto", limit, took <= parse_span(limit), f"the last drill took {human_span(took)}")
 
 
 def _verified(archive: Archive, source: str, limit: str, now: datetime) -> Objective:
@@ -109,14 +109,5 @@ def _verified(archive: Archive, source: str, limit: str, now: datetime) -> Objec
         "verified_within",
         limit,
         age <= parse_span(limit),
-        f"every file was read, or written, within {_span(age)}",
+        f"every file was read, or written, within {human_span(age)}",
     )
-
-
-def _span(span: timedelta) -> str:
-    """Return a length of time for people."""
-    seconds = max(span.total_seconds(), 0.0)
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -13,6 +13,7 @@ from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
+from holdfast.common.words import human_span
 from holdfast.config.archives_model import parse_span
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.operations.requests.restore import RestoreRequest
@@ -103,19 +104,12 @@ def _show(console: Console, value: dict[str, Any]) -> None:
         f"{value['source']} as of {value['at']} (commit {value['commit']}): {value['rows']:,} rows of "
         f"{value['tables']} tables, equal to the archive, ready after {value['seconds']:.1f} s",
         f"{checked} of {checked} assertions hold" if checked else "no assertions were given",
-        f"the newest restorable moment, {value['newest']}, is {_age(value['age_s'])} old",
+        f"the newest restorable moment, {value['newest']}, is {human_span(value['age_s'])} old",
         *([f"not restored: {value['not_restored']} objects, named above"] if value["not_restored"] else []),
         f"recorded as {value['run']}",
     ]
     for line in lines:
         console.print(line, markup=False)
-
-
-def _age(seconds: float) -> str:
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _show_history(console: Console, done: Sequence[dict[str, Any]]) -> None:
@@ -128,6 +122,6 @@ def _show_history(console: Console, done: Sequence[dict[str, Any]]) -> None:
 def _line(drill: Mapping[str, Any]) -> str:
     what = f"{drill['source']} as of {drill['at']}" if "at" in drill else drill["run"]
     took = f", restored in {drill['seconds']:.1f} s" if "seconds" in drill else ""
-    age = f", the newest moment was {_age(drill['age_s'])} old" if "age_s" in drill else ""
+    age = f", the newest moment was {human_span(drill['age_s'])} old" if "age_s" in drill else ""
     how = {"succeeded": "good", "failed": f"FAILED: {drill['error']}"}.get(drill["state"], "under way, or was killed")
     return f"{drill['ended']}  {what}{took}{age}: {how}"

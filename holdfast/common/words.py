@@ -1,14 +1,14 @@
-"""Values as people, templates or forms write them."""
+"""Words: values as people, templates or forms write them, and amounts and names for sentences."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 
 from holdfast.common.errors import UsageError
 
-_NAMED = 20
 _YES = frozenset({"true", "1", "yes"})
 
 
@@ -72,7 +72,19 @@ def human_size(size: int) -> str:
     return f"{value:.1f} TB"
 
 
-def named(names: Sequence[str]) -> str:
-    """Return names for a sentence: the first twenty, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+def human_span(span: timedelta | float) -> str:
+    """Return a length of time for people, such as `90 s`, `5 min`, `3 h` or `2 d`.
+
+    :param span: in seconds, where it is a number; a negative one counts as none.
+    """
+    seconds = max(span.total_seconds() if isinstance(span, timedelta) else span, 0.0)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def named(names: Sequence[str], limit: int = 20, between: str = ", ") -> str:
+    """Return names for a sentence: the first ones, and how many more there are."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return between.join(names[:limit]) + more

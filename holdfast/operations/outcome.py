@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 _LINES = 3
-"""Of the output that are shown of a job that could say nothing."""
+"""Last lines of its output, shown for a job that could say nothing."""
 
 
 @dataclass(frozen=True)

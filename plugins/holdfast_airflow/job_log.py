@@ -30,6 +30,8 @@ _TRACE = re.compile(r"(?:at |\.\.\. \d+ more|Caused by: )")
 _POLL_S = 2.0
 _SAME_STEP_S = 10.0
 """A step that goes on is logged so often."""
+_LAST_READ_S = 5.0
+"""A read under way when the job ends is waited for so long, and is then left to its own time limit."""
 
 
 class SparkLines:
@@ -94,7 +96,7 @@ def progress_logged(read: Callable[[], RunRecord | None], say: Callable[[str], N
             record = None
             with suppress(StoreError):  # the job goes on whether it can be watched or not
                 record = read()
-            if record is None or record.state != "running":
+            if done.is_set() or record is None or record.state != "running":
                 continue
             if record.step != step or time.monotonic() - at >= _SAME_STEP_S:
                 step, at = record.step, time.monotonic()
@@ -106,4 +108,4 @@ def progress_logged(read: Callable[[], RunRecord | None], say: Callable[[str], N
         yield
     finally:
         done.set()
-        thread.join()
+        thread.join(_LAST_READ_S)

@@ -75,7 +75,7 @@ def _taking(init: Callable[..., None], fields: list[OptionField], defaults: Mapp
     rest = [each for each in own if each.kind is inspect.Parameter.VAR_KEYWORD]
     added = [
         inspect.Parameter(
-            field.operator, kind, default=empty if _is_needed(field) else defaults.get(field.name, field.default)
+            field.operator, kind, default=empty if field.is_needed else defaults.get(field.name, field.default)
         )
         for field in fields
     ]
@@ -92,10 +92,6 @@ def _taking(init: Callable[..., None], fields: list[OptionField], defaults: Mapp
     parameters = [*(each for each in own if each not in rest), *added, *rest]
     take.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return take
-
-
-def _is_needed(field: OptionField) -> bool:
-    return field.default is None and not field.is_optional
 
 
 def _form_default(field: OptionField) -> Any:

@@ -66,7 +66,7 @@ _COMPARED = "compared with the archive"
 _TAKEN_BACK = "what is handed over is what it was"
 
 _TOLD = 20
-"""How many things that are not restored are told before the work begins; all are in the summary."""
+"""Things that are not restored, logged before the work begins, at most; all are in the summary."""
 
 
 class Restoring:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.common.errors import ReportedError
 
     Reporter = Callable[[int, int], None]
-    """Is told the rows and bytes that a task has done since it last said so."""
+    """Takes the rows and bytes that a task has done since its last report."""
 
     Work = Callable[[Any, Reporter], Iterable[Any]]
     """Does one task and yields small results."""
@@ -48,11 +48,11 @@ class Executor(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Begin with what takes long before the first task, where that is known to be on this machine."""
+        """Start what is slow to start, before the first task is known, where it runs on this machine."""
         ...
 
     def start(self, modules: Sequence[str]) -> None:
-        """Start, and begin to import what tasks need; does not wait for it."""
+        """Start to import modules for the tasks, without waiting for it."""
         ...
 
     def run(
@@ -74,5 +74,5 @@ class Executor(Protocol):
         ...
 
     def stop(self) -> None:
-        """End what still runs."""
+        """End the tasks that still run."""
         ...

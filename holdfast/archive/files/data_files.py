@@ -1,4 +1,4 @@
-"""A block's files: written once under a name of their own, checked whenever they are read."""
+"""A block's files: written once under a name of their own, and verified when they are read whole."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from holdfast.archive.format.model import Document
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece, UnfinishedBlock
 from holdfast.common.errors import SparkNeededError, UsageError, exit_code_of, kind_of, sentence
+from holdfast.common.words import human_span
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ _NOT_STORED = {"truncation": "let go", "vacuum": "deleted", "verification": "loo
 _KNOWN_PART = 0.02
 _KNOWN_S = 10.0
 """Before so much of a step is done, for so long, its pace says nothing."""
+_LEAST_LEFT_S = 10.0
+"""An estimate is not finer than this."""
 
 
 class RunError(Document):
@@ -105,15 +108,8 @@ class RunRecord(Document):
             parts.append(f"{self.size / 1e6:,.1f} MB stored, {self.size / 1e6 / max(self.elapsed_s, 1):.1f} MB/s")
         parts.append(f"{self.elapsed_s:.0f} s")
         if (left := self.left_s) is not None:
-            parts.append(f"about {_span(left)} left")
+            parts.append(f"about {human_span(max(left, _LEAST_LEFT_S))} left")
         return " · ".join(parts)
-
-
-def _span(seconds: float) -> str:
-    """Format a duration for people, as coarse as an estimate is."""
-    if seconds < 90:
-        return f"{max(10, round(seconds, -1)):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def check_run_name(run: str) -> str:

@@ -1,10 +1,10 @@
 """Vacuum: deletion of files that the archive no longer needs.
 
-Nothing else deletes data files. Three kinds of files go, each when the grace is over: those of blocks that a commit has
-removed, those of blocks that were begun and never committed, and those in a block's folder that its commit does not
-name. A commit comes first in each case: the one that removed the block, or one of our own, made while no backup of the
-source can be at work. So whoever would still commit such files finds the next number taken, looks at its locks and at
-the state, and stops.
+No other operation deletes a data file, except that a repair or a copy replaces a damaged one. Three kinds of files go,
+each when the grace is over: those of blocks that a commit has removed, those of blocks that were begun and never
+committed, and those in a block's folder that its commit does not name. A commit comes first in each case: the one that
+removed the block, or one of our own, made while no backup of the source can be at work. So whoever would still commit
+such files finds the next number taken, looks at its locks and at the state, and stops.
 """
 
 from __future__ import annotations

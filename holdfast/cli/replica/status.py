@@ -9,7 +9,7 @@ from holdfast.archive.format.model import iso
 from holdfast.cli.replica.options import OfArchive, ask
 from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output, show_rows
-from holdfast.common.words import human_size
+from holdfast.common.words import human_size, human_span
 from holdfast.replication.log import status as standing
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
         for missing in each["missing"]:
             console.print(
                 f"entry {missing['entry']} stops replicas: nobody has its files, as is known for "
-                f"{missing['for_s'] / 3600:.1f} h",
+                f"{human_span(missing['for_s'])}",
                 markup=False,
             )
         if each["leader"]:

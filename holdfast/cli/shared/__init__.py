@@ -1,4 +1,4 @@
-"""What several commands share: options, output, how a job is started and waited for.
+"""Parts of several commands: options, output, the start of a job and the wait for it.
 
 Imports everything below the command, and no command.
 """

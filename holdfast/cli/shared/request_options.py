@@ -45,14 +45,10 @@ def _parameters(
     for name, parameter in inspect.signature(command).parameters.items():
         if name == _REQUEST:
             for field in options.values():
-                default = inspect.Parameter.empty if _is_needed(field) else _default(field)
+                default = inspect.Parameter.empty if field.is_needed else _default(field)
                 yield inspect.Parameter(field.name, kind, default=default, annotation=_annotation(field))
         else:
             yield parameter.replace(kind=kind, annotation=hints[name])
-
-
-def _is_needed(field: OptionField) -> bool:
-    return field.default is None and not field.is_optional
 
 
 def _default(field: OptionField) -> Any:

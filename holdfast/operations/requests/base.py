@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _NOT_GIVEN = ("", "None")
-"""How a template or a form writes that something is not given."""
+"""Values of templates and forms for an option that is not given."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ class OptionField:
     def word(self) -> str:
         """Return the option's name in a form."""
         return self.option.flag.removeprefix("--").replace("-", "_") or self.name
+
+    @property
+    def is_needed(self) -> bool:
+        """Return whether the option has no default and must be given."""
+        return self.default is None and not self.is_optional
 
     @property
     def operator(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, UsageError, sentence
+from holdfast.common.words import human_span
 from holdfast.replication.log.consistency_check import open_replica
 from holdfast.replication.log.errors import MissingFilesError
 from holdfast.replication.log.replicas import log_states, lost, mark_lost, replicas
@@ -139,8 +140,7 @@ def _give_up(
         raise DamagedError(f"{missing}. It is not given up by itself: {sentence(why)}") from why
     if left:
         raise DamagedError(
-            f"{missing}. All replicas were asked: it is given up by itself by a sync in "
-            f"{left.total_seconds() / 3600:.1f} h"
+            f"{missing}. All replicas were asked: it is given up by itself by a sync in {human_span(left)}"
         )
     return given_up
 

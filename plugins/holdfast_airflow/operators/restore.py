@@ -26,7 +26,8 @@ class RestoreOperator(DatabaseJobOperator):
 
     The restored tables are proved equal to the archive. Everything goes into an empty database; chosen tables, or all
     under other names, go beside what is there. Returns `commit`, `restored_to`, `position`, `tables`, `rows`,
-    `seconds`, `not_restored`, `skipped_existing`, `unlogged`, `stale` (tables whose rows are older than that, since
+    `seconds`, `lost` (values and rows that the archive has and the target does not), `loaded_by` (the role that loaded
+    the rows), `not_restored`, `skipped_existing`, `unlogged`, `stale` (tables whose rows are older than that, since
     their changes are not backed up), `schema_note` (why the schema may be that of another moment, or empty), `roles`
     and `read_from` (which replica was read and how fresh it is); after a dry run also `dry_run` and `plan`.
 

@@ -27,8 +27,8 @@ _TOLD = 3
 class VerifyOperator(ArchiveJobOperator):
     """Operator that verifies the commits and files of an archive.
 
-    Over days, all files are read. Each run checks the commits since the last one and the sizes of the files that they
-    brought; a deep one also reads those files that were not read for longest, and what was damaged before. Damage fails
+    Each run checks the commits since the last one and the sizes of the files that they brought. A deep one also reads
+    those files that were not read for longest, and what was damaged before: over days it reads all. Damage fails
     the task, without another try, and names what it costs; nothing is changed. A replica whose files are missing, or
     not what was written, is marked as lost, so that :class:`RecoverReplicas` fetches them from another one. Returns
     `commits`, `blocks`, `files` and `bytes` that were looked at, `deep`, and `read_since` (every file was read, or

@@ -56,7 +56,7 @@ def test_people_are_told_what_was_restored_and_how_old_the_newest_moment_is(
     told = holdfast("drill", filled.url, *TO).out.splitlines()
     assert told[0].startswith("shop_db as of 2026-03-01T12:00:00.000000Z (commit 1): 3 rows of 1 tables, equal to the")
     assert told[1] == "no assertions were given"
-    assert told[2].endswith("days old")
+    assert told[2].endswith(" d old")
     assert told[3].startswith("recorded as drill-shop_db.")
 
 
@@ -81,7 +81,7 @@ def test_history_shows_how_drills_went(holdfast: RunCommand, filled: ObjectStore
         "succeeded"
     ]
     shown = holdfast("drill", filled.url, "--history").out
-    told = r"  shop_db as of 2026-03-01T12:00:00.000000Z, restored in .* s, the newest moment was .* days old: good\n"
+    told = r"  shop_db as of 2026-03-01T12:00:00.000000Z, restored in .* s, the newest moment was .* d old: good\n"
     assert re.search(told, shown)
 
 

@@ -45,7 +45,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True)
-class UnreadableTable:
+class Unreadable:
     """Objects of a database that the role cannot read completely.
 
     :param schemas: it may not use, with something in them.
@@ -92,10 +92,10 @@ order by 1
 """
 
 
-def unreadable(session: Connection) -> UnreadableTable:
+def unreadable(session: Connection) -> Unreadable:
     """Return the objects of its database that the session's role cannot read completely."""
     forbidden = session.execute(_FORBIDDEN).fetchall()
-    return UnreadableTable(
+    return Unreadable(
         schemas=tuple(sorted({schema for schema, _, usable in forbidden if not usable})),
         relations=tuple(name for _, name, _ in forbidden),
         hidden=_column(session, _HIDDEN_ROWS),
@@ -126,7 +126,7 @@ def obstacles(session: Connection) -> Iterator[Obstacle]:
         )
 
 
-def _missing_rights(user: str, found: UnreadableTable) -> Iterator[Obstacle]:
+def _missing_rights(user: str, found: Unreadable) -> Iterator[Obstacle]:
     if found.schemas:
         yield Obstacle(
             f"{user} may not use the schemas {named(found.schemas)}, and may not read {named(found.relations)}",
@@ -158,9 +158,8 @@ def choice_obstacles(catalog: Catalog, chosen: Sequence[Table], *, standby: bool
             "back up from the primary, or leave these tables out (--tables, or exclude in archives.yaml)",
         )
     if broken := catalog.broken_references(chosen):
-        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
         yield Obstacle(
-            f"with these tables alone nothing could be restored: {'; '.join(broken[:5])}{more}",
+            f"with these tables alone nothing could be restored: {named(broken, 5, '; ')}",
             "choose both sides of each foreign key",
         )
 

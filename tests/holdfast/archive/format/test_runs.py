@@ -96,7 +96,7 @@ def test_an_estimate_that_was_too_low_is_left_out() -> None:
     [
         (500, 30.0, "about 30 s left"),
         (100, 30.0, "about 4 min left"),
-        (20, 200.0, "about 2.7 h left"),
+        (20, 200.0, "about 3 h left"),
         (999, 30.0, "about 10 s left"),
     ],
 )

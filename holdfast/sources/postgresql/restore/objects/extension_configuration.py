@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     _Key = tuple[str, str, str]
 
 _STEP: Final = "configuration"
-"""What a restore's ledger calls it."""
+"""Its name among the steps of a restore's progress."""
 
 # What tells the user's rows from the extension's is the target's own condition: it may have another version.
 _HERE = """
